@@ -1,0 +1,1 @@
+"""BestTake: what a frozen robot policy needs at test time."""

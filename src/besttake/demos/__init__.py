@@ -1,0 +1,1 @@
+"""Demonstrations: readers of data sets, and the library they become."""

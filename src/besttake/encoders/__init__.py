@@ -1,0 +1,1 @@
+"""Encoders: what turns a frame into a unit vector."""

@@ -1,0 +1,39 @@
+"""The contract of an encoder phi. Prove that yours keeps it with ``besttake.testing.check_encoder``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, Self, runtime_checkable
+
+from besttake.types import F32, U8, Array, EncoderSpec
+
+
+class Encoder(Protocol):
+    """A frozen visual encoder."""
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """Name, dimension and fingerprint."""
+        ...
+
+    def encode(self, images: U8) -> F32:
+        """Uint8 (B, H, W, 3) to float32 (B, dim), L2-normalised; row b depends on image b alone."""
+        ...
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """An encoder that is fitted to the library's own frames once, when the library is built, and stored in it."""
+
+    def fit(self, images: U8) -> Encoder:
+        """The encoder fitted to ``images``."""
+        ...
+
+    def arrays(self) -> Mapping[str, Array]:
+        """What `from_arrays` needs to make this encoder again."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
+        """The encoder whose `arrays` these are."""
+        ...

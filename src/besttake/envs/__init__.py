@@ -1,0 +1,1 @@
+"""Environments: one file per simulator, each keeping the contract in `besttake.envs.base`."""

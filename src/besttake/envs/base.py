@@ -1,0 +1,46 @@
+"""The contract of an environment. Prove that yours keeps it with ``besttake.testing.check_env``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from besttake.types import F32, EnvSpec, Observation, Start, Step
+
+
+class Env(Protocol):
+    """One simulator (or robot). ``step`` renders nothing; ``observe`` renders what it is asked for."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What this env is and can do."""
+        ...
+
+    def reset(self, start: Start) -> None:
+        """Go to ``start``, bit for bit the same each time."""
+        ...
+
+    def step(self, action: F32) -> Step:
+        """Execute one action (action_dim,)."""
+        ...
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        """State and the images of ``cameras``; changes nothing that ``step`` depends on."""
+        ...
+
+    def close(self) -> None:
+        """Free what the env holds."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """An env whose whole state can be saved and put back exactly: the takes of a start then share one reset."""
+
+    def save(self) -> Any:
+        """An opaque snapshot of the state after ``reset``; `restore` on any env of the same URI accepts it."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Put ``snapshot`` back: what follows is bit for bit what would follow the reset it was saved after."""
+        ...

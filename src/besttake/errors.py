@@ -1,0 +1,42 @@
+"""One tree of errors. Each message says what is wrong, where, and what to do; the CLI prints it as one line."""
+
+from __future__ import annotations
+
+
+class BestTakeError(Exception):
+    """Base of every error that a user can cause and mend. ``exit_code`` is what the CLI exits with."""
+
+    exit_code = 2
+
+
+class PlanError(BestTakeError):
+    """The plan, a flag or a YAML key is wrong."""
+
+
+class ComponentError(BestTakeError):
+    """A policy, env or encoder cannot be found, built or used with its partner."""
+
+
+class MissingExtra(ComponentError):
+    """An optional library is not installed."""
+
+    def __init__(self, library: str, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs {library}, which is not installed: pip install 'besttake[{extra}]'")
+
+
+class ContractError(ComponentError):
+    """An adapter breaks its contract (``besttake.testing``)."""
+
+
+class LibraryError(BestTakeError):
+    """A demonstration library, or the data it is built from, is damaged or does not fit."""
+
+
+class RunError(BestTakeError):
+    """A run directory is locked, damaged, of another plan or of a newer version."""
+
+
+class RolloutError(BestTakeError):
+    """The engine could not go on (workers keep dying, the disk is full)."""
+
+    exit_code = 1

@@ -1,0 +1,1 @@
+"""Outcomes that other harnesses measured."""

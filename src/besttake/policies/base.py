@@ -1,0 +1,40 @@
+"""The contract of a policy. Prove that yours keeps it with ``besttake.testing.check_policy``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from besttake.takes.draws import Draw
+from besttake.types import F32, U8, Observation, PolicySpec, Warm
+
+
+class Policy(Protocol):
+    """A frozen policy: observations and draws in, action chunks out."""
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What this policy is and can do."""
+        ...
+
+    def sample(
+        self,
+        observations: Sequence[Observation],
+        draws: Sequence[Draw],
+        warm: Sequence[Warm | None] | None = None,
+    ) -> F32:
+        """Sample one chunk per row: float32 (B, horizon, action_dim) in environment action space.
+
+        Row b depends on ``observations[b]``, ``draws[b]`` and ``warm[b]`` alone: not on the batch, not on history.
+        All randomness comes from ``draws[b]``.
+        """
+        ...
+
+
+@runtime_checkable
+class Foresight(Protocol):
+    """A policy that also predicts what it would see: per-step re-ranking then ranks predicted observations."""
+
+    def foresee(self, observations: Sequence[Observation], chunks: F32) -> U8:
+        """The image expected after each chunk, uint8 (B, H, W, 3), from the score camera."""
+        ...

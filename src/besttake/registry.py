@@ -1,0 +1,123 @@
+"""Components by URI: ``kind:rest?key=value``, e.g. ``testbed:half``, ``libero:spatial``, ``lerobot:org/name``.
+
+Third parties add schemes through entry points in the groups ``besttake.policies``, ``besttake.envs``,
+``besttake.encoders`` and ``besttake.demos``; the entry point's name is the scheme and its object is called as
+``factory(rest, **options)``, where options come from the URI's query and from the caller.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from besttake.encoders.base import Encoder
+from besttake.envs.base import Env
+from besttake.errors import BestTakeError, ComponentError
+from besttake.policies.base import Policy
+
+_BUILTIN: dict[str, dict[str, str]] = {
+    "policies": {
+        "testbed": "besttake.policies.testbed:make",
+        "lerobot": "besttake.policies.lerobot:make",
+        "openvla": "besttake.policies.openvla:make",
+        "openpi": "besttake.policies.openpi:make",
+        "vla-eval": "besttake.policies.vla_eval:make",
+    },
+    "envs": {
+        "testbed": "besttake.envs.testbed:make",
+        "libero": "besttake.envs.libero:make",
+        "libero-occ": "besttake.envs.libero:make_occluded",
+        "maniskill": "besttake.envs.maniskill:make",
+        "vla-eval": "besttake.envs.vla_eval:make",
+        "gym": "besttake.envs.gym:make",
+    },
+    "encoders": {
+        "pixels": "besttake.encoders.pixels:make",
+        "hog": "besttake.encoders.hog:make",
+        "dinov2+siglip": "besttake.encoders.dinov2_siglip:make",
+        "dinov2": "besttake.encoders.dinov2_siglip:make_dinov2",
+        "siglip": "besttake.encoders.dinov2_siglip:make_siglip",
+        "hf": "besttake.encoders.hub:make_hf",
+        "timm": "besttake.encoders.hub:make_timm",
+        "efficientnet-lite0": "besttake.encoders.efficientnet:make",
+    },
+    "demos": {
+        "testbed": "besttake.demos.testbed:make",
+        "lerobot": "besttake.demos.lerobot:make",
+        "hdf5": "besttake.demos.hdf5:make",
+        "video": "besttake.demos.video:make",
+        "run": "besttake.demos.run:make",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Uri:
+    """A parsed component name."""
+
+    scheme: str
+    rest: str
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Uri:
+        """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``."""
+        head, _, query = text.partition("?")
+        scheme, _, rest = head.partition(":")
+        return cls(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+
+
+def schemes(group: str) -> tuple[str, ...]:
+    """All schemes known in ``group`` ("policies", "envs", "encoders", "demos"), ours and third parties'."""
+    return tuple(sorted({*_BUILTIN[group], *(e.name for e in entry_points(group=f"besttake.{group}"))}))
+
+
+def policy(uri: str, **options: Any) -> Policy:
+    """The policy that ``uri`` names."""
+    return cast(Policy, _make("policies", uri, options))
+
+
+def env(uri: str, **options: Any) -> Env:
+    """The environment that ``uri`` names."""
+    return cast(Env, _make("envs", uri, options))
+
+
+def encoder(uri: str, **options: Any) -> Encoder:
+    """The encoder that ``uri`` names."""
+    return cast(Encoder, _make("encoders", uri, options))
+
+
+def demos(uri: str, **options: Any) -> Any:
+    """The source of demonstrations that ``uri`` names (see `besttake.demos.library.Source`)."""
+    return _make("demos", uri, options)
+
+
+def _make(group: str, text: str, options: dict[str, Any]) -> Any:
+    uri = Uri.parse(text)
+    factory = _factory(group, uri, text)
+    try:
+        return factory(uri.rest, **{**uri.options, **options})
+    except TypeError as error:
+        if "unexpected keyword" in str(error):
+            raise ComponentError(f"{text}: {str(error).split('() ')[-1]}; see `besttake doctor`") from error
+        raise
+    except BestTakeError:
+        raise
+
+
+def _factory(group: str, uri: Uri, text: str) -> Callable[..., Any]:
+    for entry in entry_points(group=f"besttake.{group}"):
+        if entry.name == uri.scheme:
+            return cast(Callable[..., Any], entry.load())
+    if uri.scheme not in _BUILTIN[group]:
+        known = schemes(group)
+        near = get_close_matches(uri.scheme, known, n=1)
+        hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
+        raise ComponentError(f"{text}: no {group.rstrip('s')} of kind {uri.scheme!r}; {hint}")
+    module, _, name = _BUILTIN[group][uri.scheme].partition(":")
+    return cast(Callable[..., Any], getattr(importlib.import_module(module), name))

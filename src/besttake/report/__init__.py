@@ -1,0 +1,1 @@
+"""Reports: HTML, Markdown and figures, all from `result.json` and the run directory."""

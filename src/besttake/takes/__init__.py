@@ -1,0 +1,1 @@
+"""Takes: the draws, the rollout engine and the run directory."""

@@ -1,0 +1,49 @@
+"""Randomness is data: a take's noise is a pure function of who it is, never of when or where it ran."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+_STREAMS = ("noise", "perception", "shuffle", "env", "extra", "candidate")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The address of one chunk's randomness. Arms share it, which is what pairs them.
+
+    >>> Draw(0, "pick", start=3, seed=1, chunk=0).normal((2,)).round(3)
+    array([-1.808,  0.14 ], dtype=float32)
+    """
+
+    run_seed: int
+    task: str
+    start: int
+    seed: int
+    chunk: int = 0
+
+    def generator(self, stream: str = "noise") -> np.random.Generator:
+        """A Philox generator whose key is (run seed, task) and whose counter is (start, seed, chunk, stream)."""
+        where = self.chunk * len(_STREAMS) + _STREAMS.index(stream)
+        key = np.array([self.run_seed, _word(self.task)], dtype=np.uint64)
+        counter = np.array([0, where, self.seed, self.start], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+    def normal(self, shape: tuple[int, ...], stream: str = "noise") -> NDArray[np.float32]:
+        """Standard normal numbers, float32."""
+        return self.generator(stream).standard_normal(shape, dtype=np.float32)
+
+    def integer(self, stream: str = "extra") -> int:
+        """A non-negative 63-bit integer, to seed generators that are not ours."""
+        return int(self.generator(stream).integers(0, 2**63 - 1))
+
+    def at(self, chunk: int) -> Draw:
+        """The draw of another chunk of the same take."""
+        return replace(self, chunk=chunk)
+
+
+def _word(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,152 @@
+"""The values that flow through BestTake: small frozen dataclasses with array shapes in their docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+F32 = NDArray[np.float32]
+U8 = NDArray[np.uint8]
+
+PolicyKind = Literal["flow", "tokens", "deterministic"]
+ArmName = Literal["base", "cooled", "shuffled", "retrieve", "rerank"]
+Window = Literal["episode", "full", "common"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """One fixed initial state of a task: ``Start("pick", 7)``."""
+
+    task: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a policy sees: ``images[camera]`` uint8 (H, W, 3), ``state`` float32 (state_dim,), the instruction."""
+
+    images: Mapping[str, U8]
+    state: F32
+    instruction: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The outcome of one environment step. ``done`` means that the environment cannot go on."""
+
+    success: bool
+    done: bool
+
+
+@dataclass(frozen=True)
+class Warm:
+    """How a sample is started (Eq. 6): ``a_init = alpha * chunk + (1 - alpha) * eps``.
+
+    ``chunk`` is float32 (horizon, action_dim) in environment action space; the policy carries it into its own
+    (normalised, padded) space. ``chunk=None`` is the arm `cooled`: ``a_init = (1 - alpha) * eps``. For a policy of
+    kind ``tokens`` only ``chunk=None`` exists and multiplies the sampling temperature by ``1 - alpha``.
+    """
+
+    alpha: float
+    chunk: F32 | None = None
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task of an env; tasks of one ``group`` (a LIBERO suite, a testbed task) form a cell with a policy."""
+
+    name: str
+    group: str
+    instruction: str
+    horizon: int
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What an env offers. Dimensions that are None are unknown, and never guessed.
+
+    ``gripper_dim`` indexes the action (the command that opens and closes); ``eef_dims`` index the state (position
+    of the end effector); ``gripper_open`` is the sign of the gripper command that opens.
+    ``starts`` are the indexes to evaluate on, ``tuning`` indexes kept apart for choosing anything.
+    ``goes_on``: stepping after success is possible, so the window ``full`` is.
+    """
+
+    name: str
+    tasks: tuple[TaskSpec, ...]
+    starts: range
+    action_dim: int
+    state_dim: int
+    cameras: tuple[str, ...]
+    score_camera: str
+    tuning: range = range(0)
+    gripper_dim: int | None = None
+    gripper_open: int = -1
+    eef_dims: tuple[int, ...] | None = None
+    goes_on: bool = True
+    fps: float = 10.0
+    fingerprint: str = ""
+    notes: tuple[str, ...] = ()
+
+    def task(self, name: str) -> TaskSpec:
+        """The task called ``name``; KeyError when there is none."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """What a policy offers.
+
+    ``horizon`` actions come out of one sample and ``replan`` of them are executed. ``cameras`` names the images it
+    reads (empty: none, so nothing is rendered for it). ``warm_start``: accepts `Warm` with a chunk; ``cools``:
+    accepts `Warm` without one. ``seeded`` is False where randomness is out of our hands (a remote server): takes
+    then differ from run to run, and the diagnosis says so.
+    """
+
+    name: str
+    kind: PolicyKind
+    horizon: int
+    action_dim: int
+    replan: int
+    cameras: tuple[str, ...] = ()
+    state_dim: int | None = None
+    warm_start: bool = False
+    cools: bool = False
+    seeded: bool = True
+    fingerprint: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """What an encoder is. ``fingerprint`` covers weights and preprocessing and is part of every cache key."""
+
+    name: str
+    dim: int
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Demo:
+    """One demonstration. ``frames``: uint8 (F, H, W, 3) seen at steps ``frame_steps`` (F,), usually every step.
+
+    ``states`` float32 (T, state_dim) and ``actions`` float32 (T, action_dim) are per step; a video-only demo has
+    none (``None``), can score takes, and cannot be retrieved from.
+    """
+
+    id: str
+    task: str
+    frames: U8
+    frame_steps: NDArray[np.int64]
+    states: F32 | None
+    actions: F32 | None
+    instruction: str = ""
+    source: Mapping[str, Any] = field(default_factory=dict)
