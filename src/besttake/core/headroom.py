@@ -1,0 +1,131 @@
+"""pass@k and recoverable headroom (Eqs. 1 and 2).
+
+Throughout ``core``: ``outcomes`` is float (S, N), 1 for a success, 0 for a failure, NaN for a take that does not
+exist (it errored). Starts are the units. A start uses the takes it has: where it has fewer than k, its pass@k is
+that of all its takes, which can only understate it and keeps the curve monotone; a start without takes is NaN in
+every per-start array and is left out of every mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Eqs. 1 and 2 for one cell: ``curve[k - 1]`` is pass@k, ``headroom`` = pass@n - pass@1.
+
+    ``starts`` were used, ``dropped`` had no take, ``short`` had fewer than n takes, ``mixed`` saw both outcomes.
+    """
+
+    n: int
+    curve: tuple[float, ...]
+    headroom: float
+    starts: int
+    dropped: int
+    short: int
+    mixed: int
+
+    @property
+    def pass_1(self) -> float:
+        """pass@1."""
+        return self.curve[0]
+
+    @property
+    def pass_n(self) -> float:
+        """pass@n, what an oracle selector reaches."""
+        return self.curve[-1]
+
+
+def as_outcomes(outcomes: ArrayLike) -> F64:
+    """``outcomes`` as float (S, N); ValueError unless every entry is 0, 1 or NaN."""
+    array = np.asarray(outcomes, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"outcomes must have shape (starts, seeds), not {array.shape}")
+    if not np.all(np.isnan(array) | (array == 0) | (array == 1)):
+        raise ValueError("outcomes must be 0, 1 or NaN for a missing take")
+    return array
+
+
+def tally(outcomes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Takes n (S,) and successes c (S,) of each start."""
+    array = as_outcomes(outcomes)
+    return np.isfinite(array).sum(axis=1), np.nansum(array, axis=1).astype(np.int64)
+
+
+def log_choose(n: ArrayLike, k: ArrayLike) -> F64:
+    """log C(n, k), -inf outside 0 <= k <= n."""
+    n_, k_ = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64))
+    inside = (k_ >= 0) & (k_ <= n_)
+    n_, k_ = np.where(inside, n_, 0.0), np.where(inside, k_, 0.0)
+    return np.where(inside, gammaln(n_ + 1) - gammaln(k_ + 1) - gammaln(n_ - k_ + 1), -np.inf)
+
+
+def start_pass_at_k(outcomes: ArrayLike, k: int) -> F64:
+    """Unbiased pass@k of each start (S,): 1 - C(n - c, k) / C(n, k), with k cut to the takes the start has."""
+    if k < 1:
+        raise ValueError(f"pass@k needs k >= 1, not {k}")
+    n, c = tally(outcomes)
+    cut = np.minimum(k, np.maximum(n, 1))
+    missed = np.exp(log_choose(n - c, cut) - log_choose(np.maximum(n, 1), cut))
+    # k = 1 is the plain mean: computed as such so that `random` equals pass@1 to the last bit.
+    values = np.where(cut == 1, c / np.maximum(n, 1), 1.0 - missed)
+    values = np.where(cut == n, (c > 0).astype(np.float64), values)
+    return np.where(n > 0, values, np.nan)
+
+
+def pass_at_k(outcomes: ArrayLike, k: int) -> float:
+    """pass@k (Eq. 1), the mean over starts; NaN when no start has a take."""
+    return mean(start_pass_at_k(outcomes, k))
+
+
+def pass_curve(outcomes: ArrayLike, n: int | None = None) -> F64:
+    """pass@1 .. pass@n (n,), n = N unless given."""
+    array = as_outcomes(outcomes)
+    return np.array([pass_at_k(array, k) for k in range(1, _size(array, n) + 1)])
+
+
+def start_headroom(outcomes: ArrayLike, n: int | None = None) -> F64:
+    """H_i (S,) = pass@n_i - pass@1_i; with n = N takes it is max_j y_ij - mean_j y_ij."""
+    array = as_outcomes(outcomes)
+    return start_pass_at_k(array, _size(array, n)) - start_pass_at_k(array, 1)
+
+
+def measure_headroom(outcomes: ArrayLike, n: int | None = None) -> Headroom:
+    """pass curve and headroom of one cell (Eqs. 1 and 2); ValueError when no start has a take."""
+    array = as_outcomes(outcomes)
+    size = _size(array, n)
+    takes, wins = tally(array)
+    if not np.any(takes):
+        raise ValueError("no start has a take, so there is nothing to measure")
+    curve = pass_curve(array, size)
+    return Headroom(
+        n=size,
+        curve=tuple(float(v) for v in curve),
+        headroom=float(curve[-1] - curve[0]),
+        starts=int(np.sum(takes > 0)),
+        dropped=int(np.sum(takes == 0)),
+        short=int(np.sum((takes > 0) & (takes < size))),
+        mixed=int(np.sum((wins > 0) & (wins < takes))),
+    )
+
+
+def mean(values: NDArray[Any]) -> float:
+    """Mean of the values that exist; NaN when none does."""
+    kept = values[~np.isnan(values)]
+    return float(kept.mean()) if kept.size else float("nan")
+
+
+def _size(outcomes: F64, n: int | None) -> int:
+    if n is None:
+        return int(outcomes.shape[1])
+    if not 1 <= n <= outcomes.shape[1]:
+        raise ValueError(f"n = {n} takes per start asked for, but there are {outcomes.shape[1]} seeds")
+    return n

@@ -1,0 +1,93 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from besttake.core import headroom as h
+
+takes = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, np.nan]))
+)
+
+
+def brute_pass(row: np.ndarray, k: int) -> float:
+    seen = row[~np.isnan(row)]
+    if not seen.size:
+        return float("nan")
+    return float(np.mean([max(s) for s in combinations(seen, min(k, seen.size))]))
+
+
+@given(takes)
+def test_pass_at_k_is_the_mean_of_the_best_over_all_subsets(y):
+    for k in range(1, y.shape[1] + 1):
+        expected = [brute_pass(row, k) for row in y]
+        np.testing.assert_allclose(h.start_pass_at_k(y, k), expected, atol=1e-12)
+
+
+@given(takes)
+def test_the_pass_curve_rises_from_pass_1_and_stays_below_one(y):
+    if np.isnan(y).all():
+        assert np.isnan(h.pass_curve(y)).all()
+        return
+    curve = h.pass_curve(y)
+    assert curve[0] == pytest.approx(np.nanmean([np.nanmean(r) for r in y if not np.isnan(r).all()]))
+    assert np.all(np.diff(curve) >= -1e-12)
+    assert curve[-1] <= 1
+
+
+@given(takes, st.randoms())
+def test_permuting_seeds_changes_nothing(y, random):
+    columns = list(range(y.shape[1]))
+    random.shuffle(columns)
+    np.testing.assert_allclose(h.start_headroom(y[:, columns]), h.start_headroom(y), atol=1e-12)
+
+
+@given(takes)
+def test_headroom_of_a_start_is_its_best_take_minus_its_mean(y):
+    for row, value in zip(y, h.start_headroom(y), strict=True):
+        if np.isnan(row).all():
+            assert np.isnan(value)
+        else:
+            assert value == pytest.approx(np.nanmax(row) - np.nanmean(row))
+
+
+def test_pass_at_k_is_unbiased_over_draws_of_more_takes():
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.5, 0.7, 20_000)
+    y = (rng.random((p.size, 6)) < p[:, None]).astype(float)
+    for k in (1, 2, 4, 6):
+        assert h.pass_at_k(y, k) == pytest.approx(np.mean(1 - (1 - p) ** k), abs=0.01)
+
+
+def test_a_cell_is_summed_up_with_what_was_left_out():
+    y = [[1, 0, 0], [1, 1, 1], [np.nan, 0, 1], [np.nan, np.nan, np.nan]]
+    found = h.measure_headroom(y)
+    assert (found.starts, found.dropped, found.short, found.mixed) == (3, 1, 1, 2)
+    assert found.pass_1 == pytest.approx((1 / 3 + 1 + 1 / 2) / 3)
+    assert found.pass_n == 1
+    assert found.headroom == pytest.approx(found.pass_n - found.pass_1)
+
+
+def test_many_takes_do_not_overflow():
+    y = np.zeros((1, 3000))
+    y[0, :3] = 1
+    assert h.pass_at_k(y, 1500) == pytest.approx(1 - (0.5**3), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: h.pass_at_k([[0, 1]], 0), "k >= 1"),
+        (lambda: h.pass_at_k([[0, 2]], 1), "0, 1 or NaN"),
+        (lambda: h.pass_at_k([0, 1], 1), "shape"),
+        (lambda: h.pass_curve([[0, 1]], 3), "2 seeds"),
+        (lambda: h.measure_headroom([[np.nan]]), "no start has a take"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(call, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        call()
+    assert "\n" not in str(caught.value)
