@@ -1,0 +1,239 @@
+"""The rollout engine: jobs in, takes out.
+
+Simulators run in workers; the policy is sampled here, for all takes that wait for actions at once. Each worker has a
+number of slots and plays one take in each; it gets orders for all its slots together, so that while one worker
+simulates, the policy is sampled for another. What a take contains depends on its key alone, never on this schedule.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from besttake.errors import BestTakeError
+from besttake.takes.draws import Draw
+from besttake.takes.pool import Pool
+from besttake.takes.store import Row, Store
+from besttake.takes.take import Take, TakeKey
+from besttake.takes.worker import Act, Answer, Begin, End, Failed, Job, Need, Order
+from besttake.types import F32, Observation
+
+_LIVES = 3
+
+
+@dataclass
+class Request:
+    """A take that needs actions. ``states`` and ``actions`` hold what has happened so far, step by step."""
+
+    job: Job
+    draw: Draw
+    observation: Observation
+    step: int = 0
+    states: list[F32] = field(default_factory=list)
+    actions: list[F32] = field(default_factory=list)
+
+
+class Sampler(Protocol):
+    """What gives actions to takes: a policy with its arms (`besttake.takes.arms`)."""
+
+    def sample(self, requests: Sequence[Request]) -> Sequence[F32 | Exception]:
+        """One block of actions to execute, (R, action_dim), or the reason why there is none, per request."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How far a run is."""
+
+    done: int
+    failed: int
+    total: int
+
+
+def play(
+    jobs: Sequence[Job],
+    sampler: Callable[[str], Sampler],
+    draw: Callable[[TakeKey], Draw],
+    store: Store,
+    pool: Pool,
+    *,
+    batch: int,
+    on_take: Callable[[Row], None] = lambda row: None,
+) -> Tally:
+    """Play ``jobs`` and keep their takes in ``store``.
+
+    ``sampler(policy)`` gives the sampler of a policy; it is asked for each policy in the order of the jobs. ``batch``
+    takes are under way at once, spread over the workers.
+    """
+    with _Keeper(store, on_take) as keeper:
+        engine = _Engine(jobs, sampler, draw, pool, keeper, slots=max(1, batch // pool.size))
+        engine.run()
+    return Tally(keeper.done, keeper.failed, len(jobs))
+
+
+class _Engine:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        sampler: Callable[[str], Sampler],
+        draw: Callable[[TakeKey], Draw],
+        pool: Pool,
+        keeper: _Keeper,
+        slots: int,
+    ) -> None:
+        self.waiting = deque(jobs)
+        self.sampler, self.draw, self.pool, self.keeper = sampler, draw, pool, keeper
+        self.slots = slots
+        self.playing: list[dict[int, Request]] = [{} for _ in range(pool.size)]
+        self.deaths: Counter[TakeKey] = Counter()
+
+    def run(self) -> None:
+        for worker in range(self.pool.size):
+            self._send(worker, [])
+        while any(self.playing):
+            orders: dict[int, list[Order]] = {}
+            needy: list[tuple[int, Need]] = []
+            for worker, answers in self.pool.receive():
+                orders[worker] = []
+                if answers is None:
+                    self._bury(worker)
+                else:
+                    needy += [(worker, need) for a in answers if (need := self._settle(worker, a)) is not None]
+            for worker, order in self._feed(needy):
+                orders[worker].append(order)
+            for worker, own in orders.items():
+                self._send(worker, own)
+            self.keeper.check()
+
+    def _settle(self, worker: int, answer: Answer) -> Need | None:
+        """Take note of an answer, and hand it on when it asks for actions."""
+        if isinstance(answer, Need):
+            request = self.playing[worker][answer.slot]
+            request.observation, request.step = answer.observation, answer.step
+            request.states.extend(answer.states)
+            return answer
+        del self.playing[worker][answer.slot]
+        self.keeper.put(answer)
+        return None
+
+    def _feed(self, needy: Sequence[tuple[int, Need]]) -> list[tuple[int, Order]]:
+        """Sample for everyone who waits, policy by policy."""
+        orders: list[tuple[int, Order]] = []
+        by_policy: dict[str, list[tuple[int, int]]] = {}
+        for worker, need in needy:
+            policy = self.playing[worker][need.slot].job.key.policy
+            by_policy.setdefault(policy, []).append((worker, need.slot))
+        for policy, places in by_policy.items():
+            requests = [self.playing[worker][slot] for worker, slot in places]
+            for (worker, slot), actions in zip(places, self._sample(policy, requests), strict=True):
+                request = self.playing[worker][slot]
+                if isinstance(actions, Exception):
+                    reason = " ".join(f"{type(actions).__name__}: {actions}".split())[:500]
+                    self.keeper.put(Failed(slot, request.job.key, reason, 0.0))
+                    del self.playing[worker][slot]
+                    continue
+                request.actions.extend(actions)
+                request.draw = request.draw.at(request.draw.chunk + 1)
+                orders.append((worker, Act(slot, actions)))
+        return orders
+
+    def _sample(self, policy: str, requests: list[Request]) -> Sequence[F32 | Exception]:
+        try:
+            blocks = self.sampler(policy).sample(requests)
+        except BestTakeError:
+            raise
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            return [block for request in requests for block in self._sample(policy, [request])]
+        return [_finite(block, request) for block, request in zip(blocks, requests, strict=True)]
+
+    def _send(self, worker: int, orders: list[Order]) -> None:
+        """Send orders, and fill free slots with new takes. A take that may be killing workers plays alone."""
+        playing = self.playing[worker]
+        for slot in range(self.slots):
+            if slot in playing or not self.waiting:
+                continue
+            alone = self._suspect(self.waiting[0]) or any(self._suspect(r.job) for r in playing.values())
+            if alone and playing:
+                break
+            job = self.waiting.popleft()
+            playing[slot] = Request(job, self.draw(job.key), Observation({}, np.zeros(0, np.float32)))
+            orders.append(Begin(slot, job))
+        if orders:
+            self.pool.send(worker, orders)
+
+    def _suspect(self, job: Job) -> bool:
+        return self.deaths[job.key] >= _LIVES - 1
+
+    def _bury(self, worker: int) -> None:
+        """A worker died: its takes go back to the front of the queue, but the one that keeps killing workers."""
+        lost = [request.job for _, request in sorted(self.playing[worker].items())]
+        self.playing[worker] = {}
+        for job in reversed(lost):
+            self.deaths[job.key] += 1
+            if self.deaths[job.key] >= _LIVES and len(lost) == 1:
+                self.keeper.put(Failed(0, job.key, f"the simulator's process died {_LIVES} times on this take", 0.0))
+            else:
+                self.waiting.appendleft(job)
+
+
+def _finite(block: F32 | Exception, request: Request) -> F32 | Exception:
+    if isinstance(block, Exception) or np.isfinite(block).all():
+        return block
+    return ValueError(f"{request.job.key.policy} gave actions that are not finite at step {request.step}")
+
+
+class _Keeper:
+    """Writes takes in a thread of its own, in the order they finished, so that the engine never waits for the disk."""
+
+    def __init__(self, store: Store, on_take: Callable[[Row], None]) -> None:
+        self.store, self.on_take = store, on_take
+        self.done = self.failed = 0
+        self._queue: queue.Queue[End | Failed | None] = queue.Queue(maxsize=256)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
+
+    def __enter__(self) -> _Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._queue.put(None)
+        self._thread.join()
+        if kind is None:
+            self.check()
+
+    def put(self, answer: End | Failed) -> None:
+        """Keep ``answer``."""
+        self._queue.put(answer)
+
+    def check(self) -> None:
+        """Raise here what went wrong in the thread."""
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (answer := self._queue.get()) is not None:
+            if self._error is not None:
+                continue
+            try:
+                self._keep(answer)
+            except BaseException as error:
+                self._error = error
+
+    def _keep(self, answer: End | Failed) -> None:
+        if isinstance(answer, End):
+            take: Take = answer.take
+            row = self.store.add(take, answer.seconds)
+            self.done += 1
+        else:
+            row = self.store.add_error(answer.key, answer.reason, answer.seconds)
+            self.failed += 1
+        self.on_take(row)

@@ -1,0 +1,102 @@
+"""A take: its name, what happened, and the bytes it is kept in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from besttake.errors import RunError
+from besttake.takes.film import Film
+from besttake.types import F32, U8
+
+
+@dataclass(frozen=True, order=True)
+class TakeKey:
+    """The name of a take. The order of the fields is the canonical order of takes."""
+
+    policy: str
+    env: str
+    task: str
+    start: int
+    arm: str
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """A short file-system-safe name."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Take:
+    """What happened.
+
+    ``actions`` float32 (T, action_dim); ``states`` float32 (T + 1, state_dim); ``film`` holds the score camera's
+    frames seen before the actions of ``frame_steps`` (F,). ``success_step`` counts the actions until success.
+    """
+
+    key: TakeKey
+    success_step: int | None
+    actions: F32
+    states: F32
+    film: Film
+    frame_steps: NDArray[np.int32]
+    calls: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the task was done at any step."""
+        return self.success_step is not None
+
+    @property
+    def steps(self) -> int:
+        """How many actions were executed."""
+        return len(self.actions)
+
+    def frames(self) -> U8:
+        """The frames, uint8 (F, H, W, 3)."""
+        return self.film.unpack()
+
+    def to_bytes(self) -> bytes:
+        """The file's content (safetensors)."""
+        film = self.film
+        head = {
+            "key": json.dumps(astuple(self.key)),
+            "success_step": json.dumps(self.success_step),
+            "film": json.dumps([film.count, film.height, film.width, film.columns]),
+            "calls": str(self.calls),
+        }
+        arrays = {
+            "actions": np.ascontiguousarray(self.actions),
+            "film": np.frombuffer(film.data, np.uint8),
+            "frame_steps": np.ascontiguousarray(self.frame_steps),
+            "states": np.ascontiguousarray(self.states),
+        }
+        return bytes(save(arrays, {"head": json.dumps(head)}))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Take:
+        """The take whose `to_bytes` this is; RunError when it is damaged."""
+        try:
+            size = int.from_bytes(data[:8], "little")
+            head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["head"])
+            arrays = load(data)
+            count, height, width, columns = json.loads(head["film"])
+            return cls(
+                key=TakeKey(*json.loads(head["key"])),
+                success_step=json.loads(head["success_step"]),
+                actions=arrays["actions"],
+                states=arrays["states"],
+                film=Film(arrays["film"].tobytes(), count, height, width, columns),
+                frame_steps=arrays["frame_steps"],
+                calls=int(head["calls"]),
+            )
+        except Exception as error:
+            raise RunError(
+                f"a take file is damaged ({type(error).__name__}); run the diagnosis again to redo it"
+            ) from error
