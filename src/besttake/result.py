@@ -1,0 +1,268 @@
+"""``result.json``: every number of the report, in a documented, versioned schema.
+
+Proportions are fractions (0.11, not 11 points). A quantity that is undefined or was not measured has ``value: null`` and,
+where it helps, a ``reason``. ``python -m besttake.result`` prints the JSON schema.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from besttake.errors import RunError
+
+SCHEMA = 1
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+
+class Estimate(_Model):
+    """A number with its 95 % interval over ``n`` starts (or other units, where said)."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    reason: str = ""
+
+
+class CurvePoint(_Model):
+    """pass@k. Beyond the seeds that were run it is ``measured: false``, extrapolated, with sharp ``bounds``."""
+
+    k: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    measured: bool = True
+    bounds: tuple[float, float] | None = None
+
+
+class Headroom(_Model):
+    """pass@1, pass@N and what lies between (Eqs. 1 and 2). ``mixed`` starts saw both outcomes."""
+
+    n: int
+    starts: int
+    mixed: int
+    pass_1: Estimate
+    pass_n: Estimate
+    headroom: Estimate
+    curve: list[CurvePoint]
+
+
+class Selector(_Model):
+    """One way to keep one of N takes: its success, gain over pass@1, and gain / headroom."""
+
+    success: Estimate
+    gain: Estimate
+    capture: Estimate
+
+
+class Selectors(_Model):
+    """``scored[scorer][window]``; the controls; and the chosen scorer's success with 1..N takes in ``by_n``."""
+
+    scored: dict[str, dict[str, Selector]]
+    random: Selector
+    shortest: Selector
+    oracle: Selector
+    by_n: list[float | None]
+
+
+class Ranking(_Model):
+    """How well a score orders takes: AUC within starts (the problem at hand) and pooled (the paper's)."""
+
+    within: dict[str, dict[str, Estimate]]
+    pooled: dict[str, dict[str, Estimate]]
+    invalid: int
+    blind: int
+
+
+class Dfe(_Model):
+    """The demonstration-fit error (Eq. 3), the library's own leave-one-out floor, and their ratio."""
+
+    dfe: Estimate
+    floor: Estimate
+    ratio: Estimate
+    correlation: Estimate
+    spread: Estimate
+    states: int
+    samples: int
+    reason: str = ""
+
+
+class Arm(_Model):
+    """One way of running the policy. ``gain`` is over base, paired by start; ``selected`` keeps the best take."""
+
+    pass_1: Estimate
+    pass_n: Estimate
+    gain: Estimate
+    selected: Selector | None
+    selected_gain: Estimate = Field(description="success with selection on this arm minus base pass@1")
+    seed_mean: float | None
+    seed_sd: float | None
+    takes: int
+
+
+class Arms(_Model):
+    """All arms, and the differences that the verdict rests on."""
+
+    arms: dict[str, Arm]
+    content: Estimate = Field(description="retrieve minus cooled")
+    combine: Estimate = Field(description="retrieve with selection minus base with selection")
+
+
+class Finding(_Model):
+    """One answer of the verdict: what to do, what it gains, what it costs, and the control that decided it."""
+
+    answer: str
+    gain: Estimate
+    cost: float = Field(description="executions per episode, 1 = the frozen policy as it is")
+    further_starts: int | None = None
+    because: str
+
+
+class Verdict(_Model):
+    """What the policy needs. ``headline`` is the one plain sentence to read first."""
+
+    reuse: Finding
+    retrieve: Finding
+    combine: Finding
+    headline: str
+    leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
+
+
+class TaskLine(_Model):
+    """One task of a cell, for the tables."""
+
+    env: str
+    task: str
+    starts: int
+    takes: int
+    errors: int
+    pass_1: Estimate
+    pass_n: Estimate
+    gain: Estimate
+
+
+class Cell(_Model):
+    """A policy in a group of tasks. A policy's own summary has ``group: "*"`` and pools all its starts."""
+
+    policy: str
+    env: str
+    group: str
+    starts: int
+    seeds: int
+    takes: int
+    errors: int
+    missing: int
+    window: str = Field(description="the leak-free window that the verdict's score reads")
+    scorer: str
+    headroom: Headroom | None
+    selectors: Selectors | None
+    ranking: Ranking | None
+    dfe: Dfe | None
+    arms: Arms | None
+    verdict: Verdict | None
+    tasks: list[TaskLine]
+    notes: list[str] = []
+
+
+class Split(_Model):
+    """Pearson r over random disjoint halves of the starts."""
+
+    mean: float | None
+    sd: float | None
+    splits: int
+    reason: str = ""
+
+
+class Fit(_Model):
+    """The line through the cells, and its 95 % band at ``x``."""
+
+    slope: float
+    intercept: float
+    x: list[float]
+    low: list[float]
+    high: list[float]
+
+
+class Relation(_Model):
+    """Selection gain against headroom over cells (paper Fig. 1)."""
+
+    cells: int
+    r: float | None
+    ci: tuple[float, float] | None
+    spearman: float | None
+    disjoint: Split
+    within: dict[str, float | None]
+    leave_one_out: dict[str, float | None]
+    fit: Fit | None
+    capture_mean: float | None
+    capture_sd: float | None
+    reason: str = ""
+
+
+class Cost(_Model):
+    """What it took. ``seconds`` is wall clock of this run's last invocation, by stage."""
+
+    takes: int
+    errors: int
+    steps: int
+    policy_calls: int
+    frames_scored: int
+    frames_encoded: int
+    seconds: dict[str, float]
+
+
+class Result(_Model):
+    """The whole diagnosis."""
+
+    schema_version: int = SCHEMA
+    besttake: str
+    created: str
+    command: str
+    digest: str
+    plan: dict[str, Any]
+    versions: dict[str, str]
+    library: dict[str, Any] | None
+    worth: float
+    cells: list[Cell]
+    policies: list[Cell]
+    relation: Relation
+    cost: Cost
+    notes: list[str] = []
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(self.model_dump_json(indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> Result:
+        """Read a ``result.json``; RunError when it is missing, damaged or newer than this BestTake."""
+        try:
+            data = json.loads(path.read_text())
+            version = int(data["schema_version"])
+        except OSError as error:
+            raise RunError(f"{path} is missing; `besttake diagnose` makes it") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
+        if version > SCHEMA:
+            raise RunError(f"{path} is of schema {version}, this BestTake knows {SCHEMA}; upgrade besttake")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RunError(
+                f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
+            ) from error
+
+
+Answer = Literal["select", "unranked", "none", "undecided", "retrieve", "cool", "yes", "no", "not-measured"]
+
+
+if __name__ == "__main__":
+    print(json.dumps(Result.model_json_schema(), indent=1))
