@@ -1,7 +1,7 @@
 """``result.json``: every number of the report, in a documented, versioned schema.
 
-Proportions are fractions (0.11, not 11 points). A quantity that is undefined or was not measured has ``value: null`` and,
-where it helps, a ``reason``. ``python -m besttake.result`` prints the JSON schema.
+Proportions are fractions (0.11, not 11 points). A quantity that is undefined or was not measured has ``value: null``
+and, where it helps, a ``reason``. ``python -m besttake.result`` prints the JSON schema.
 """
 
 from __future__ import annotations
