@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from besttake.core import score
+from besttake.core.score import Index
+
+
+def unit(rng, rows, dim):
+    x = rng.standard_normal((rows, dim)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def trajectory_like(rng, rows, dim, rank=24):
+    mix = np.random.default_rng(99).standard_normal((rank, dim))
+    walk = np.tanh(np.cumsum(rng.standard_normal((rows, rank)), axis=0) / 8)
+    x = walk @ mix + 0.05 * rng.standard_normal((rows, dim))
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+def brute(queries, library):
+    """The same answer one pair at a time, in Python's own exact summation."""
+    best, frame = [], []
+    for q in queries.astype(np.float64):
+        dots = [math.fsum((q * row).tolist()) for row in library.astype(np.float64)]
+        frame.append(int(np.argmax(dots)))
+        best.append(dots[frame[-1]])
+    return np.array(best), np.array(frame)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_nearest_is_the_brute_force_maximum(queries, frames, dim, seed):
+    rng = np.random.default_rng(seed)
+    q, library = unit(rng, queries, dim), unit(rng, frames, dim)
+    trace = score.nearest(q, library)
+    best, _ = brute(q, library)
+    np.testing.assert_allclose(trace.best, best, atol=1e-6)
+    picked = (q.astype(np.float64) * library[trace.frame]).sum(axis=1)
+    np.testing.assert_allclose(picked, best, atol=1e-12)
+
+
+def test_the_bound_finds_the_same_frames_as_the_plain_product_on_trajectory_like_data():
+    rng = np.random.default_rng(1)
+    library, queries = trajectory_like(rng, 6000, 512), trajectory_like(rng, 300, 512)
+    index = Index.build(library)
+    assert index.basis is not None
+    plain = Index(library).nearest(queries)
+    bounded = index.nearest(queries)
+    np.testing.assert_array_equal(bounded.frame, plain.frame)
+    np.testing.assert_array_equal(bounded.best, plain.best)
+    np.testing.assert_allclose(bounded.best, (queries @ library.T).max(axis=1), atol=1e-6)
+
+
+def test_isotropic_data_is_searched_without_the_bound():
+    assert Index.build(unit(np.random.default_rng(2), 1500, 512)).basis is None
+
+
+def test_queries_far_from_the_librarys_subspace_fall_back_to_the_plain_product_and_stay_exact():
+    rng = np.random.default_rng(3)
+    library = trajectory_like(rng, 3000, 512)
+    index = Index.build(library)
+    queries = unit(rng, 2500, 512)
+    assert index.basis is not None
+    np.testing.assert_array_equal(index.nearest(queries).frame, Index(library).nearest(queries).frame)
+
+
+@pytest.mark.parametrize("make", [unit, trajectory_like])
+def test_scores_do_not_depend_on_the_batch_to_the_last_bit(make):
+    rng = np.random.default_rng(4)
+    library, queries = make(rng, 5000, 300), make(rng, 1300, 300)
+    index = Index.build(library)
+    whole = index.nearest(queries)
+    for cut in (1, 7, 700):
+        parts = [index.nearest(queries[i : i + cut]) for i in range(0, 50 * cut, cut) if i < len(queries)]
+        n = sum(len(p.best) for p in parts)
+        np.testing.assert_array_equal(np.concatenate([p.best for p in parts]), whole.best[:n])
+        np.testing.assert_array_equal(np.concatenate([p.frame for p in parts]), whole.frame[:n])
+
+
+def test_ties_go_to_the_lowest_library_frame():
+    rng = np.random.default_rng(5)
+    frames = unit(rng, 40, 32)
+    library = np.concatenate([frames, frames[::-1], frames])
+    trace = score.nearest(frames, library)
+    np.testing.assert_array_equal(trace.frame, np.arange(40))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30), st.integers(2, 64), st.integers(0, 2**32 - 1))
+def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim, seed):
+    rng = np.random.default_rng(seed)
+    library = unit(rng, 50, dim)
+    trace = score.nearest(library[rng.integers(0, 50, frames)], library)
+    assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 2**32 - 1))
+def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
+    rng = np.random.default_rng(seed)
+    take, library = unit(rng, frames, 8), unit(rng, size, 8)
+    value = score.manifold(score.nearest(take, library))
+    assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
+    assert value <= 1 + 1e-6
+
+
+def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
+    library = unit(np.random.default_rng(6), 20, 8)
+    assert math.isnan(score.manifold(score.nearest(np.zeros((0, 8), np.float32), library)))
+    take = library[:3].copy()
+    take[1, 2] = np.nan
+    trace = score.nearest(take, library)
+    assert math.isnan(score.manifold(trace))
+    assert trace.frame.tolist() == [0, -1, 2]
+    assert score.manifold(trace, np.array([True, False, True])) == pytest.approx(1.0, abs=1e-6)
+    trace, visited = Index.build(library).sweep(take)
+    assert math.isnan(score.coverage(trace, visited, np.zeros(20, np.int64), np.arange(20)))
+
+
+def test_windows_say_which_frames_count():
+    steps = np.array([0, 5, 10, 15, 20])
+    assert score.episode_window(steps, 12).tolist() == [True, True, True, False, False]
+    assert score.full_window(steps, 20).all()
+    assert score.common_window(steps, [12, 7, 20]).tolist() == [True, True, False, False, False]
+
+
+def brute_coverage(take, library, demo, step):
+    similar = take.astype(np.float64) @ library.astype(np.float64).T
+    shares = []
+    for j in np.unique(demo):
+        rows = np.flatnonzero(demo == j)
+        rows = rows[np.argsort(step[rows])]
+        places = np.arange(1, len(rows) + 1)
+        shares.append((places * similar[:, rows].max(axis=0)).sum() / places.sum())
+    return similar.max(axis=1).mean() + max(shares)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 20), st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_coverage_is_the_formula_written_out(frames, lengths, seed):
+    rng = np.random.default_rng(seed)
+    demo = np.repeat(np.arange(len(lengths)), lengths)
+    step = np.concatenate([rng.permutation(n) for n in lengths])
+    shuffle = rng.permutation(len(demo))
+    demo, step = demo[shuffle], step[shuffle]
+    take, library = unit(rng, frames, 10), unit(rng, len(demo), 10)
+    trace, visited = Index.build(library).sweep(take)
+    np.testing.assert_array_equal(trace.best, score.nearest(take, library).best)
+    assert score.coverage(trace, visited, demo, step) == pytest.approx(
+        brute_coverage(take, library, demo, step), abs=1e-6
+    )
+
+
+def test_a_sweep_over_many_blocks_visits_every_frame():
+    rng = np.random.default_rng(7)
+    take, library = unit(rng, 1200, 16), unit(rng, 9000, 16)
+    trace, visited = Index.build(library).sweep(take)
+    product = take.astype(np.float64) @ library.astype(np.float64).T
+    np.testing.assert_allclose(visited, product.max(axis=0), atol=1e-6)
+    np.testing.assert_array_equal(trace.frame, product.argmax(axis=1))
+
+
+def test_a_replayed_demonstration_covers_itself():
+    library = unit(np.random.default_rng(8), 30, 12)
+    demo, step = np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3)
+    trace, visited = Index.build(library).sweep(library[10:20])
+    assert score.coverage(trace, visited, demo, step) == pytest.approx(2.0, abs=1e-6)
+
+
+def test_an_empty_or_broken_library_and_queries_of_another_dimension_are_refused():
+    with pytest.raises(ValueError, match="at least one frame"):
+        Index.build(np.zeros((0, 4), np.float32))
+    with pytest.raises(ValueError, match="finite"):
+        Index.build(np.full((3, 4), np.nan, np.float32))
+    with pytest.raises(ValueError, match="do not fit"):
+        Index.build(np.eye(4, dtype=np.float32)).nearest(np.ones((2, 5)))
