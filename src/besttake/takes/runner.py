@@ -16,7 +16,6 @@ from typing import Protocol
 
 import numpy as np
 
-from besttake.errors import BestTakeError
 from besttake.takes.draws import Draw
 from besttake.takes.pool import Pool
 from besttake.takes.store import Row, Store
@@ -42,8 +41,8 @@ class Request:
 class Sampler(Protocol):
     """What gives actions to takes: a policy with its arms (`besttake.takes.arms`)."""
 
-    def sample(self, requests: Sequence[Request]) -> Sequence[F32 | Exception]:
-        """One block of actions to execute, (R, action_dim), or the reason why there is none, per request."""
+    def sample(self, requests: Sequence[Request]) -> Sequence[F32]:
+        """One block of actions to execute, (R, action_dim), per request."""
         ...
 
 
@@ -58,7 +57,7 @@ class Tally:
 
 def play(
     jobs: Sequence[Job],
-    sampler: Callable[[str], Sampler],
+    sampler: Sampler,
     draw: Callable[[TakeKey], Draw],
     store: Store,
     pool: Pool,
@@ -66,13 +65,9 @@ def play(
     batch: int,
     on_take: Callable[[Row], None] = lambda row: None,
 ) -> Tally:
-    """Play ``jobs`` and keep their takes in ``store``.
-
-    ``sampler(policy)`` gives the sampler of a policy; it is asked for each policy in the order of the jobs. ``batch``
-    takes are under way at once, spread over the workers.
-    """
+    """Play ``jobs`` and keep their takes in ``store``; ``batch`` takes are under way at once, over all workers."""
     with _Keeper(store, on_take) as keeper:
-        engine = _Engine(jobs, sampler, draw, pool, keeper, slots=max(1, batch // pool.size))
+        engine = _Engine(jobs, sampler, draw, pool, keeper, batch)
         engine.run()
     return Tally(keeper.done, keeper.failed, len(jobs))
 
@@ -81,15 +76,15 @@ class _Engine:
     def __init__(
         self,
         jobs: Sequence[Job],
-        sampler: Callable[[str], Sampler],
+        sampler: Sampler,
         draw: Callable[[TakeKey], Draw],
         pool: Pool,
         keeper: _Keeper,
-        slots: int,
+        batch: int,
     ) -> None:
         self.waiting = deque(jobs)
-        self.sampler, self.draw, self.pool, self.keeper = sampler, draw, pool, keeper
-        self.slots = slots
+        self.sampler, self.draw, self.pool, self.keeper, self.batch = sampler, draw, pool, keeper, batch
+        self.slots = max(1, batch // pool.size)
         self.playing: list[dict[int, Request]] = [{} for _ in range(pool.size)]
         self.deaths: Counter[TakeKey] = Counter()
 
@@ -123,35 +118,30 @@ class _Engine:
         return None
 
     def _feed(self, needy: Sequence[tuple[int, Need]]) -> list[tuple[int, Order]]:
-        """Sample for everyone who waits, policy by policy."""
+        """Sample for everyone who waits, at most ``batch`` takes a call."""
         orders: list[tuple[int, Order]] = []
-        by_policy: dict[str, list[tuple[int, int]]] = {}
-        for worker, need in needy:
-            policy = self.playing[worker][need.slot].job.key.policy
-            by_policy.setdefault(policy, []).append((worker, need.slot))
-        for policy, places in by_policy.items():
-            requests = [self.playing[worker][slot] for worker, slot in places]
-            for (worker, slot), actions in zip(places, self._sample(policy, requests), strict=True):
-                request = self.playing[worker][slot]
-                if isinstance(actions, Exception):
-                    reason = " ".join(f"{type(actions).__name__}: {actions}".split())[:500]
-                    self.keeper.put(Failed(slot, request.job.key, reason, 0.0))
-                    del self.playing[worker][slot]
-                    continue
-                request.actions.extend(actions)
+        requests = [self.playing[worker][need.slot] for worker, need in needy]
+        blocks: list[F32 | Exception] = []
+        for first in range(0, len(requests), self.batch):
+            blocks += self._sample(requests[first : first + self.batch])
+        for (worker, need), request, block in zip(needy, requests, blocks, strict=True):
+            if isinstance(block, Exception):
+                self.keeper.put(Failed(need.slot, request.job.key, f"{type(block).__name__}: {block}", 0.0))
+                del self.playing[worker][need.slot]
+            else:
+                request.actions.extend(block)
                 request.draw = request.draw.at(request.draw.chunk + 1)
-                orders.append((worker, Act(slot, actions)))
+                orders.append((worker, Act(need.slot, block)))
         return orders
 
-    def _sample(self, policy: str, requests: list[Request]) -> Sequence[F32 | Exception]:
+    def _sample(self, requests: list[Request]) -> list[F32 | Exception]:
+        """Actions for ``requests``; when a batch raises, each is tried alone so that one cannot spoil the others."""
         try:
-            blocks = self.sampler(policy).sample(requests)
-        except BestTakeError:
-            raise
+            blocks = self.sampler.sample(requests)
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-            return [block for request in requests for block in self._sample(policy, [request])]
+            return [block for request in requests for block in self._sample([request])]
         return [_finite(block, request) for block, request in zip(blocks, requests, strict=True)]
 
     def _send(self, worker: int, orders: list[Order]) -> None:
@@ -184,8 +174,8 @@ class _Engine:
                 self.waiting.appendleft(job)
 
 
-def _finite(block: F32 | Exception, request: Request) -> F32 | Exception:
-    if isinstance(block, Exception) or np.isfinite(block).all():
+def _finite(block: F32, request: Request) -> F32 | Exception:
+    if np.isfinite(block).all():
         return block
     return ValueError(f"{request.job.key.policy} gave actions that are not finite at step {request.step}")
 

@@ -85,9 +85,13 @@ class Store:
             raise RunError(f"cannot make {directory}: {error.strerror}; choose another directory with -o") from error
         lock = _acquire(directory)
         try:
+            identity = dict(manifest["identity"])
             if not new:
-                _check_same_plan(directory, _read_manifest(directory), manifest)
-            _write_atomically(directory / "run.json", _dump({**manifest, "schema": SCHEMA}))
+                old = _read_manifest(directory)
+                _check_same_plan(directory, old, manifest)
+                identity = {**old["identity"], **identity}
+            with _room(directory):
+                _write_atomically(directory / "run.json", _dump({**manifest, "identity": identity, "schema": SCHEMA}))
             (directory / "takes").mkdir(exist_ok=True)
             store = cls(directory, _connect(directory, read_only=False), lock)
             store._sweep()
@@ -113,6 +117,17 @@ class Store:
     def manifest(self) -> dict[str, Any]:
         """What ``run.json`` says."""
         return _read_manifest(self.path)
+
+    def claim(self, name: str, value: Any) -> None:
+        """Enter a fingerprint that is known only now into ``identity``; RunError when the run was made with another."""
+        manifest = self.manifest
+        identity = manifest["identity"]
+        if identity.get(name, value) != value:
+            raise _another_plan(self.path, f"its {name} is {_short(identity[name])}, yours is {_short(value)}")
+        if name not in identity:
+            identity[name] = value
+            with _room(self.path):
+                _write_atomically(self.path / "run.json", _dump(manifest))
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""

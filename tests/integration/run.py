@@ -1,0 +1,76 @@
+"""Run the integration tests, each folder in an environment of its own that is made when absent and kept.
+
+    python tests/integration/run.py [NAME ...]
+
+An environment is kept under $BESTTAKE_ENVS (default: besttake/envs in the user's cache directory) by the hash of the
+folder's setup.sh, which is called with the directory to create. It never holds besttake itself: that comes from src/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+UNAVAILABLE = 77
+
+
+def main(names: list[str]) -> int:
+    folders = sorted(path.parent for path in HERE.glob("*/setup.sh"))
+    unknown = set(names) - {folder.name for folder in folders}
+    if unknown:
+        print(f"no integration tests called {', '.join(sorted(unknown))}; there are: {[f.name for f in folders]}")
+        return 2
+    failed = [folder.name for folder in folders if not names or folder.name in names if not run(folder)]
+    print(f"integration: {len(failed)} failed {failed}" if failed else "integration: all passed")
+    return 1 if failed else 0
+
+
+def run(folder: Path) -> bool:
+    began = time.monotonic()
+    python = environment(folder)
+    if python is None:
+        return True
+    ready = time.monotonic()
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [str(python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-o", "addopts=", "-q", "-rs"]
+    command += ["--import-mode=importlib", "--strict-markers", "-p", "no:cacheprovider", str(folder)]
+    code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    print(
+        f"{folder.name}: exit {code}; environment {ready - began:.0f} s, tests {time.monotonic() - ready:.0f} s",
+        flush=True,
+    )
+    return code == 0
+
+
+def environment(folder: Path) -> Path | None:
+    """The Python of the folder's environment; None (with the reason printed) when this machine cannot have it."""
+    home = (
+        os.environ.get("BESTTAKE_ENVS")
+        or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "besttake/envs"
+    )
+    script = folder / "setup.sh"
+    target = Path(home) / f"{folder.name}-{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}"
+    python = target / "bin" / "python"
+    if not (target / ".ready").exists():
+        print(f"{folder.name}: making its environment", flush=True)
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        code = subprocess.run(["bash", str(script), str(target)], cwd=ROOT, check=False).returncode
+        if code == UNAVAILABLE:
+            print(f"{folder.name}: SKIPPED, its environment cannot be made on this machine (see above)", flush=True)
+            return None
+        if code:
+            raise SystemExit(f"{script.relative_to(ROOT)} failed with exit code {code}")
+        (target / ".ready").touch()
+    return python
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
