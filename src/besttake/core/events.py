@@ -1,0 +1,120 @@
+"""Events: the frames at which a demonstration, or a running take, begins a new sub-skill (Sec. 3.4 and S2).
+
+A step begins an event when (i) it is the first, (ii) the gripper changes between open and closed, or (iii) the end
+effector turns: the displacement that follows the step makes more than ``angle`` degrees with the displacement before.
+Everything is causal: events of a take so far are the events of the whole take, cut off; a turn is known one step later
+than it happened, because it takes the next displacement to see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EventConfig:
+    """What counts as an event.
+
+    ``angle``: degrees of turn. ``min_speed``: displacements shorter than this, in the state's own unit per step, have
+    no direction and are passed over, so that a turn is seen across a pause and the jitter of a resting arm is not one.
+    ``min_gap``: a turn less than this many steps after the last event is part of it; gripper changes always count.
+    ``gripper_threshold``: the command (or opening) between open and closed; a value within ``hysteresis`` of it changes
+    nothing. ``gripper_open``: the sign of ``value - threshold`` when open (-1 as in LIBERO, +1 as in ManiSkill).
+    """
+
+    angle: float = 60.0
+    min_speed: float = 1e-3
+    min_gap: int = 5
+    gripper_threshold: float = 0.0
+    hysteresis: float = 0.0
+    gripper_open: int = -1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.angle < 180:
+            raise ValueError(f"angle must lie between 0 and 180 degrees, not {self.angle}")
+        if self.min_speed < 0 or self.hysteresis < 0 or self.min_gap < 1:
+            raise ValueError("min_speed and hysteresis must be at least 0 and min_gap at least 1")
+        if self.gripper_open not in (-1, 1):
+            raise ValueError(f"gripper_open must be -1 or 1, not {self.gripper_open}")
+
+
+@dataclass(frozen=True)
+class Current:
+    """Where a running take stands: the ``onset`` step of its current event, and whether the gripper is ``open``.
+
+    ``open`` is None while the gripper has not been commanded or is unknown.
+    """
+
+    onset: int
+    open: bool | None
+
+
+def event_starts(
+    length: int,
+    positions: NDArray[Any] | None = None,
+    gripper: NDArray[Any] | None = None,
+    config: EventConfig | None = None,
+) -> I64:
+    """The steps (E,) of ``range(length)`` at which an event starts, in order; empty only where ``length`` is 0.
+
+    ``positions`` (>= length, 2 or 3): end effector at each step. ``gripper`` (T,): command or opening at each step.
+    Either may be None where a data set does not say; its kind of event is then not seen.
+    """
+    config = config or EventConfig()
+    if length <= 0:
+        return np.zeros(0, np.int64)
+    changes: set[int] = set()
+    if gripper is not None and len(gripper):
+        is_open = phases(gripper, config)
+        changes = set((np.flatnonzero(is_open[1:] != is_open[:-1]) + 1).tolist())
+    turns = set() if positions is None else set(_turns(np.asarray(positions, np.float64), config).tolist())
+    starts = [0]
+    for step in sorted((changes | turns) & set(range(1, length))):
+        if step in changes or step - starts[-1] >= config.min_gap:
+            starts.append(step)
+    return np.array(starts, np.int64)
+
+
+def phases(gripper: NDArray[Any], config: EventConfig | None = None) -> NDArray[np.bool_]:
+    """Whether the gripper is open at each step (T,). A first value on the threshold itself counts as open."""
+    config = config or EventConfig()
+    level = (np.asarray(gripper, np.float64) - config.gripper_threshold) * config.gripper_open
+    decided = np.abs(level) > config.hysteresis
+    last = np.maximum.accumulate(np.where(decided, np.arange(len(level)), 0))
+    result: NDArray[np.bool_] = np.where(last == 0, level[:1] >= 0, level[last] > 0)
+    return result
+
+
+def current(
+    positions: NDArray[Any] | None, gripper: NDArray[Any] | None, config: EventConfig | None = None, *, step: int
+) -> Current:
+    """The event that a take is in at ``step``: ``positions`` (step + 1, .) and ``gripper`` (step,) so far."""
+    seen = None if positions is None else positions[: step + 1]
+    told = None if gripper is None else gripper[:step]
+    starts = event_starts(step + 1, seen, told, config)
+    is_open = bool(phases(told, config)[-1]) if told is not None and len(told) else None
+    return Current(int(starts[-1]), is_open)
+
+
+def onset_frame(frame_steps: NDArray[Any], onset: int) -> int:
+    """Which of a take's frames stands for an event's onset: the first seen at or after it, else the last."""
+    return min(int(np.searchsorted(frame_steps, onset)), len(frame_steps) - 1)
+
+
+def _turns(positions: NDArray[np.float64], config: EventConfig) -> I64:
+    """The steps from which the arm moves on in another direction than it last moved in."""
+    moves = np.diff(positions, axis=0)
+    speed = np.linalg.norm(moves, axis=1)
+    moving = np.flatnonzero(speed > config.min_speed) if len(moves) else np.zeros(0, np.int64)
+    if len(moving) < 2:
+        return np.zeros(0, np.int64)
+    direction = moves[moving] / speed[moving, None]
+    cosine = np.einsum("ij,ij->i", direction[1:], direction[:-1])
+    turned: I64 = moving[1:][cosine < np.cos(np.deg2rad(config.angle))]
+    return turned

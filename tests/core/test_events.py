@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from besttake.core.events import EventConfig, current, event_starts, onset_frame, phases
+
+
+def brute(length, positions, gripper, config):
+    """The rules of the module docstring, one step at a time."""
+    starts, is_open, last_move = [], None, None
+    for t in range(length):
+        marks = t == 0
+        if gripper is not None and t < len(gripper):
+            level = (gripper[t] - config.gripper_threshold) * config.gripper_open
+            before = is_open
+            if is_open is None:
+                is_open = level >= 0
+            elif level > config.hysteresis:
+                is_open = True
+            elif level < -config.hysteresis:
+                is_open = False
+            marks = marks or (before is not None and before != is_open)
+        if positions is not None and t + 1 < len(positions):
+            move = positions[t + 1] - positions[t]
+            if np.linalg.norm(move) > config.min_speed:
+                if last_move is not None and starts:
+                    cosine = move @ last_move / np.linalg.norm(move) / np.linalg.norm(last_move)
+                    turn = math.degrees(math.acos(np.clip(cosine, -1, 1))) > config.angle
+                    marks = marks or (turn and t - starts[-1] >= config.min_gap)
+                last_move = move
+        if marks:
+            starts.append(t)
+    return starts
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(1, 6),
+    st.sampled_from([-1, 1]),
+)
+def test_events_are_those_found_one_step_at_a_time(length, seed, hysteresis, gap, sign):
+    rng = np.random.default_rng(seed)
+    config = EventConfig(min_gap=gap, hysteresis=hysteresis, gripper_open=sign, min_speed=0.5)
+    positions = np.cumsum(rng.standard_normal((length, 3)), axis=0)
+    gripper = rng.standard_normal(length) + np.sign(np.sin(np.arange(length) / 5))
+    assert event_starts(length, positions, gripper, config).tolist() == brute(length, positions, gripper, config)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 50), st.integers(0, 2**32 - 1))
+def test_events_so_far_are_the_events_of_the_whole_take_cut_off(length, seed):
+    rng = np.random.default_rng(seed)
+    config = EventConfig(min_speed=0.3)
+    positions, gripper = np.cumsum(rng.standard_normal((length, 3)), axis=0), rng.standard_normal(length)
+    whole = event_starts(length, positions, gripper, config)
+    for step in range(1, length):
+        now = current(positions, gripper, config, step=step)
+        assert now.onset == whole[whole < step][-1]
+        assert now.open == phases(gripper, config)[step - 1]
+
+
+def test_a_corner_starts_an_event_at_the_corner_itself():
+    out = np.stack([np.arange(10) * 0.01, np.zeros(10)], axis=1)
+    back = np.stack([np.full(9, 0.09), np.arange(1, 10) * 0.01], axis=1)
+    assert event_starts(19, np.concatenate([out, back])).tolist() == [0, 9]
+
+
+def test_a_pause_does_not_hide_a_turn_and_jitter_at_rest_is_none():
+    rng = np.random.default_rng(0)
+    out = np.stack([np.arange(10) * 0.01, np.zeros(10)], axis=1)
+    rest = np.full((8, 2), out[-1]) + 1e-5 * rng.standard_normal((8, 2))
+    back = np.stack([0.09 - np.arange(1, 8) * 0.01, np.zeros(7)], axis=1)
+    starts = event_starts(25, np.concatenate([out, rest, back]))
+    assert starts.tolist() == [0, 17]
+
+
+def test_gripper_changes_count_however_close_they_are():
+    gripper = np.array([-1, -1, 1, 1, -1, -1.0])
+    assert event_starts(6, None, gripper).tolist() == [0, 2, 4]
+    assert phases(gripper).tolist() == [True, True, False, False, True, True]
+    assert phases(gripper, EventConfig(gripper_open=1)).tolist() == [False, False, True, True, False, False]
+
+
+def test_hysteresis_ignores_a_wavering_command():
+    gripper = np.array([-1, -0.1, 0.1, -0.1, 0.1, 1.0])
+    assert event_starts(6, None, gripper).tolist() == [0, 2, 3, 4]
+    assert event_starts(6, None, gripper, EventConfig(hysteresis=0.5)).tolist() == [0, 5]
+
+
+def test_without_positions_and_gripper_the_only_event_is_the_start():
+    assert event_starts(7).tolist() == [0]
+    assert event_starts(0).tolist() == []
+    assert event_starts(1, np.zeros((1, 3)), np.zeros(1)).tolist() == [0]
+
+
+def test_a_take_that_has_not_moved_is_in_its_first_event_with_the_gripper_unknown():
+    now = current(np.zeros((1, 3)), np.zeros(0), step=0)
+    assert (now.onset, now.open) == (0, None)
+    assert current(None, None, step=4).onset == 0
+
+
+def test_the_frame_of_an_onset_is_the_first_seen_at_or_after_it():
+    steps = np.array([0, 10, 20])
+    assert [onset_frame(steps, s) for s in (0, 1, 10, 15, 99)] == [0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"angle": 0}, {"angle": 180}, {"min_speed": -1}, {"min_gap": 0}, {"gripper_open": 0}]
+)
+def test_a_meaningless_configuration_is_refused(wrong):
+    with pytest.raises(ValueError):
+        EventConfig(**wrong)
