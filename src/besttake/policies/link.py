@@ -1,0 +1,112 @@
+"""One websocket to a model server: timeouts, one reconnect, one clear line when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from besttake.errors import ComponentError, MissingExtra
+
+T = TypeVar("T")
+
+
+class LinkError(ComponentError):
+    """The server cannot be reached, does not answer, or went away twice."""
+
+
+class Link:
+    """A websocket that opens when it is first needed and reopens once when it breaks.
+
+    ``greet(link)`` runs after each opening and returns what the server says of itself, kept as ``greeting``.
+    """
+
+    def __init__(self, url: str, greet: Callable[[Link], Any], timeout: float, token: str | None = None) -> None:
+        if not url.startswith(("ws://", "wss://")):
+            raise ComponentError(f"{url!r} is not a websocket address: write ws://host:port")
+        self.url = url
+        self.timeout = timeout
+        self.greeting: Any = None
+        self._greet = greet
+        self._token = token
+        self._entered: Any = None
+        self._socket: Any = None
+
+    def call(self, exchange: Callable[[Link], T]) -> T:
+        """Run ``exchange`` (sends and receives) and return its result; start it over once if the socket breaks.
+
+        A timeout is not retried: the server is there and slow, and asking again would only queue more work.
+        """
+        for attempt in (1, 2):
+            try:
+                self.open()
+                return exchange(self)
+            except TimeoutError:
+                self.close()
+                raise LinkError(f"{self.url}: no answer within {self.timeout:g} s; raise it with ?timeout=") from None
+            except OSError as error:
+                self.close()
+                if attempt == 2:
+                    raise LinkError(f"{self.url}: {_reason(error)}; is the server running?") from None
+            except ComponentError:
+                self.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def open(self) -> None:
+        """Connect and greet, unless connected."""
+        if self._socket is not None:
+            return
+        try:
+            from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+            from websockets.sync.client import connect
+        except ImportError:
+            raise MissingExtra("websockets", "serve", "talking to a model server") from None
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else None
+        try:
+            self._entered = connect(
+                self.url,
+                open_timeout=self.timeout,
+                close_timeout=1,
+                compression=None,
+                max_size=None,
+                ping_interval=None,  # a server that compiles its model can be silent for longer than a ping allows
+                additional_headers=headers,
+                proxy=None,
+            )
+            self._socket = self._entered.__enter__()
+        except InvalidURI as error:
+            raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
+        except InvalidStatus as error:
+            status = error.response.status_code
+            hint = "give its token with ?token=" if status in (401, 403) else "is it a model server?"
+            raise LinkError(f"{self.url}: refused with HTTP {status}; {hint}") from None
+        except InvalidHandshake as error:
+            raise LinkError(f"{self.url}: not a websocket server ({error})") from None
+        self.greeting = self._greet(self)
+
+    def send(self, frame: bytes) -> None:
+        """Send one binary frame."""
+        self._guard(lambda: self._socket.send(frame))
+
+    def receive(self) -> bytes | str:
+        """The next frame; TimeoutError after ``timeout`` seconds."""
+        frame: bytes | str = self._guard(lambda: self._socket.recv(timeout=self.timeout))
+        return frame
+
+    def close(self) -> None:
+        """Close the socket; the next call opens another."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._entered.__exit__(None, None, None)
+
+    def _guard(self, action: Callable[[], Any]) -> Any:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            return action()
+        except ConnectionClosed as error:
+            raise ConnectionError(f"the connection was closed ({error})") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

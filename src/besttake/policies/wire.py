@@ -1,0 +1,184 @@
+"""The two wire formats of model servers, as bytes: msgpack with plain arrays, never pickle.
+
+vla-eval wraps everything in an envelope ``{"type", "payload", "seq", "timestamp"}`` and writes an array as
+``{"__ndarray__": True, "data", "dtype", "shape"}`` or, for a picture, ``{"__image__": True, "format": "png", "data"}``.
+openpi sends bare dicts and writes an array with the same keys as bytes (``b"__ndarray__"``).
+Whatever does not decode into bool, integer or float arrays of the size they claim raises `WireError`.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import ComponentError, MissingExtra
+from besttake.types import Array
+
+VLA_EVAL_VERSION = 1
+MESSAGE_TYPES = ("hello", "observation", "action", "episode_start", "episode_end", "error")
+_MAX_PIXELS = 64_000_000
+
+
+class WireError(ComponentError):
+    """Bytes that are not a message of the protocol."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One vla-eval message; ``seq`` of an answer repeats the request's."""
+
+    type: str
+    payload: Mapping[str, Any]
+    seq: int = 0
+    timestamp: float = field(default_factory=time.time)
+
+
+def pack_message(message: Message) -> bytes:
+    """A vla-eval message as bytes."""
+    envelope = {
+        "type": message.type,
+        "payload": dict(message.payload),
+        "seq": message.seq,
+        "timestamp": message.timestamp,
+    }
+    return _packb(envelope, _write_vla_eval)
+
+
+def unpack_message(data: bytes | str) -> Message:
+    """The vla-eval message in ``data``."""
+    raw = _unpackb(data, _read_vla_eval)
+    if not isinstance(raw, dict) or not {"type", "payload", "seq"} <= raw.keys():
+        raise WireError("not a vla-eval message: expected a map with type, payload and seq")
+    kind, payload, seq = raw["type"], raw["payload"], raw["seq"]
+    if kind not in MESSAGE_TYPES:
+        raise WireError(f"unknown vla-eval message type {kind!r}; known: {', '.join(MESSAGE_TYPES)}")
+    if not isinstance(payload, dict) or not isinstance(seq, int):
+        raise WireError(f"vla-eval {kind} message: payload must be a map and seq an integer")
+    stamp = raw.get("timestamp", 0.0)
+    return Message(kind, payload, seq, float(stamp) if isinstance(stamp, int | float) else 0.0)
+
+
+def pack_openpi(value: Mapping[str, Any]) -> bytes:
+    """A dict of plain values and arrays as an openpi frame."""
+    return _packb(dict(value), _write_openpi)
+
+
+def unpack_openpi(data: bytes | str) -> dict[str, Any]:
+    """The dict in an openpi frame; a text frame is an error report of the other side."""
+    raw = _unpackb(data, _read_openpi)
+    if not isinstance(raw, dict):
+        raise WireError(f"not an openpi frame: expected a map, got {type(raw).__name__}")
+    return raw
+
+
+def _packb(value: Any, default: Any) -> bytes:
+    return bytes(_msgpack().packb(value, default=default, use_bin_type=True))
+
+
+def _unpackb(data: bytes | str, hook: Any) -> Any:
+    if isinstance(data, str):
+        last = (data.strip().splitlines() or [""])[-1]
+        raise WireError(f"expected a binary frame, got text: {last[:200]}")
+    try:
+        return _msgpack().unpackb(data, object_hook=hook, raw=False, strict_map_key=False)
+    except WireError:
+        raise
+    except Exception as error:  # msgpack has no common base class for what malformed bytes raise
+        raise WireError(f"cannot decode {len(data)} bytes as msgpack: {type(error).__name__}: {error}") from error
+
+
+def _msgpack() -> Any:
+    try:
+        import msgpack
+    except ImportError:
+        raise MissingExtra("msgpack", "serve", "talking to a model server") from None
+    return msgpack
+
+
+def _write_vla_eval(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        array = _plain(value)
+        return {"__ndarray__": True, "data": array.tobytes(), "dtype": array.dtype.str, "shape": list(array.shape)}
+    if isinstance(value, np.generic):
+        return value.item()
+    raise WireError(f"cannot send a {type(value).__name__}")
+
+
+def _read_vla_eval(value: dict[Any, Any]) -> Any:
+    if "__image__" in value:
+        return _image(value)
+    if "__ndarray__" in value:
+        return _array(value.get("data"), value.get("dtype"), value.get("shape"))
+    return value
+
+
+def _write_openpi(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        array = _plain(value)
+        return {b"__ndarray__": True, b"data": array.tobytes(), b"dtype": array.dtype.str, b"shape": array.shape}
+    if isinstance(value, np.generic):
+        return value.item()
+    raise WireError(f"cannot send a {type(value).__name__}")
+
+
+def _read_openpi(value: dict[Any, Any]) -> Any:
+    if b"__ndarray__" in value:
+        return _array(value.get(b"data"), value.get(b"dtype"), value.get(b"shape"))
+    if b"__npgeneric__" in value:
+        return _scalar(value.get(b"data"), _dtype(value.get(b"dtype")))
+    return value
+
+
+def _plain(array: Array) -> Array:
+    _dtype(array.dtype.str)
+    return np.ascontiguousarray(array)
+
+
+def _dtype(name: Any) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(name) if isinstance(name, str) else None
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.kind not in "biuf":
+        raise WireError(f"array dtype {str(name)[:40]!r} refused: only bool, integer and float arrays travel")
+    return dtype
+
+
+def _array(data: Any, dtype_name: Any, shape: Any) -> Array:
+    dtype = _dtype(dtype_name)
+    if not isinstance(data, bytes) or not isinstance(shape, list | tuple):
+        raise WireError("an array needs data as bytes and shape as a list")
+    if not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise WireError(f"array shape {shape!r} is not a list of sizes")
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise WireError(f"array of shape {tuple(shape)} {dtype} does not hold {len(data)} bytes")
+    return np.frombuffer(data, dtype).reshape(shape).copy()
+
+
+def _scalar(data: Any, dtype: np.dtype[Any]) -> Any:
+    if not isinstance(data, bool | int | float):
+        raise WireError(f"a {type(data).__name__} is not a number")
+    return np.asarray(data, dtype)[()]
+
+
+def _image(value: dict[Any, Any]) -> Array:
+    if value.get("format") == "raw":
+        return _array(value.get("data"), value.get("dtype"), value.get("shape"))
+    from PIL import Image
+
+    data = value.get("data")
+    if value.get("format") not in ("png", "jpeg") or not isinstance(data, bytes):
+        raise WireError(f"image format {str(value.get('format'))[:40]!r} refused: raw, png or jpeg")
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
+            if picture.width * picture.height > _MAX_PIXELS:
+                raise WireError(f"image of {picture.width} x {picture.height} pixels refused")
+            return np.array(picture)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise WireError(f"damaged image: {error}") from error

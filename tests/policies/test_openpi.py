@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+from websockets.sync.server import serve as listen
+
+from besttake import registry
+from besttake.errors import ComponentError
+from besttake.policies.wire import pack_openpi, unpack_openpi
+from besttake.takes.draws import Draw
+from besttake.testing import check_policy
+from besttake.types import Observation, Warm
+
+DRAW = Draw(0, "push", 3, 0)
+
+
+def observation(value=1.0):
+    picture = np.full((6, 6, 3), 9, np.uint8)
+    return Observation({"agentview": picture, "wrist": picture}, np.full(8, value, np.float32), "push")
+
+
+@contextlib.contextmanager
+def scripted(answer, greeting=None):
+    """A server that greets and whose ``answer(request, count)`` is the frame it sends (None: it hangs up)."""
+    count = iter(range(1, 10_000))
+
+    def talk(socket):
+        with contextlib.suppress(Exception):
+            socket.send(pack_openpi({}) if greeting is None else greeting)
+            for frame in socket:
+                reply = answer(unpack_openpi(frame), next(count))
+                if reply is None:
+                    return
+                socket.send(reply if isinstance(reply, str | bytes) else pack_openpi({"actions": reply}))
+
+    with listen(talk, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"openpi:ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+
+
+def test_the_keys_of_openpis_libero_policies_are_the_default():
+    def answer(request, count):
+        assert set(request) == {"observation/image", "observation/wrist_image", "observation/state", "prompt"}
+        return np.full((10, 7), request["observation/state"].mean())
+
+    with scripted(answer) as uri:
+        policy = registry.policy(f"{uri}?replan=5")
+        assert (policy.spec.horizon, policy.spec.action_dim, policy.spec.replan) == (10, 7, 5)
+        assert policy.spec.cameras == ("agentview", "wrist")
+        assert not policy.spec.seeded
+        assert check_policy(policy) == ("shape",)
+        got = policy.sample([observation(2), observation(3)], [DRAW, DRAW])
+        policy.close()
+    np.testing.assert_array_equal(got[:, 0, 0], [2, 3])
+    assert got.dtype == np.float32
+
+
+def test_a_broken_connection_is_reopened_once():
+    with scripted(lambda request, count: None if count == 2 else np.zeros((4, 7))) as uri:
+        policy = registry.policy(uri)
+        assert policy.sample([observation()], [DRAW]).shape == (1, 4, 7)
+        policy.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "is the server running"),
+        ("Traceback\n  File\nValueError: bad state", "the server failed: ValueError: bad state"),
+        (np.zeros((3, 7)), "3 actions where 4"),
+        (np.zeros((4, 6)), "6 action dimensions where 7"),
+        (np.full((4, 7), np.inf), "not finite"),
+        (b"\xc1", "cannot decode"),
+        (pack_openpi({"state": 1}), "without actions; it has: state"),
+    ],
+    ids=["gone", "error", "short", "dim", "inf", "bytes", "key"],
+)
+def test_a_bad_answer_is_one_clear_line(answer, words):
+    with scripted(lambda request, count: np.zeros((4, 7)) if count == 1 else answer) as uri:
+        policy = registry.policy(uri)
+        with pytest.raises(ComponentError, match=words) as error:
+            policy.sample([observation()], [DRAW])
+        policy.close()
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_that_does_not_greet_like_openpi_is_named():
+    with scripted(lambda r, c: None, greeting="welcome") as uri, pytest.raises(ComponentError, match="metadata frame"):
+        registry.policy(uri)
+
+
+def test_replan_longer_than_the_chunk_and_warm_rows_are_refused():
+    with scripted(lambda request, count: np.zeros((4, 7))) as uri:
+        with pytest.raises(ComponentError, match="replan=9 is more than the 4 actions"):
+            registry.policy(f"{uri}?replan=9")
+        policy = registry.policy(uri)
+        with pytest.raises(ComponentError, match="cannot be warm-started"):
+            policy.sample([observation()], [DRAW], [Warm(0.3, np.zeros((4, 7), np.float32))])
+        policy.close()
