@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, targets
+
+
+def world(seed=0, demos=4, events=5, dim=6, horizon=3, action=2, state=4):
+    rng = np.random.default_rng(seed)
+    n = demos * events
+    return rng, Candidates(
+        embeddings=rng.standard_normal((n, dim)).astype(np.float32),
+        chunks=rng.standard_normal((n, horizon, action)).astype(np.float32),
+        demo=np.repeat(np.arange(demos), events),
+        step=np.tile(np.arange(events) * 7, demos),
+        states=(rng.standard_normal((n, state)) * [1, 10, 100, 0.01]).astype(np.float32),
+        open=np.tile(np.arange(events) % 2 == 0, demos),
+    )
+
+
+def rms_z(values, query):
+    """Root mean square z-difference over the dimensions that vary, written out."""
+    flat = np.asarray(values, np.float64).reshape(len(values), -1)
+    mean, sd = flat.mean(0), flat.std(0)
+    keep = [i for i in range(flat.shape[1]) if sd[i] > 1e-9]
+    q = np.asarray(query, np.float64).reshape(-1)
+    return np.array(
+        [np.sqrt(np.mean([((row[i] - mean[i]) / sd[i] - (q[i] - mean[i]) / sd[i]) ** 2 for i in keep])) for row in flat]
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.tuples(*[st.sampled_from([0.0, 0.5, 1.0, 2.0])] * 3).filter(lambda w: sum(w) > 0),
+    st.sampled_from(["next", "current", "frame"]),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 0.7]),
+    st.sampled_from([0, 4]),
+    st.booleans(),
+)
+def test_a_query_finds_what_the_formula_written_out_finds(seed, weights, rule, lead, reliability, rerank, gating):
+    rng, known = world(seed)
+    config = RetrievalConfig(
+        rule=rule, weights=weights, lead=lead, reliability=reliability, rerank=rerank, gripper_gating=gating
+    )
+    image, chunk, state = rng.standard_normal(6), rng.standard_normal((3, 2)), rng.standard_normal(4)
+    match = Retriever(known, config).query(image[None], chunk[None], state[None], [True])[0]
+
+    parts = [rms_z(known.embeddings, image), rms_z(known.chunks, chunk), rms_z(known.states, state)]
+    total = sum(w * p for w, p in zip(weights, parts, strict=True)) / sum(weights)
+    goal = [min(i + lead, (i // 5) * 5 + 4) if rule == "next" else i for i in range(20)]
+    total = total + reliability * rms_z(known.chunks[goal], chunk)
+    pool = [i for i in range(20) if not gating or known.open[i]]
+    if rerank:
+        pool = sorted(pool, key=lambda i: parts[0][i])[:rerank]
+    winner = min(pool, key=lambda i: total[i])
+    assert match.candidate == winner
+    assert match.distance == pytest.approx(total[winner], rel=1e-5)
+    assert match.parts == pytest.approx([p[winner] for p in parts], rel=1e-5)
+    np.testing.assert_array_equal(match.chunk, known.chunks[goal[winner]])
+    assert (match.demo, match.step) == (known.demo[goal[winner]], known.step[goal[winner]])
+
+
+@pytest.mark.parametrize("whitening", [False, True])
+def test_a_candidates_own_features_find_that_candidate_at_distance_zero(whitening):
+    _, known = world(1)
+    retriever = Retriever(known, RetrievalConfig(rule="current", whitening=whitening))
+    for row, match in enumerate(retriever.query(known.embeddings, known.chunks, known.states)):
+        assert match.candidate == row
+        assert match.distance == pytest.approx(0, abs=1e-5)
+        assert match.weight == pytest.approx(1, abs=1e-5)
+
+
+def test_next_at_the_last_event_returns_the_last_event():
+    _, known = world(2)
+    retriever = Retriever(known, RetrievalConfig(rule="next", lead=2))
+    steps = [m.step for m in retriever.query(known.embeddings, known.chunks, known.states)]
+    assert steps == [14, 21, 28, 28, 28] * 4
+
+
+def test_targets_follow_the_order_of_steps_not_of_rows():
+    demo, step = np.array([1, 0, 1, 0]), np.array([9, 5, 2, 1])
+    assert targets(demo, step, RetrievalConfig()).tolist() == [0, 1, 0, 1]
+
+
+def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
+    rng, known = world(3)
+    images, chunks = rng.standard_normal((9, 6)), rng.standard_normal((9, 3, 2))
+    retriever = Retriever(known, RetrievalConfig(reliability=0.5, whitening=True))
+    together = retriever.query(images, chunks)
+    alone = [retriever.query(images[b : b + 1], chunks[b : b + 1])[0] for b in range(9)]
+    assert [(m.candidate, m.distance) for m in together] == [(m.candidate, m.distance) for m in alone]
+
+
+def test_ties_go_to_the_lowest_candidate():
+    _, known = world(4)
+    twice = Candidates(
+        *(np.concatenate([a, a]) for a in (known.embeddings, known.chunks)),
+        demo=np.concatenate([known.demo, known.demo + 10]),
+        step=np.tile(known.step, 2),
+    )
+    found = Retriever(twice, RetrievalConfig(rule="current")).query(known.embeddings, known.chunks)
+    assert [m.candidate for m in found] == list(range(20))
+
+
+def test_z_scoring_makes_units_irrelevant():
+    rng, known = world(5)
+    image, chunk, state = rng.standard_normal((8, 6)), rng.standard_normal((8, 3, 2)), rng.standard_normal((8, 4))
+    scale = np.array([1000, 1e-3, 5, 1])
+    other = Candidates(known.embeddings * 3, known.chunks - 4, known.demo, known.step, known.states * scale)
+    before = Retriever(known).query(image, chunk, state)
+    after = Retriever(other).query(image * 3, chunk - 4, state * scale)
+    assert [m.candidate for m in before] == [m.candidate for m in after]
+
+
+def test_dimensions_in_which_candidates_do_not_differ_are_left_out():
+    _, known = world(6)
+    states = np.concatenate([known.states, np.full((20, 1), 0.3, np.float32)], axis=1)
+    wide = Candidates(known.embeddings, known.chunks, known.demo, known.step, states)
+    query = np.concatenate([known.states[3], [99.0]])
+    match = Retriever(wide, RetrievalConfig(rule="current")).query(
+        known.embeddings[3:4], known.chunks[3:4], query[None]
+    )
+    assert match[0].distance == pytest.approx(0, abs=1e-5)
+
+
+def test_a_missing_modality_drops_out():
+    rng, known = world(7)
+    image, chunk = rng.standard_normal((1, 6)), rng.standard_normal((1, 3, 2))
+    with_two = Retriever(known, RetrievalConfig(weights=(1, 1, 5))).query(image, chunk)[0]
+    assert np.isnan(with_two.parts[2])
+    assert with_two.distance == pytest.approx((with_two.parts[0] + with_two.parts[1]) / 2)
+    assert np.isfinite(Retriever(known, RetrievalConfig(weights=(0, 1, 0))).query(image)[0].distance)
+
+
+def test_gating_keeps_to_the_gripper_phase_where_it_can():
+    rng, known = world(8)
+    retriever = Retriever(known, RetrievalConfig(rule="current", gripper_gating=True))
+    images = rng.standard_normal((30, 6))
+    assert all(not known.open[m.candidate] for m in retriever.query(images, phases=[False] * 30))
+    shut = Candidates(known.embeddings, known.chunks, known.demo, known.step, open=np.zeros(20, bool))
+    gated = Retriever(shut, RetrievalConfig(gripper_gating=True)).query(images[:1], phases=[True])
+    assert gated[0].candidate == Retriever(shut).query(images[:1])[0].candidate
+
+
+def test_an_excluded_demonstration_is_never_matched():
+    _, known = world(9)
+    found = Retriever(known).query(known.embeddings, exclude=known.demo.tolist())
+    assert all(m.demo != own for m, own in zip(found, known.demo, strict=True))
+    one = Candidates(known.embeddings[:5], known.chunks[:5], known.demo[:5], known.step[:5])
+    with pytest.raises(ValueError, match="excluded"):
+        Retriever(one).query(known.embeddings[:1], exclude=[0])
+
+
+def test_strong_reliability_returns_the_chunk_closest_to_the_prediction():
+    rng, known = world(10)
+    chunk = rng.standard_normal((3, 2))
+    match = Retriever(known, RetrievalConfig(rule="current", reliability=1e6)).query(
+        rng.standard_normal((1, 6)), chunk[None]
+    )
+    assert match[0].candidate == int(np.argmin(rms_z(known.chunks, chunk)))
+
+
+def test_the_policys_own_predictions_are_compared_where_they_are_known():
+    rng, known = world(11)
+    predicted = rng.standard_normal(known.chunks.shape).astype(np.float32)
+    both = Candidates(known.embeddings, known.chunks, known.demo, known.step, predicted=predicted)
+    retriever = Retriever(both, RetrievalConfig(rule="current", weights=(0, 1, 0)))
+    assert [m.candidate for m in retriever.query(known.embeddings, predicted)] == list(range(20))
+
+
+def test_a_random_match_is_uniform_over_what_could_be_returned_and_repeats_with_its_generator():
+    _, known = world(12)
+    retriever = Retriever(known)
+    rng = np.random.default_rng(0)
+    drawn = [retriever.random(rng) for _ in range(4000)]
+    counts = np.bincount([m.candidate for m in drawn], minlength=20)
+    assert counts.min() > 130
+    assert all(m.step != 0 for m in drawn)
+    assert retriever.random(np.random.default_rng(5)).candidate == retriever.random(np.random.default_rng(5)).candidate
+
+
+def test_a_configuration_survives_json_and_a_meaningless_one_is_refused():
+    config = RetrievalConfig(rule="frame", weights=(1, 0.5, 0), alpha=0.2, rerank=8, lead=2)
+    assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    for wrong in ({"rule": "best"}, {"weights": (0, 0, 0)}, {"alpha": 1.5}, {"lead": 0}, {"rerank": -1}):
+        with pytest.raises(ValueError):
+            RetrievalConfig(**wrong)
+    with pytest.raises(ValueError, match="at least one"):
+        Retriever(Candidates(np.zeros((0, 2)), np.zeros((0, 1, 1)), np.zeros(0, int), np.zeros(0, int)))
