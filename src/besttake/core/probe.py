@@ -1,0 +1,192 @@
+"""Does the policy already do what the demonstrations do? The demonstration-fit probe (Eq. 3), with its floor.
+
+All distances are L2 norms of the flattened difference of two chunks (horizon x action_dim), as in Eq. 3, so they grow
+with the horizon and with the units of the action; the ratio of DFE to floor does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; NaN where it does not exist."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The outcome of a probe of ``states`` library states of ``demos`` demonstrations with ``samples`` samples each.
+
+    ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
+    dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``correlation``:
+    `first_action_correlation`. ``spread``: `sampling_spread`. Floor and ratio are NaN where none was measured.
+    """
+
+    dfe: Estimate
+    floor: Estimate
+    ratio: Estimate
+    correlation: Estimate
+    spread: Estimate
+    states: int
+    demos: int
+    samples: int
+
+
+def probe(
+    samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: NDArray[Any] | None = None, seed: int = 0
+) -> Probe:
+    """All figures of the probe, with intervals from a bootstrap over demonstrations.
+
+    ``samples`` (M, K, horizon, action_dim): what the policy samples at M library states; ``demonstrated`` (M, horizon,
+    action_dim) what was done there; ``demo`` (M,) by which demonstration; ``floor`` (M,) from `leave_one_out`.
+    """
+    error, spread = fit_error(samples, demonstrated), sampling_spread(samples)
+    first, truth = _closest(samples, demonstrated)[:, 0], np.asarray(demonstrated, np.float64)[:, 0]
+    below = np.full(len(error), np.nan) if floor is None else np.asarray(floor, np.float64)
+    moments = np.stack([first, truth, first * first, truth * truth, first * truth], axis=1).sum(axis=2)
+    columns = np.column_stack([np.ones(len(error)), error, below, spread, moments])
+    sums = np.zeros((len(np.unique(demo)), columns.shape[1]))
+    np.add.at(sums, np.unique(demo, return_inverse=True)[1], columns)
+
+    def correlate(s: F64) -> F64:
+        n = s[..., 0] * first.shape[1]
+        covariance = n * s[..., 8] - s[..., 4] * s[..., 5]
+        variances = (n * s[..., 6] - s[..., 4] ** 2) * (n * s[..., 7] - s[..., 5] ** 2)
+        return np.where(variances > 0, covariance / np.sqrt(np.where(variances > 0, variances, 1.0)), np.nan)
+
+    def ratio(s: F64) -> F64:
+        return np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
+
+    def estimate(of: Callable[[F64], F64]) -> Estimate:
+        return cluster_bootstrap(sums, of, seed)
+
+    return Probe(
+        dfe=estimate(lambda s: s[..., 1] / s[..., 0]),
+        floor=estimate(lambda s: s[..., 2] / s[..., 0]),
+        ratio=estimate(ratio),
+        correlation=estimate(correlate),
+        spread=estimate(lambda s: s[..., 3] / s[..., 0]),
+        states=len(error),
+        demos=len(sums),
+        samples=samples.shape[1],
+    )
+
+
+def fit_error(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
+    """``min_k |a_k - a*|`` at each state (M,); their mean is DFE (Eq. 3). Shapes as in `probe`."""
+    errors: F64 = _distances(samples, demonstrated).min(axis=1)
+    return errors
+
+
+def leave_one_out(features: NDArray[Any], chunks: NDArray[Any], demo: I64, states: I64, k: int) -> F64:
+    """The floor at each state (M,): DFE with demonstrations in place of the policy.
+
+    ``features`` (F, f), ``chunks`` (F, horizon, action_dim) and ``demo`` (F,) describe library frames of one task, and
+    ``states`` (M,) which of them are probed. Of every *other* demonstration the frame nearest in z-scored features
+    stands for what it did at this state; the ``k`` nearest of these are the samples, and the closest of their chunks
+    counts. So floor and DFE choose from the same number of samples. ValueError with fewer than two demonstrations.
+    """
+    owners, own = np.unique(demo, return_inverse=True)
+    if len(owners) < 2:
+        raise ValueError("a leave-one-out floor needs at least two demonstrations of the task")
+    flat = np.asarray(features, np.float64).reshape(len(features), -1)
+    spread = flat.std(axis=0)
+    flat = ((flat - flat.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)).astype(np.float64)
+    order = np.argsort(own, kind="stable")
+    begins = np.searchsorted(own[order], np.arange(len(owners)))
+    square = np.einsum("ij,ij->i", flat, flat)
+    actions = np.asarray(chunks, np.float64).reshape(len(chunks), -1)
+    result = np.empty(len(states))
+    for first in range(0, len(states), _BLOCK):
+        block = np.asarray(states[first : first + _BLOCK])
+        away = square[block, None] + square[None, order] - 2 * flat[block] @ flat[order].T
+        for row, state in enumerate(block):
+            nearest = np.array([b + int(np.argmin(part)) for b, part in _parts(away[row], begins)])
+            others = np.flatnonzero(np.arange(len(owners)) != own[state])
+            closest = others[np.argsort(away[row, nearest[others]], kind="stable")[:k]]
+            gaps = actions[order[nearest[closest]]] - actions[state]
+            result[first + row] = np.sqrt(np.einsum("ij,ij->i", gaps, gaps)).min()
+    return result
+
+
+def sampling_spread(samples: NDArray[Any]) -> F64:
+    """How far samples at one state lie apart (M,): the root mean square L2 distance of a sample from their mean.
+
+    With the K - 1 of an unbiased variance; NaN for K = 1.
+    """
+    flat = np.asarray(samples, np.float64).reshape(*samples.shape[:2], -1)
+    if flat.shape[1] < 2:
+        return np.full(len(flat), np.nan)
+    gaps = flat - flat.mean(axis=1, keepdims=True)
+    result: F64 = np.sqrt(np.einsum("mki,mki->m", gaps, gaps) / (flat.shape[1] - 1))
+    return result
+
+
+def first_action_correlation(samples: NDArray[Any], demonstrated: NDArray[Any]) -> float:
+    """Pearson's r of the closest sample's first action and the demonstrated one, pooled over states and dimensions.
+
+    Closest is by the whole chunk, as in DFE. Pooling dimensions of different means raises r: compare it between
+    policies on the same states only. NaN where either side does not vary.
+    """
+    first = _closest(samples, demonstrated)[:, 0].ravel()
+    truth = np.asarray(demonstrated, np.float64)[:, 0].ravel()
+    if np.ptp(first) == 0 or np.ptp(truth) == 0:
+        return float("nan")
+    return float(np.corrcoef(first, truth)[0, 1])
+
+
+def states_to_probe(complete: NDArray[np.bool_], count: int) -> I64:
+    """``count`` rows spread evenly over those of ``complete`` (F,), the frames with a whole chunk left, or all."""
+    rows = np.flatnonzero(complete)
+    if len(rows) <= count:
+        return rows
+    picked: I64 = rows[(np.arange(count) * len(rows)) // count]
+    return picked
+
+
+def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], seed: int = 0, draws: int = 2000) -> Estimate:
+    """A statistic of column sums, with its percentile interval under resampling of whole clusters.
+
+    ``sums`` (C, S): each cluster's sums of S quantities; ``statistic`` maps totals (..., S) to (...,). No interval
+    (NaN) for fewer than two clusters.
+    """
+    value = float(statistic(sums.sum(axis=0)))
+    if len(sums) < 2 or np.isnan(value):
+        return Estimate(value, float("nan"), float("nan"))
+    rng = np.random.Generator(np.random.Philox(seed))
+    counts = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=draws)
+    low, high = np.nanpercentile(statistic(counts @ sums), [2.5, 97.5])
+    return Estimate(value, float(low), float(high))
+
+
+def _distances(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
+    if samples.ndim != 4 or samples.shape[0] != len(demonstrated) or samples.shape[2:] != demonstrated.shape[1:]:
+        raise ValueError(f"samples {samples.shape} do not fit demonstrated chunks {demonstrated.shape}")
+    gaps = np.asarray(samples, np.float64) - np.asarray(demonstrated, np.float64)[:, None]
+    result: F64 = np.sqrt(np.einsum("mkha,mkha->mk", gaps, gaps))
+    return result
+
+
+def _closest(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
+    best = _distances(samples, demonstrated).argmin(axis=1)
+    closest: F64 = np.asarray(samples, np.float64)[np.arange(len(best)), best]
+    return closest
+
+
+def _parts(row: F64, begins: I64) -> list[tuple[int, F64]]:
+    return [(int(b), part) for b, part in zip(begins, np.split(row, begins[1:]), strict=True)]

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from besttake.core import probe as p
+
+
+def data(seed=0, states=12, k=3, horizon=4, action=2, demos=4):
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((states, horizon, action))
+    samples = truth[:, None] + 0.3 * rng.standard_normal((states, k, horizon, action))
+    return samples, truth, np.arange(states) % demos
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 6))
+def test_dfe_is_the_mean_over_states_of_the_least_distance_over_samples(seed, k, horizon):
+    samples, truth, demo = data(seed, k=k, horizon=horizon)
+    by_hand = [
+        min(math.sqrt(sum((float(x) - float(y)) ** 2 for x, y in zip(s.ravel(), t.ravel(), strict=True))) for s in row)
+        for row, t in zip(samples, truth, strict=True)
+    ]
+    np.testing.assert_allclose(p.fit_error(samples, truth), by_hand, rtol=1e-12)
+    assert p.probe(samples, truth, demo).dfe.value == pytest.approx(np.mean(by_hand))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_a_policy_that_replays_the_demonstrations_has_dfe_zero(seed, k):
+    samples, truth, demo = data(seed, k=k)
+    samples[:, seed % k] = truth
+    result = p.probe(samples, truth, demo, floor=np.ones(len(demo)))
+    assert result.dfe.value == 0
+    assert result.ratio.value == 0
+    assert result.correlation.value == pytest.approx(1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_more_samples_never_raise_dfe(seed):
+    samples, truth, _ = data(seed, k=5)
+    errors = [p.fit_error(samples[:, :k], truth).mean() for k in range(1, 6)]
+    assert errors == sorted(errors, reverse=True)
+
+
+def brute_floor(features, chunks, demo, states, k):
+    z = (features - features.mean(0)) / features.std(0)
+    result = []
+    for i in states:
+        stand_ins = []
+        for other in set(demo.tolist()) - {int(demo[i])}:
+            rows = [r for r in range(len(demo)) if demo[r] == other]
+            near = min(rows, key=lambda r: float(((z[r] - z[i]) ** 2).sum()))
+            stand_ins.append((float(((z[near] - z[i]) ** 2).sum()), near))
+        chosen = [near for _, near in sorted(stand_ins)[:k]]
+        result.append(min(float(np.linalg.norm(chunks[r] - chunks[i])) for r in chosen))
+    return result
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 6))
+def test_the_floor_is_what_the_nearest_states_of_other_demonstrations_did(seed, demos, k):
+    rng = np.random.default_rng(seed)
+    demo = rng.permutation(np.repeat(np.arange(demos) * 3, 7))
+    features, chunks = rng.standard_normal((len(demo), 3)), rng.standard_normal((len(demo), 2, 2))
+    states = np.sort(rng.permutation(len(demo))[:9])
+    found = p.leave_one_out(features, chunks, demo, states, k)
+    np.testing.assert_allclose(found, brute_floor(features, chunks, demo, states, k), rtol=1e-9)
+
+
+def test_identical_demonstrations_have_floor_zero_and_one_demonstration_has_none():
+    features, chunks = np.arange(10.0)[:, None], np.random.default_rng(0).standard_normal((10, 2, 2))
+    twice, both = np.concatenate([features, features]), np.concatenate([chunks, chunks])
+    assert p.leave_one_out(twice, both, np.repeat([0, 1], 10), np.arange(20), 3).max() == 0
+    with pytest.raises(ValueError, match="at least two"):
+        p.leave_one_out(features, chunks, np.zeros(10, int), np.arange(3), 3)
+
+
+def test_the_ratio_does_not_depend_on_units():
+    samples, truth, demo = data(3)
+    floor = np.random.default_rng(0).uniform(0.5, 1, len(demo))
+    one, thousand = p.probe(samples, truth, demo, floor), p.probe(samples * 1e3, truth * 1e3, demo, floor * 1e3)
+    assert one.ratio.value == pytest.approx(thousand.ratio.value)
+    assert one.ratio.low == pytest.approx(thousand.ratio.low)
+    assert thousand.dfe.value == pytest.approx(1e3 * one.dfe.value)
+
+
+def test_correlation_is_pearson_of_the_closest_samples_first_action():
+    samples, truth, demo = data(4, states=40)
+    closest = [int(np.argmin([np.linalg.norm(s - t) for s in row])) for row, t in zip(samples, truth, strict=True)]
+    first = np.array([samples[i, c, 0] for i, c in enumerate(closest)])
+    expected = stats.pearsonr(first.ravel(), truth[:, 0].ravel()).statistic
+    assert p.first_action_correlation(samples, truth) == pytest.approx(expected)
+    assert p.probe(samples, truth, demo).correlation.value == pytest.approx(expected)
+    assert math.isnan(p.first_action_correlation(samples, np.zeros_like(truth)))
+
+
+def test_spread_is_the_root_mean_square_distance_from_the_mean_and_needs_two_samples():
+    samples, _, _ = data(5)
+    for row, value in zip(samples, p.sampling_spread(samples), strict=True):
+        assert value == pytest.approx(np.sqrt(row.reshape(3, -1).var(axis=0, ddof=1).sum()))
+    assert np.isnan(p.sampling_spread(samples[:, :1])).all()
+
+
+def test_intervals_resample_whole_demonstrations():
+    rng = np.random.default_rng(6)
+    demo = np.repeat(np.arange(30), 10)
+    shift = rng.standard_normal(30)[demo] + 5
+    truth = np.zeros((300, 1, 1))
+    result = p.probe(shift[:, None, None, None], truth, demo)
+    per_demo = np.array([np.abs(shift[demo == d]).mean() for d in range(30)])
+    reference = stats.bootstrap((per_demo,), np.mean, method="percentile", rng=np.random.default_rng(0))
+    low, high = reference.confidence_interval
+    assert result.dfe.low == pytest.approx(low, abs=0.06)
+    assert result.dfe.high == pytest.approx(high, abs=0.06)
+    assert (result.states, result.demos, result.samples) == (300, 30, 1)
+    assert p.probe(shift[:, None, None, None], truth, demo).dfe == result.dfe
+
+
+def test_one_demonstration_gives_a_value_without_an_interval_and_no_floor_gives_none():
+    samples, truth, _ = data(7)
+    result = p.probe(samples, truth, np.zeros(12, int))
+    assert result.dfe.value > 0
+    assert math.isnan(result.dfe.low)
+    assert math.isnan(result.floor.value)
+    assert math.isnan(result.ratio.value)
+
+
+def test_states_to_probe_are_spread_over_the_complete_ones():
+    complete = np.ones(1000, bool)
+    complete[::2] = False
+    states = p.states_to_probe(complete, 100)
+    assert len(states) == 100
+    assert complete[states].all()
+    assert np.diff(states).max() == 10
+    assert p.states_to_probe(complete[:20], 100).tolist() == list(range(1, 20, 2))
+
+
+def test_samples_of_another_shape_are_refused():
+    samples, truth, demo = data(8)
+    with pytest.raises(ValueError, match="do not fit"):
+        p.probe(samples[..., :1], truth, demo)
