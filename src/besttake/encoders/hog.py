@@ -1,0 +1,99 @@
+"""`hog`: histograms of gradient directions and mean colours on a grid. Nothing is fitted, nothing is downloaded.
+
+Pictures are taken one at a time, so an embedding cannot depend on its batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.encoders.pixels import shrink
+from besttake.errors import ComponentError
+from besttake.types import F32, U8, EncoderSpec
+
+_CLIP = 0.2
+
+
+@dataclass(frozen=True)
+class Hog:
+    """``cells`` x ``cells`` cells of 8 pixels: ``bins`` unsigned gradient directions and a mean colour in each.
+
+    Both halves, gradients and colours, are normalised to the same length before they are joined.
+    """
+
+    cells: int = 8
+    bins: int = 9
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """``dim`` = cells * cells * (bins + 3)."""
+        mark = hashlib.sha256(f"hog 1 {self.cells} {self.bins}".encode()).hexdigest()[:16]
+        return EncoderSpec("hog", self.cells**2 * (self.bins + 3), mark)
+
+    def encode(self, images: U8) -> F32:
+        """Uint8 (B, H, W, 3) to float32 (B, dim), L2-normalised."""
+        side = 8 * self.cells
+        rows = np.empty((len(images), self.spec.dim), np.float32)
+        for row, image in zip(rows, shrink(images, side), strict=True):
+            row[:] = self._one(image.reshape(side, side, 3).astype(np.float64) / 255)
+        return rows
+
+    def _one(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
+        count = self.cells**2
+        colour = np.stack([np.bincount(self._cell, image[..., c].ravel(), count) for c in range(3)], axis=1) / 64
+        grey = image @ np.array([0.299, 0.587, 0.114])
+        down, right = np.gradient(grey)
+        strength = np.hypot(down, right).ravel()
+        place = (np.arctan2(down, right).ravel() % np.pi) / np.pi * self.bins
+        low = np.floor(place)
+        upper = place - low
+        histogram = np.zeros(count * self.bins)
+        for bin_, share in ((low, 1 - upper), (low + 1, upper)):
+            slot = self._cell * self.bins + bin_.astype(np.int64) % self.bins
+            histogram += np.bincount(slot, strength * share, count * self.bins)
+        edges = self._normalised(histogram.reshape(self.cells, self.cells, self.bins))
+        tone = (colour - 0.5).ravel()
+        joined = np.concatenate([_unit(edges.ravel()), _unit(tone)])
+        return _unit(joined)
+
+    @cached_property
+    def _cell(self) -> NDArray[np.int64]:
+        line = np.arange(8 * self.cells) // 8
+        return (line[:, None] * self.cells + line[None, :]).ravel()
+
+    def _normalised(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Each cell by the energy of its 3 x 3 neighbourhood, clipped, so that contrast does not decide."""
+        energy = np.pad((cells**2).sum(axis=2), 1)
+        around = sum(energy[i : i + self.cells, j : j + self.cells] for i in range(3) for j in range(3))
+        return np.minimum(cells / np.sqrt(around + 1e-4)[..., None], _CLIP)
+
+
+def make(rest: str, **options: Any) -> Hog:
+    """``hog`` or ``hog?cells=8&bins=9``."""
+    if rest:
+        raise ComponentError(f"hog:{rest}: hog takes no name; write hog or hog?cells=8&bins=9")
+    return _make(**options)
+
+
+def _make(cells: int | str = 8, bins: int | str = 9) -> Hog:
+    try:
+        grid, directions = int(cells), int(bins)
+    except ValueError:
+        raise ComponentError(f"hog: cells and bins must be whole numbers, not {cells} and {bins}") from None
+    if grid < 1 or directions < 2:
+        raise ComponentError(f"hog: cells must be at least 1 and bins at least 2, not {grid} and {directions}")
+    return Hog(grid, directions)
+
+
+def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    norm = float(np.sqrt((vector * vector).sum()))
+    if norm == 0:
+        return np.full_like(vector, 1 / np.sqrt(len(vector)))
+    unit: NDArray[np.float64] = vector / norm
+    return unit
