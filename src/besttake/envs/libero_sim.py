@@ -1,0 +1,249 @@
+"""One LIBERO task as a simulator that renders on demand and can be put back exactly.
+
+Three departures from robosuite's own loop, none of which changes a bit of what it computes (the integration tests
+compare with it):
+
+* cameras are not sampled at every step: when robosuite would sample them, the poses that a picture depends on are
+  copied (a few kilobytes), and a picture is drawn from the copy if anyone asks for it;
+* the position and velocity stages of MuJoCo run once per physics step instead of three times;
+* the whole state, of MuJoCo and of robosuite's Python objects, can be saved and restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.errors import ComponentError
+from besttake.types import F32, U8, Array
+
+Snapshot = dict[str, Any]
+
+_POSES = (
+    *("xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "subtree_com"),
+    *("geom_xpos", "geom_xmat", "site_xpos", "site_xmat"),
+    *("cam_xpos", "cam_xmat", "light_xpos", "light_xdir"),
+)
+_MODEL = ("body_pos", "body_quat", "site_rgba", "geom_rgba")
+_WHOLE = mujoco.mjtState.mjSTATE_INTEGRATION
+_SETTLE = np.array([0, 0, 0, 0, 0, 0, -1.0])
+
+
+class LiberoSim:
+    """The simulator of one BDDL file."""
+
+    def __init__(self, control_env: Any, bddl: Path) -> None:
+        with _numpy_seed(0):
+            self._control = control_env(str(bddl), use_camera_obs=False, has_offscreen_renderer=False, ignore_done=True)
+        self._env = self._control.env
+        self._seen: dict[str, Array] = {}
+        self._clock = self._watch_instead_of_observing()
+
+    @property
+    def robosuite(self) -> Any:
+        """The robosuite environment, for ground truth (scripted experts)."""
+        return self._env
+
+    def hard_reset(self, seed: int) -> None:
+        """Build the scene anew. Where fixtures stand, and objects until `set_init_state`, is a function of ``seed``."""
+        # LIBERO appends to this list at each reset and then draws once per entry.
+        self._env.object_property_initializers.clear()
+        self._free_renderer()
+        with _numpy_seed(seed):
+            for _ in range(100):
+                with suppress(self._placement_error()):
+                    self._env.reset()
+                    return
+        raise ComponentError(f"{self._env.bddl_file_name}: LIBERO found no valid placement with seed {seed}")
+
+    def set_init_state(self, state: NDArray[np.float64]) -> None:
+        """Go to one of LIBERO's fixed initial states (1 + nq + nv,)."""
+        expected = 1 + self._env.sim.model.nq + self._env.sim.model.nv
+        if state.shape != (expected,):
+            raise ComponentError(
+                f"{self._env.bddl_file_name}: an initial state has {state.size} numbers and this scene {expected}; "
+                "the init file belongs to another task"
+            )
+        self._control.set_init_state(state)
+
+    def settle(self, steps: int) -> None:
+        """Let objects come to rest with the gripper open, as every LIBERO evaluator does."""
+        for _ in range(steps):
+            self.step(_SETTLE)
+
+    def step(self, action: Array) -> bool:
+        """One control step (50 ms); whether the goal holds after it."""
+        with _once_per_physics_step(self._env.sim):
+            _, _, success, _ = self._env.step(action)
+        return bool(success)
+
+    def proprio(self) -> F32:
+        """(8,): end effector position 3, axis-angle of its quaternion 3, finger positions 2."""
+        robot = self._env.robots[0]
+        position = self._seen["site_xpos"][robot.eef_site_id]
+        body = self._env.sim.model.body_name2id(robot.robot_model.eef_name)
+        quaternion = self._seen["xquat"][body][[1, 2, 3, 0]]
+        fingers = self._seen["qpos"][robot._ref_gripper_joint_pos_indexes]
+        return np.concatenate([position, _axis_angle(quaternion), fingers]).astype(np.float32)
+
+    def render(self, camera: str, size: int) -> U8:
+        """The picture of ``camera`` as robosuite would have sampled it: (size, size, 3), bottom row first."""
+        sim = self._env.sim
+        self._ensure_renderer()
+        now = {name: getattr(sim.data, name).copy() for name in _POSES}
+        self._put_poses(self._seen)
+        try:
+            picture: U8 = sim.render(camera_name=camera, width=size, height=size)
+        finally:
+            self._put_poses(now)
+        return picture
+
+    def save(self) -> Snapshot:
+        """Everything that what follows depends on; arrays and numbers only."""
+        sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
+        state = np.empty(mujoco.mj_stateSize(sim.model._model, _WHOLE))
+        mujoco.mj_getState(sim.model._model, sim.data._data, state, _WHOLE)
+        return {
+            "state": state,
+            "poses": {name: getattr(sim.data, name).copy() for name in _POSES},
+            "seen": dict(self._seen),
+            "model": {name: getattr(sim.model, name).copy() for name in _MODEL},
+            "controller": _numbers(robot.controller),
+            "gripper": np.array(robot.gripper.current_action),
+            "clock": (clock._time_since_last_sample, clock._sampled, clock._current_delay),
+            "time": (self._env.timestep, self._env.cur_time),
+        }
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put a snapshot of the same task back."""
+        sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
+        for name, value in snapshot["model"].items():
+            getattr(sim.model, name)[:] = value
+        mujoco.mj_setState(sim.model._model, sim.data._data, snapshot["state"], _WHOLE)
+        # Contacts and inertias follow from the state; poses may lag it by one physics step and are put back as seen.
+        mujoco.mj_forward(sim.model._model, sim.data._data)
+        self._put_poses(snapshot["poses"])
+        self._seen = dict(snapshot["seen"])
+        for name, value in snapshot["controller"].items():
+            setattr(robot.controller, name, _copy(value))
+        robot.gripper.current_action = np.array(snapshot["gripper"])
+        clock._time_since_last_sample, clock._sampled, clock._current_delay = snapshot["clock"]
+        self._env.timestep, self._env.cur_time = snapshot["time"]
+        self._env.done = False
+
+    def close(self) -> None:
+        """Free the renderer and the simulator."""
+        self._free_renderer()
+        with suppress(Exception):
+            self._control.close()
+
+    def _watch_instead_of_observing(self) -> Any:
+        from robosuite.utils.observables import Observable, sensor
+
+        for observable in self._env._observables.values():
+            observable.set_enabled(False)
+
+        @sensor(modality="besttake")  # type: ignore[untyped-decorator]
+        def look(_: Any) -> NDArray[np.float64]:
+            data = self._env.sim.data
+            self._seen = {name: getattr(data, name).copy() for name in (*_POSES, "qpos")}
+            return np.zeros(1)
+
+        clock = Observable("besttake", look, sampling_rate=self._env.control_freq)
+        self._env._observables["besttake"] = clock
+        return clock
+
+    def _put_poses(self, poses: dict[str, Array]) -> None:
+        data = self._env.sim.data
+        for name in _POSES:
+            getattr(data, name)[:] = poses[name]
+
+    def _ensure_renderer(self) -> None:
+        sim = self._env.sim
+        if sim._render_context_offscreen is not None:
+            return
+        from robosuite.utils.binding_utils import MjRenderContextOffscreen
+
+        held = {name: getattr(sim.data, name).copy() for name in _POSES}
+        try:
+            context = MjRenderContextOffscreen(sim, device_id=self._env.render_gpu_device_id)
+        except Exception as error:
+            reason = str(error).strip().splitlines()
+            raise ComponentError(
+                f"LIBERO cannot render here ({reason[0] if reason else type(error).__name__}): install EGL or OSMesa "
+                "(apt-get install libegl1 libgl1 libosmesa6) and set MUJOCO_GL to egl or osmesa"
+            ) from error
+        context.vopt.geomgroup[0] = 0
+        context.vopt.geomgroup[1] = 1
+        self._put_poses(held)
+
+    def _free_renderer(self) -> None:
+        sim = getattr(self._env, "sim", None)
+        if sim is not None and sim._render_context_offscreen is not None:
+            sim._render_context_offscreen = None
+
+    @staticmethod
+    def _placement_error() -> type[Exception]:
+        from robosuite.utils.errors import RandomizationError
+
+        error: type[Exception] = RandomizationError
+        return error
+
+
+@contextmanager
+def _once_per_physics_step(sim: Any) -> Iterator[None]:
+    # robosuite calls mj_forward twice and mj_step once per physics step, each of which starts with the same stages.
+    model, data = sim.model._model, sim.data._data
+    fresh = False
+
+    def forward() -> None:
+        nonlocal fresh
+        if not fresh:
+            mujoco.mj_step1(model, data)
+            fresh = True
+
+    def step(with_udd: bool = True) -> None:
+        nonlocal fresh
+        mujoco.mj_step2(model, data)
+        fresh = False
+
+    sim.forward, sim.step = forward, step
+    try:
+        yield
+    finally:
+        del sim.forward, sim.step
+
+
+@contextmanager
+def _numpy_seed(seed: int) -> Iterator[None]:
+    # LIBERO places things with numpy's global generator, which belongs to the user.
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+
+
+def _numbers(thing: Any) -> dict[str, Any]:
+    kept = (np.ndarray, np.generic, float, int, bool, type(None))
+    return {name: _copy(value) for name, value in vars(thing).items() if isinstance(value, kept)}
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _axis_angle(xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
+    # LeRobot and openpi agree on this form, which does not fold q and -q together; policies were trained on it.
+    w = float(np.clip(xyzw[3], -1.0, 1.0))
+    norm = np.sqrt(1.0 - w * w)
+    if np.isclose(norm, 0.0, rtol=1e-9, atol=0.0):
+        return np.zeros(3)
+    return np.asarray(xyzw[:3] * 2.0 * np.arccos(w) / norm)

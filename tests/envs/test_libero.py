@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from besttake import registry
+from besttake.envs.libero import _instruction
+from besttake.envs.libero_sim import _axis_angle
+from besttake.envs.libero_starts import load_init_states
+from besttake.errors import ComponentError, MissingExtra
+
+without_libero = pytest.mark.skipif(importlib.util.find_spec("libero") is not None, reason="hf-libero is installed")
+
+
+def _init_file(path: Path, content: Any, member: str = "archive/data.pkl") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, content if isinstance(content, bytes) else pickle.dumps(content, protocol=2))
+    return path
+
+
+def test_initial_states_are_read_back_exactly(tmp_path: Path) -> None:
+    states = np.random.default_rng(0).normal(size=(50, 110))
+    read = load_init_states(_init_file(tmp_path / "task.pruned_init", states))
+    assert np.array_equal(read, states)
+    assert read.dtype == np.float64
+
+
+def test_the_names_that_numpy_1_pickled_under_are_read(tmp_path: Path) -> None:
+    old = pickle.dumps(np.arange(6.0).reshape(2, 3), protocol=2).replace(b"numpy._core", b"numpy.core")
+    assert load_init_states(_init_file(tmp_path / "old.pruned_init", old)).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+class _Hostile:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.target}",)
+
+
+def test_a_pickle_that_would_run_a_command_is_refused_and_runs_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "ran"
+    with pytest.raises(ComponentError, match=r"asks for posix\.system|asks for nt\.system"):
+        load_init_states(_init_file(tmp_path / "bad.pruned_init", _Hostile(target)))
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x80\x02garbage", "cannot be read"),
+        ([1.0, 2.0], "not a table of numbers"),
+        (np.arange(3.0), "not a table of numbers"),
+        (np.full((2, 2), np.nan), "not all finite"),
+    ],
+)
+def test_a_damaged_init_file_gives_one_line(tmp_path: Path, content: Any, told: str) -> None:
+    with pytest.raises(ComponentError, match=told) as caught:
+        load_init_states(_init_file(tmp_path / "damaged.pruned_init", content))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_an_init_file_at_all_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ComponentError, match="do not exist"):
+        load_init_states(tmp_path / "none.pruned_init")
+    (tmp_path / "text.pruned_init").write_text("hello")
+    with pytest.raises(ComponentError, match="not a zip archive"):
+        load_init_states(tmp_path / "text.pruned_init")
+    with pytest.raises(ComponentError, match=r"no data\.pkl inside"):
+        load_init_states(_init_file(tmp_path / "other.pruned_init", b"", member="else"))
+
+
+@pytest.mark.parametrize("axis", np.random.default_rng(1).normal(size=(8, 3)).tolist())
+def test_axis_angle_turns_as_its_quaternion_does(axis: list[float]) -> None:
+    turn = Rotation.from_rotvec(axis)
+    quaternion = turn.as_quat()
+    for sign in (1, -1):
+        again = Rotation.from_rotvec(_axis_angle(sign * quaternion))
+        assert (again * turn.inv()).magnitude() < 1e-6
+    assert _axis_angle(np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0, 0, 0]
+
+
+def test_instructions_come_from_task_names() -> None:
+    assert _instruction("put_the_bowl_on_the_plate") == "put the bowl on the plate"
+    assert _instruction("KITCHEN_SCENE10_close_the_drawer") == "close the drawer"
+    assert _instruction("LIVING_ROOM_SCENE2_pick_up_the_soup") == "pick up the soup"
+
+
+@without_libero
+@pytest.mark.parametrize("uri", ["libero:spatial", "libero:10?task=0"])
+def test_without_hf_libero_one_line_names_the_extra(uri: str) -> None:
+    with pytest.raises(MissingExtra, match=r"pip install 'besttake\[libero\]'"):
+        registry.env(uri)
+
+
+def test_occluded_suites_say_where_their_files_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("BESTTAKE_LIBERO_OCC", raising=False)
+    with pytest.raises(ComponentError, match="BESTTAKE_LIBERO_OCC is not set"):
+        registry.env("libero-occ:spatial")
+    monkeypatch.setenv("BESTTAKE_LIBERO_OCC", str(tmp_path))
+    with pytest.raises(ComponentError, match="holds no bddl_files/libero_spatial_occluded"):
+        registry.env("libero-occ:spatial")

@@ -1,0 +1,278 @@
+"""LIBERO under BestTake: the contract, and the same bits as robosuite's own eager loop."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from besttake import registry, testing
+from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero_starts import load_init_states
+from besttake.errors import ComponentError
+from besttake.types import Start
+
+# One task of each suite, chosen to cover what differs: a basket, a cabinet, a stove with a light, two-stage kitchens.
+ONE_PER_SUITE = ["libero:object?task=4", "libero:spatial?task=3", "libero:goal?task=7", "libero:10?task=2"]
+OCCLUDED = "libero-occ:spatial?task=1"
+SMALL = "&size=48"
+
+pytestmark = pytest.mark.usefixtures("assets")
+
+
+@pytest.fixture(scope="module")
+def can_render(assets: Path) -> None:
+    env = registry.env("libero:object?task=0" + SMALL)
+    env.reset(Start(env.spec.tasks[0].name, 0))
+    try:
+        env.observe(("wrist",))
+    except ComponentError as error:
+        pytest.skip(str(error))
+    finally:
+        env.close()
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[str], LiberoEnv]]:
+    made: list[Any] = []
+
+    def build(uri: str) -> LiberoEnv:
+        env = registry.env(uri)
+        assert isinstance(env, LiberoEnv)
+        made.append(env)
+        return env
+
+    yield build
+    for env in made:
+        env.close()
+
+
+@pytest.fixture(scope="module", params=[*ONE_PER_SUITE, OCCLUDED])
+def env(request: pytest.FixtureRequest) -> Iterator[LiberoEnv]:
+    env = registry.env(request.param + SMALL)
+    assert isinstance(env, LiberoEnv)
+    yield env
+    env.close()
+
+
+def test_the_contract_holds(env: LiberoEnv, can_render: None) -> None:
+    assert "restore" in testing.check_env(env, steps=4)
+
+
+def test_states_and_pictures_are_those_of_an_eager_hard_reset(env: LiberoEnv, can_render: None) -> None:
+    name = env.spec.tasks[0].name
+    actions = np.random.default_rng(1).uniform(-1, 1, (4, 7)).astype(np.float32)
+    expected = _eager(env, name, start=3, actions=actions, size=48)
+
+    env.reset(Start(name, 5))
+    env.step(actions[0])
+    env.reset(Start(name, 3))
+    snapshot = pickle.loads(pickle.dumps(env.save()))
+    assert _lazy(env, actions) == expected
+    env.restore(snapshot)
+    assert _lazy(env, actions) == expected
+
+
+def test_long_takes_stay_on_the_eager_trajectory(env: LiberoEnv) -> None:
+    name = env.spec.tasks[0].name
+    rng = np.random.default_rng(2)
+    # Slow drifts with pauses touch the table and close the gripper; the sampling clock of robosuite must not slip.
+    actions = np.repeat(rng.uniform(-0.6, 0.6, (12, 7)), 10, axis=0).astype(np.float32)
+    actions[30:50, :6] = 0
+    expected = _eager(env, name, start=0, actions=actions, size=None)
+    env.reset(Start(name, 0))
+    assert _lazy(env, actions, cameras=()) == expected
+
+
+def test_another_process_computes_the_same_bits(
+    make: Callable[[str], LiberoEnv], python: Callable[[str], str], can_render: None
+) -> None:
+    code = """
+import hashlib, numpy as np
+from besttake import registry
+from besttake.types import Start
+env = registry.env("libero:goal?task=7&size=48")
+digest = hashlib.sha256()
+env.reset(Start(env.spec.tasks[0].name, 2))
+for action in np.random.default_rng(4).uniform(-1, 1, (4, 7)).astype(np.float32):
+    env.step(action)
+    seen = env.observe(("agentview", "wrist"))
+    digest.update(seen.state.tobytes() + seen.images["agentview"].tobytes() + seen.images["wrist"].tobytes())
+env.close()
+print("digest", digest.hexdigest())
+"""
+    env = make("libero:goal?task=7&size=48")
+    env.reset(Start(env.spec.tasks[0].name, 2))
+    digest = hashlib.sha256()
+    for action in np.random.default_rng(4).uniform(-1, 1, (4, 7)).astype(np.float32):
+        env.step(action)
+        seen = env.observe(("agentview", "wrist"))
+        digest.update(seen.state.tobytes() + seen.images["agentview"].tobytes() + seen.images["wrist"].tobytes())
+    assert f"digest {digest.hexdigest()}" in python(code)
+
+
+def test_starts_beyond_the_fixed_ones_are_placed_by_a_seed_and_repeat(make: Callable[[str], LiberoEnv]) -> None:
+    env = make("libero:goal?task=7")
+    name = env.spec.tasks[0].name
+
+    def objects(index: int) -> Any:
+        env.reset(Start(name, index))
+        return env.simulator().robosuite.sim.data.qpos.copy()
+
+    first = objects(1000)
+    assert not np.array_equal(first, objects(1001))
+    objects(0)
+    assert np.array_equal(first, objects(1000))
+
+
+def test_the_openpi_convention_gives_224_pixels_and_its_horizon(
+    make: Callable[[str], LiberoEnv], can_render: None
+) -> None:
+    env = make("libero:spatial?task=0&convention=openpi&size=64")
+    env.reset(Start(env.spec.tasks[0].name, 0))
+    assert env.observe(("agentview",)).images["agentview"].shape == (224, 224, 3)
+    assert env.spec.tasks[0].horizon == 220
+    assert make("libero:spatial?task=0").spec.tasks[0].horizon == 280
+
+
+def test_pictures_are_upright(make: Callable[[str], LiberoEnv], can_render: None) -> None:
+    env = make("libero:object?task=0&size=48")
+    env.reset(Start(env.spec.tasks[0].name, 0))
+    upright = env.observe(("agentview",)).images["agentview"]
+    raw = env.simulator().render("agentview", 48)
+    assert np.array_equal(upright, np.rot90(raw, 2))
+
+
+def test_success_stays_and_the_env_goes_on(make: Callable[[str], LiberoEnv]) -> None:
+    env = make("libero:object?task=0")
+    name = env.spec.tasks[0].name
+    env.reset(Start(name, 0))
+    inner = env.simulator().robosuite
+    basket = inner.sim.data.get_body_xpos("basket_1_main").copy()
+    soup = inner.objects_dict["alphabet_soup_1"].joints[-1]
+    inner.sim.data.set_joint_qpos(soup, np.array([*basket[:2], basket[2] + 0.05, 1, 0, 0, 0]))
+    rest = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
+    steps = [env.step(rest) for _ in range(15)]
+    assert steps[-1].success
+    assert not steps[-1].done
+    inner.sim.data.set_joint_qpos(soup, np.array([0, 0, 1.5, 1, 0, 0, 0]))
+    assert env.step(rest).success
+    env.reset(Start(name, 0))
+    assert not env.step(rest).success
+
+
+def test_instructions_are_those_of_the_benchmark() -> None:
+    benchmark = pytest.importorskip("libero.libero.benchmark", reason="LIBERO's own list needs torch")
+    for suite in ("spatial", "object", "goal", "10", "90"):
+        theirs = benchmark.get_benchmark_dict()[f"libero_{suite}"]()
+        ours = registry.env(f"libero:{suite}").spec.tasks
+        assert [(t.name, t.language) for t in theirs.tasks] == [(t.name, t.instruction) for t in ours]
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("libero:spacial", "no such suite"),
+        ("libero:spatial?task=99", "no task '99'"),
+        ("libero:object?task=pick_up_the_soup", "no task 'pick_up_the_soup'"),
+        ("libero:nowhere.bddl", "nowhere.bddl does not exist"),
+        ("libero:object?convention=mine", "no convention 'mine'"),
+        ("libero:object?size=big", "size must be a positive whole number"),
+        ("libero-occ:90", "no such suite"),
+    ],
+)
+def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
+    with pytest.raises(ComponentError, match=told) as caught:
+        registry.env(uri)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_assets_give_one_clear_line(
+    make: Callable[[str], LiberoEnv], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BESTTAKE_LIBERO_ASSETS", str(tmp_path))
+    with pytest.raises(ComponentError, match="no LIBERO assets there"):
+        make("libero:object")
+    (tmp_path / "scenes").mkdir()
+    env = make("libero:object")
+    with pytest.raises(ComponentError, match="are its assets complete") as caught:
+        env.reset(Start(env.spec.tasks[0].name, 0))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_init_file_of_another_task_is_refused(make: Callable[[str], LiberoEnv]) -> None:
+    paths = locate()
+    bddl = sorted((paths.bddl / "libero_object").glob("*.bddl"))[0]
+    init = sorted((paths.init / "libero_goal").glob("*.pruned_init"))[0]
+    env = make(f"libero:{bddl}?init={init}")
+    with pytest.raises(ComponentError, match="belongs to another task"):
+        env.reset(Start(env.spec.tasks[0].name, 0))
+
+
+def test_nothing_is_asked_at_import_and_no_file_is_left_at_home(python: Callable[[str], str], tmp_path: Path) -> None:
+    printed = python(f"""
+import os
+os.environ["HOME"] = {str(tmp_path)!r}
+os.environ.pop("LIBERO_CONFIG_PATH", None)
+from besttake import registry
+from besttake.types import Start
+env = registry.env("libero:object?task=0")
+env.reset(Start(env.spec.tasks[0].name, 0))
+env.close()
+print("ready")
+""")
+    assert printed.splitlines()[-1] == "ready"
+    assert not (tmp_path / ".libero").exists()
+
+
+def _eager(env: LiberoEnv, name: str, *, start: int, actions: Any, size: int | None) -> list[bytes]:
+    """The trajectory of robosuite's own loop after a hard reset, every camera sampled at every step."""
+    paths = locate()
+    control = import_libero(paths)
+    options = {"camera_heights": size, "camera_widths": size} if size else {"use_camera_obs": False}
+    theirs = control(str(env.bddl(name)), ignore_done=True, has_offscreen_renderer=size is not None, **options)
+    try:
+        theirs.env.object_property_initializers.clear()
+        np.random.seed(0)  # noqa: NPY002
+        theirs.reset()
+        init = load_init_states(env._tasks[name].init)
+        seen = theirs.set_init_state(init[start])
+        for _ in range(10):
+            seen, *_ = theirs.step([0.0] * 6 + [-1.0])
+        trail = [_eager_bytes(theirs, seen)]
+        for action in actions:
+            seen, *_ = theirs.step(action.tolist())
+            trail.append(_eager_bytes(theirs, seen))
+        return trail
+    finally:
+        theirs.close()
+
+
+def _eager_bytes(theirs: Any, seen: Any) -> bytes:
+    parts = [theirs.sim.data.qpos, theirs.sim.data.qvel, seen["robot0_eef_pos"], seen["robot0_gripper_qpos"]]
+    parts[2:] = [part.astype(np.float32) for part in parts[2:]]
+    for camera in ("agentview", "robot0_eye_in_hand"):
+        if f"{camera}_image" in seen:
+            parts.append(seen[f"{camera}_image"][::-1, ::-1])
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+def _lazy(env: LiberoEnv, actions: Any, cameras: tuple[str, ...] = ("agentview", "wrist")) -> list[bytes]:
+    trail = [_lazy_bytes(env, cameras)]
+    for action in actions:
+        env.step(action)
+        trail.append(_lazy_bytes(env, cameras))
+    return trail
+
+
+def _lazy_bytes(env: LiberoEnv, cameras: tuple[str, ...]) -> bytes:
+    data = env.simulator().robosuite.sim.data
+    seen = env.observe(cameras)
+    parts = [data.qpos, data.qvel, seen.state[:3], seen.state[6:], *(seen.images[camera] for camera in cameras)]
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
