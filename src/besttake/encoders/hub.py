@@ -1,0 +1,88 @@
+"""``hf:NAME`` and ``timm:NAME``: any vision model of the transformers or timm hub, or from a local directory.
+
+Pooling: transformers' ``pooler_output`` where the model has one, else the mean over its tokens or positions; timm's
+own pooled features (``num_classes=0``). Size, mean and standard deviation come from the model's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from besttake.encoders.torch_common import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    TorchEncoder,
+    Tower,
+    hub_failure,
+    need,
+    parse_batch,
+)
+from besttake.errors import ComponentError
+
+
+def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
+    if not rest:
+        raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
+    transformers = need("transformers", f"the encoder hf:{rest}")
+    try:
+        config = transformers.AutoConfig.from_pretrained(rest, revision=revision)
+        settings = _processor_settings(transformers, rest, revision)
+        model = transformers.AutoModel.from_pretrained(rest, revision=revision)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise hub_failure(rest, error) from None
+    if hasattr(config, "vision_config") and hasattr(model, "vision_model"):
+        model = model.vision_model
+        config = config.vision_config
+    size = _square(settings.get("crop_size") or settings.get("size")) or _square(getattr(config, "image_size", None))
+    mean = tuple(settings.get("image_mean") or IMAGENET_MEAN)
+    std = tuple(settings.get("image_std") or IMAGENET_STD)
+    tower = Tower(
+        rest, model.float(), lambda pixels: _pool(model, pixels, rest), size or 224, mean, std, "pooler or mean"
+    )
+    notes = () if revision or "/" not in rest else ("the revision is not pinned: add ?revision=COMMIT",)
+    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=parse_batch(batch), notes=notes)
+
+
+def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
+    timm = need("timm", f"the encoder timm:{rest}")
+    source = {"pretrained": True} if weights is None else {"checkpoint_path": weights}
+    if weights is not None and not weights.endswith(".safetensors"):
+        raise ComponentError(f"timm:{rest}: weights={weights} must be a .safetensors file (no pickle is read)")
+    try:
+        model = timm.create_model(rest, num_classes=0, **source)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise hub_failure(f"timm:{rest}", error) from None
+    settings = timm.data.resolve_model_data_config(model)
+    tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
+    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=parse_batch(batch))
+
+
+def _pool(model: Any, pixels: Any, name: str) -> Any:
+    out = model(pixel_values=pixels)
+    pooled = getattr(out, "pooler_output", None)
+    if pooled is not None:
+        return pooled.flatten(1)
+    hidden = getattr(out, "last_hidden_state", None)
+    if hidden is None:
+        raise ComponentError(f"hf:{name}: its output has neither pooler_output nor last_hidden_state")
+    return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.flatten(2).mean(dim=2)
+
+
+def _processor_settings(transformers: Any, name: str, revision: str | None) -> Mapping[str, Any]:
+    """The checkpoint's preprocessor_config.json, which not every checkpoint has."""
+    try:
+        settings, _ = transformers.BaseImageProcessor.get_image_processor_dict(name, revision=revision)
+    except OSError:
+        return {}
+    return dict(settings)
+
+
+def _square(size: Any) -> int | None:
+    if isinstance(size, Mapping):
+        size = size.get("height") or size.get("shortest_edge")
+    if isinstance(size, list | tuple):
+        size = size[0]
+    return int(size) if size else None

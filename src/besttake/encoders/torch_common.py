@@ -1,0 +1,144 @@
+"""What the torch encoders share: the device, the preprocessing, the batched forward pass, the fingerprint.
+
+Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
+part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
+a gripper often is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import ComponentError, MissingExtra
+from besttake.types import F32, U8, EncoderSpec
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+HALF = (0.5, 0.5, 0.5)
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One vision model: ``forward`` takes float32 (B, 3, size, size) and gives (B, dim)."""
+
+    name: str
+    module: Any
+    forward: Callable[[Any], Any]
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    pooling: str
+
+
+class TorchEncoder:
+    """One or more towers side by side: features concatenated, then L2-normalised."""
+
+    def __init__(
+        self, name: str, towers: Sequence[Tower], *, device: str = "auto", batch: int = 8, notes: Sequence[str] = ()
+    ) -> None:
+        torch = need("torch", name)
+        self._torch = torch
+        self._towers = tuple(towers)
+        self._device = pick_device(torch, device)
+        self._batch = batch
+        digest = hashlib.sha256()
+        for tower in self._towers:
+            tower.module.eval().requires_grad_(False)
+            digest.update(repr((tower.size, tower.mean, tower.std, tower.pooling)).encode())
+            _add_weights(digest, tower.module)
+            tower.module.to(self._device)
+        width = sum(int(self._features(t, np.zeros((1, 8, 8, 3), np.uint8)).shape[1]) for t in self._towers)
+        self._spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """Name, dimension and a fingerprint of weights and preprocessing."""
+        return self._spec
+
+    @property
+    def device(self) -> str:
+        """Where the towers run: cuda, mps or cpu."""
+        return str(self._device)
+
+    def encode(self, images: U8) -> F32:
+        """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time."""
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
+            raise ComponentError(
+                f"{self._spec.name}: images must be uint8 (B, H, W, 3), not {images.dtype} {images.shape}"
+            )
+        out = np.empty((len(images), self._spec.dim), np.float32)
+        for first in range(0, len(images), self._batch):
+            part = images[first : first + self._batch]
+            features = np.concatenate([self._features(tower, part) for tower in self._towers], axis=1)
+            out[first : first + len(part)] = features / np.linalg.norm(features, axis=1, keepdims=True)
+        if not np.isfinite(out).all():
+            raise ComponentError(f"{self._spec.name}: embeddings are not finite; are the weights damaged?")
+        return out
+
+    def _features(self, tower: Tower, images: U8) -> F32:
+        pixels = self._torch.from_numpy(preprocess(images, tower.size, tower.mean, tower.std)).to(self._device)
+        with self._torch.inference_mode():
+            features: F32 = tower.forward(pixels).float().cpu().numpy()
+        return features
+
+
+def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float]) -> F32:
+    """Uint8 (B, H, W, 3) to float32 (B, 3, size, size): bicubic resize, scale to 0..1, normalise."""
+    from PIL import Image
+
+    squares = [
+        image
+        if image.shape[:2] == (size, size)
+        else np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC))
+        for image in images
+    ]
+    pixels = np.stack(squares).astype(np.float32) / np.float32(255)
+    normal = (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
+    return np.ascontiguousarray(normal.transpose(0, 3, 1, 2))
+
+
+def need(library: str, needed_for: str, extra: str = "vision") -> Any:
+    """Import ``library`` or raise `MissingExtra`."""
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise MissingExtra(library, extra, needed_for) from None
+
+
+def pick_device(torch: Any, device: str) -> Any:
+    """``auto`` is CUDA, else MPS, else CPU; a device that is not there is an error."""
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(name for name, there in found.items() if there))
+    if not found.get(device.partition(":")[0], False):
+        here = ", ".join(name for name, there in found.items() if there)
+        raise ComponentError(f"device={device} is not available; this machine has: {here}")
+    return torch.device(device)
+
+
+def parse_batch(value: Any) -> int:
+    """The ``batch`` option."""
+    try:
+        batch = int(value)
+    except ValueError:
+        batch = 0
+    if batch < 1:
+        raise ComponentError(f"batch={value}: expected a whole number of images, at least 1")
+    return batch
+
+
+def hub_failure(name: str, error: Exception) -> ComponentError:
+    """One line for the many ways in which a checkpoint cannot be loaded."""
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
+
+
+def _add_weights(digest: Any, module: Any) -> None:
+    for key, tensor in sorted(module.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
