@@ -1,0 +1,74 @@
+"""Demonstrations of the embedded testbed: ``testbed`` (all tasks) or ``testbed:pick``, made when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from besttake.errors import ComponentError
+from besttake.testbed import scene, seeds
+from besttake.testbed.demonstrations import demonstrations
+from besttake.testbed.tasks import ACTION_DIM, CONTROL_HZ, INSTRUCTIONS, STATE_DIM, TASKS
+from besttake.types import Demo
+
+
+class TestbedDemos:
+    """A lazy source of demonstrations; iterating it twice gives the same bits twice."""
+
+    __test__ = False
+
+    name = "testbed"
+    camera = "wrist"
+    fps = CONTROL_HZ
+    action_dim = ACTION_DIM
+    state_dim = STATE_DIM
+    gripper_dim = 3
+    gripper_open = -1
+    eef_dims = (0, 1, 2)
+
+    def __init__(self, tasks: tuple[str, ...], demos_per_task: int, stride: int, style: str) -> None:
+        self.tasks = tasks
+        self._count = demos_per_task
+        self._stride = stride
+        self._style = style
+        what = [{task: scene.xml(task) for task in tasks}, seeds.LIBRARY.start, demos_per_task, stride, style]
+        self.fingerprint = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+    def __len__(self) -> int:
+        return len(self.tasks) * self._count
+
+    def __iter__(self) -> Iterator[Demo]:
+        for task in self.tasks:
+            made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)  # type: ignore[arg-type]
+            for _, demo in zip(range(self._count), made, strict=False):
+                yield Demo(
+                    id=f"{task}/{demo.seed}",
+                    task=task,
+                    frames=demo.frames,
+                    frame_steps=demo.frame_steps,
+                    states=demo.states,
+                    actions=demo.actions,
+                    instruction=INSTRUCTIONS[task],
+                    source={"seed": demo.seed, "style": self._style},
+                )
+
+
+def make(
+    rest: str, demos_per_task: int | str = 40, stride: int | str = 2, style: str = "std", **options: Any
+) -> TestbedDemos:
+    """The source ``testbed:rest``: ``rest`` is a task, or empty for all four."""
+    if options:
+        raise ComponentError(f"testbed demos: no option {', '.join(options)}; known: demos_per_task, stride, style")
+    if rest and rest not in TASKS:
+        raise ComponentError(f"testbed:{rest}: no such task; choose one of {', '.join(TASKS)}, or testbed for all")
+    if style not in ("std", "alt"):
+        raise ComponentError(f"testbed demos: style {style!r} does not exist; choose std or alt")
+    try:
+        count, every = int(demos_per_task), int(stride)
+    except ValueError:
+        raise ComponentError("testbed demos: demos_per_task and stride are whole numbers") from None
+    if not 1 <= count <= len(seeds.LIBRARY) // 2 or every < 1:
+        raise ComponentError(f"testbed demos: demos_per_task is 1 to {len(seeds.LIBRARY) // 2} and stride at least 1")
+    return TestbedDemos((rest,) if rest else TASKS, count, every, style)

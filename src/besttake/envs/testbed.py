@@ -1,0 +1,125 @@
+"""The embedded testbed as an env: ``testbed`` (all four tasks) or ``testbed:pick``, ``testbed:drawer``, …"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from besttake.errors import ComponentError
+from besttake.testbed import scene, seeds
+from besttake.testbed.camera import RayCamera
+from besttake.testbed.demonstrations import WRIST_PX
+from besttake.testbed.engine import mujoco
+from besttake.testbed.tasks import (
+    ACTION_DIM,
+    CONTROL_HZ,
+    HORIZONS,
+    INSTRUCTIONS,
+    STATE_DIM,
+    TASKS,
+    Snapshot,
+    World,
+)
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+
+FRONT_PX = 160
+
+
+class TestbedEnv:
+    """The four tasks behind one env. Worlds and cameras are made at first use and belong to this instance."""
+
+    __test__ = False
+
+    def __init__(self, tasks: tuple[str, ...]) -> None:
+        scenes = json.dumps([{task: scene.xml(task) for task in tasks}, mujoco.__version__])
+        self._spec = EnvSpec(
+            name="testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}",
+            tasks=tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks),
+            starts=seeds.EVALUATION,
+            tuning=seeds.TUNING,
+            action_dim=ACTION_DIM,
+            state_dim=STATE_DIM,
+            cameras=("wrist", "front"),
+            score_camera="wrist",
+            gripper_dim=3,
+            gripper_open=-1,
+            eef_dims=(0, 1, 2),
+            goes_on=True,
+            fps=CONTROL_HZ,
+            fingerprint=hashlib.sha256(scenes.encode()).hexdigest()[:16],
+        )
+        self._worlds: dict[str, World] = {}
+        self._cameras: dict[tuple[str, str], RayCamera] = {}
+        self._world: World | None = None
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What this env is and can do."""
+        return self._spec
+
+    def reset(self, start: Start) -> None:
+        """Go to ``start``, bit for bit the same each time."""
+        if start.index < 0:
+            raise ComponentError(f"testbed: start {start.index} of {start.task} does not exist; starts count from 0")
+        self._world = self._world_of(start.task)
+        self._world.reset(start.index)
+
+    def step(self, action: F32) -> Step:
+        """Execute one action (4,); success stays once the task has held for two steps, and the world goes on."""
+        return Step(success=self._current().step(action), done=False)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        """The state and the images of ``cameras``."""
+        world = self._current()
+        images = {name: self._camera(world, name)(world.data) for name in cameras}
+        return Observation(images, world.state(), INSTRUCTIONS[world.task])
+
+    def save(self) -> Snapshot:
+        """The whole state, small and picklable."""
+        return self._current().save()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from ``snapshot``, saved by this or another testbed env."""
+        self._world = self._world_of(snapshot.task)
+        self._world.restore(snapshot)
+
+    def close(self) -> None:
+        """Let the worlds go."""
+        self._world = None
+        self._worlds.clear()
+        self._cameras.clear()
+
+    def _current(self) -> World:
+        if self._world is None:
+            raise ComponentError("testbed: reset the env to a start before using it")
+        return self._world
+
+    def _world_of(self, task: str) -> World:
+        if task not in self._worlds:
+            names = [known.name for known in self._spec.tasks]
+            if task not in names:
+                raise ComponentError(f"{self._spec.name}: no task {task!r}; it has {', '.join(names)}")
+            self._worlds[task] = World(task)
+        return self._worlds[task]
+
+    def _camera(self, world: World, name: str) -> RayCamera:
+        key = (world.task, name)
+        if key not in self._cameras:
+            if name == "wrist":
+                self._cameras[key] = RayCamera(world.model, name, WRIST_PX)
+            elif name == "front":
+                self._cameras[key] = RayCamera(world.model, name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
+            else:
+                raise ComponentError(f"testbed: no camera {name!r}; it has {', '.join(self._spec.cameras)}")
+        return self._cameras[key]
+
+
+def make(rest: str = "", **options: Any) -> TestbedEnv:
+    """The env ``testbed:rest``: ``rest`` is a task, or empty for all four."""
+    if options:
+        raise ComponentError(f"testbed: no option {', '.join(options)}; the testbed env has none")
+    if rest and rest not in TASKS:
+        raise ComponentError(f"testbed:{rest}: no such task; choose one of {', '.join(TASKS)}, or testbed for all")
+    return TestbedEnv((rest,) if rest else TASKS)

@@ -1,0 +1,89 @@
+"""The testbed's own policies, small and trained here: ``testbed:half``, ``few``, ``alt``, ``mid``, ``strong``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import ComponentError
+from besttake.takes.draws import Draw
+from besttake.testbed import network
+from besttake.testbed.network import HORIZON, FlowNet, Weights
+from besttake.testbed.tasks import ACTION_DIM, STATE_DIM
+from besttake.types import F32, Observation, PolicySpec, Warm
+
+NAMES = ("half", "few", "alt", "mid", "strong")
+REPLAN = 5
+
+_WEIGHTS = Path(__file__).parent.parent / "testbed" / "weights"
+
+
+class TestbedPolicy:
+    """A flow-matching MLP over the state. It sees objects a few millimetres off, anew at each chunk."""
+
+    __test__ = False
+
+    def __init__(self, name: str, weights: Weights, replan: int, perception_mm: float) -> None:
+        self._net = FlowNet(weights)
+        self._blur = np.float32(perception_mm / 1000)
+        digest = hashlib.sha256(f"{weights.metadata} {replan} {perception_mm}".encode())
+        for key in sorted(weights.arrays):
+            digest.update(weights.arrays[key].tobytes())
+        self._spec = PolicySpec(
+            name=f"testbed:{name}",
+            kind="flow",
+            horizon=HORIZON,
+            action_dim=ACTION_DIM,
+            replan=replan,
+            state_dim=STATE_DIM,
+            warm_start=True,
+            cools=True,
+            fingerprint=digest.hexdigest()[:16],
+        )
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What this policy is and can do."""
+        return self._spec
+
+    def sample(
+        self,
+        observations: Sequence[Observation],
+        draws: Sequence[Draw],
+        warm: Sequence[Warm | None] | None = None,
+    ) -> F32:
+        """One chunk per row, float32 (B, 10, 4); a row has the same bits alone and in any batch."""
+        if not observations:
+            return np.zeros((0, HORIZON, ACTION_DIM), np.float32)
+        noise = np.stack([draw.normal((HORIZON, ACTION_DIM)) for draw in draws])
+        for row, start in enumerate(warm or ()):
+            if start is not None:
+                noise[row] = self._warmed(noise[row], start)
+        blur = self._blur * np.stack([draw.normal((6,), "perception") for draw in draws])
+        states = np.stack([observation.state for observation in observations])
+        return self._net(noise, network.perceive(states, blur))
+
+    def _warmed(self, noise: F32, start: Warm) -> F32:
+        calmer = np.float32(1 - start.alpha) * noise
+        return calmer if start.chunk is None else calmer + np.float32(start.alpha) * self._net.normalise(start.chunk)
+
+
+def make(
+    rest: str, replan: int | str = REPLAN, perception_mm: float | str = network.PERCEPTION_METRES * 1000, **options: Any
+) -> TestbedPolicy:
+    """The policy ``testbed:rest``; ``replan`` of its 10 actions are executed before it looks again."""
+    if options:
+        raise ComponentError(f"testbed:{rest}: no option {', '.join(options)}; known: replan, perception_mm")
+    if rest not in NAMES:
+        raise ComponentError(f"testbed:{rest}: no such policy; choose one of {', '.join(NAMES)}")
+    try:
+        steps, blur = int(replan), float(perception_mm)
+    except ValueError:
+        raise ComponentError(f"testbed:{rest}: replan is a whole number and perception_mm a number") from None
+    if not 1 <= steps <= HORIZON or blur < 0:
+        raise ComponentError(f"testbed:{rest}: replan is 1 to {HORIZON} and perception_mm at least 0")
+    return TestbedPolicy(rest, Weights.read(_WEIGHTS / f"{rest}.safetensors"), steps, blur)

@@ -1,0 +1,128 @@
+"""The policies' network in numpy: a flow-matching MLP whose rows do not depend on the batch, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.testbed.tasks import ACTION_DIM
+from besttake.types import F32, Array
+
+HORIZON = 10
+EULER_STEPS = 10
+LAYERS = 4
+PERCEPTION_METRES = 0.006
+SCALE = np.array([5.0] * 3 + [12.0] + [5.0] * 6 + [8.0] * 6 + [1.0] * 4, np.float32)
+"""From the 20 numbers of a state to network inputs of about unit size."""
+FREQUENCIES = (2.0 ** np.arange(8) * np.pi / 4).astype(np.float32)
+
+_CHUNK = HORIZON * ACTION_DIM
+_WIDTHS = (16, 8, 4, 1)
+_SLICE = 32
+
+
+def perceive(states: F32, noise: F32) -> F32:
+    """States (B, 20) as the policy sees them: object and goal moved by ``noise`` (B, 6) metres, consistently."""
+    seen = states.copy()
+    thing, goal = noise[:, :3], noise[:, 3:]
+    seen[:, 4:7] += thing
+    seen[:, 7:10] += goal
+    seen[:, 10:13] += thing
+    seen[:, 13:16] += goal - thing
+    return seen
+
+
+def time_features(time: float) -> F32:
+    """The flow time in [0, 1] as 16 sines and cosines."""
+    angle = np.float32(time) * FREQUENCIES
+    return np.concatenate([np.sin(angle), np.cos(angle)])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a weights file holds: arrays by name and what is said of them."""
+
+    arrays: Mapping[str, Array]
+    metadata: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Weights:
+        """The weights in the safetensors file at ``path``."""
+        from safetensors import safe_open
+
+        with safe_open(path, framework="np") as file:
+            return cls({name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
+
+
+class FlowNet:
+    """Carries noise (B, 10, 4) to action chunks, given states (B, 20).
+
+    Rows are evaluated in blocks of one fixed width, filled up with zeros, and lie along the vector lanes of the
+    matrix product, where the BLAS treats them alike: a row then has the same bits alone and anywhere in any batch.
+    That is tried when the network is made, and a BLAS that fails the trial gets narrower blocks. Weights are cut into
+    slices too small for the BLAS to share among threads, since that would tie the bits to the number of threads.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in weights.arrays.items()}
+        self.mean: F32 = arrays["action_mean"]
+        self.std: F32 = arrays["action_std"]
+        first = arrays["w0"]
+        self._noise_in, self._state_in = _sliced(first[:_CHUNK]), _sliced(first[_CHUNK:-16])
+        times = [time_features(k / EULER_STEPS) for k in range(EULER_STEPS)]
+        self._first = [(features @ first[-16:] + arrays["b0"])[:, None] for features in times]
+        self._rest = [(_sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
+        self._width = next(width for width in _WIDTHS if width == 1 or self._places_are_alike(width))
+
+    def __call__(self, noise: F32, states: F32) -> F32:
+        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1]."""
+        count = len(noise)
+        inputs = np.concatenate([noise.reshape(count, _CHUNK), states * SCALE], axis=1)
+        inputs = np.pad(inputs, ((0, -count % self._width), (0, 0)))
+        blocks = inputs.reshape(-1, self._width, inputs.shape[1])
+        flown = np.concatenate([self._flow(block) for block in blocks])[:count]
+        chunks = flown.reshape(count, HORIZON, ACTION_DIM) * self.std + self.mean
+        return np.asarray(np.clip(chunks, -1, 1), np.float32)
+
+    def normalise(self, chunk: F32) -> F32:
+        """A chunk (10, 4) of the environment's actions in the space that the flow lives in."""
+        return np.asarray((chunk - self.mean) / self.std, np.float32)
+
+    def _flow(self, block: F32) -> F32:
+        """Noise and state (width, 60) to normalised chunks (width, 40), in Euler steps."""
+        columns = np.ascontiguousarray(block.T)
+        x, context = columns[:_CHUNK], _times(self._state_in, columns[_CHUNK:])
+        with np.errstate(over="ignore"):
+            for shift_at_time in self._first:
+                hidden = _silu(_times(self._noise_in, x) + (context + shift_at_time))
+                for weight, shift in self._rest[:-1]:
+                    hidden = _silu(_times(weight, hidden) + shift)
+                weight, shift = self._rest[-1]
+                x = x + (_times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
+        return x.T
+
+    def _places_are_alike(self, width: int) -> bool:
+        block = np.random.default_rng(0).standard_normal((width, _CHUNK + len(SCALE)), np.float32)
+        flown = self._flow(block)
+        places = np.arange(width)
+        moved = [np.roll(places, shift) for shift in range(1, width)] + [places[::-1]]
+        return all(np.array_equal(self._flow(block[order]), flown[order]) for order in moved)
+
+
+def _sliced(weight: F32) -> F32:
+    """A weight (in, out) transposed and cut along its outputs: (slices, out / slices, in)."""
+    inputs, outputs = weight.shape
+    return np.ascontiguousarray(weight.T).reshape(-1, _SLICE if outputs % _SLICE == 0 else outputs, inputs)
+
+
+def _times(sliced: F32, columns: F32) -> F32:
+    """The product of a sliced weight and ``columns`` (in, width): (out, width)."""
+    return np.asarray(np.matmul(sliced, columns).reshape(-1, columns.shape[1]), np.float32)
+
+
+def _silu(x: F32) -> F32:
+    return np.asarray(x / (1 + np.exp(-x)), np.float32)

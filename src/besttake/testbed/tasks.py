@@ -1,0 +1,168 @@
+"""The four tasks: their starts, what a policy is told about them, and when they are done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.testbed import scene
+from besttake.testbed.engine import mujoco
+from besttake.types import F32
+
+TASKS = ("pick", "push", "drawer", "stack")
+INSTRUCTIONS = {
+    "pick": "pick up the red cube and put it on the green disc",
+    "push": "push the blue puck onto the green disc",
+    "drawer": "pull the drawer open by its handle",
+    "stack": "put the red cube on the blue cube",
+}
+HORIZONS = {"pick": 80, "push": 80, "drawer": 60, "stack": 80}
+
+ACTION_DIM = 4
+STATE_DIM = 20
+REACH = 0.032
+"""Metres from the hand to its set point at an action of 1."""
+CONTROL_HZ = 20.0
+
+_SUBSTEPS = 10
+_HELD_STEPS = 2
+_HOME = np.array([0, 0, scene.HOME_HEIGHT])
+_LOW = np.array([-0.35, -0.35, -0.188])
+_HIGH = np.array([0.35, 0.35, 0.2])
+_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole state of a `World`: MuJoCo's integration state (warm start included) and our two counters."""
+
+    task: str
+    physics: Vector
+    held: int
+    succeeded: bool
+
+
+class World:
+    """The simulation of one task.
+
+    An action is (4,) in [-1, 1]: three displacements of the hand, in units of `REACH`, and the gripper (below 0
+    opens it). A state is (20,), in metres: hand 3, opening 1, object 3, goal 3, object - hand 3, goal - object 3,
+    and the task as one of four.
+    """
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.model = scene.model(task)
+        self.data = mujoco.MjData(self.model)
+        self.succeeded = False
+        self._held = 0
+        self._one_hot = np.eye(len(TASKS))[TASKS.index(task)]
+
+    def reset(self, seed: int) -> None:
+        """Go to the start that ``seed`` draws, bit for bit the same each time."""
+        draw = np.random.default_rng([seed, TASKS.index(self.task)])
+        data = self.data
+        mujoco.mj_resetData(self.model, data)
+        if self.task == "drawer":
+            data.mocap_pos[0] = [draw.uniform(-0.17, 0.17), draw.uniform(0.24, 0.32), draw.uniform(0.055, 0.085)]
+        else:
+            self._lay_out(draw)
+        home = np.array([draw.uniform(-0.08, 0.08), draw.uniform(-0.12, 0.0), draw.uniform(-0.03, 0.03)])
+        data.qpos[:3] = data.ctrl[:3] = home
+        data.qpos[3:5] = data.ctrl[3:] = 0.035
+        self.succeeded, self._held = False, 0
+        self._advance()
+
+    def step(self, action: F32 | Vector) -> bool:
+        """Execute one action; True from the step on at which the task has held for two steps."""
+        bounded = np.clip(np.asarray(action, np.float64), -1, 1)
+        self.data.ctrl[:3] = np.clip(self.data.qpos[:3] + bounded[:3] * REACH, _LOW, _HIGH)
+        self.data.ctrl[3:] = scene.FINGER_OPEN if bounded[3] < 0 else 0.0
+        self._advance()
+        self._held = self._held + 1 if self._holds() else 0
+        self.succeeded = self.succeeded or self._held >= _HELD_STEPS
+        return self.succeeded
+
+    def hand(self) -> Vector:
+        """Position of the fingertips (3,)."""
+        return np.asarray(self.data.qpos[:3] + _HOME, np.float64)
+
+    def opening(self) -> float:
+        """Distance between the fingers beyond closed."""
+        return float(self.data.qpos[3] + self.data.qpos[4])
+
+    def object(self) -> Vector:
+        """Position of what is moved (3,): the cube, the puck, the drawer's handle."""
+        if self.task == "drawer":
+            return np.array(self.data.geom("handle").xpos)
+        return np.array(self.data.body("object").xpos)
+
+    def goal(self) -> Vector:
+        """Position of where it belongs (3,): the disc, the lower cube; for the drawer, its closed place."""
+        if self.task == "stack":
+            return np.array(self.data.body("base").xpos)
+        if self.task == "drawer":
+            return np.array(self.data.mocap_pos[0])
+        return np.array([*self.data.mocap_pos[0, :2], 0.0])
+
+    def state(self) -> F32:
+        """What a policy is told, float32 (20,)."""
+        hand, thing, goal = self.hand(), self.object(), self.goal()
+        parts = (hand, [self.opening()], thing, goal, thing - hand, goal - thing, self._one_hot)
+        return np.concatenate(parts).astype(np.float32)
+
+    def save(self) -> Snapshot:
+        """The whole state; `restore` on any world of the same task goes on from it bit for bit."""
+        physics = np.empty(mujoco.mj_stateSize(self.model, _STATE))
+        mujoco.mj_getState(self.model, self.data, physics, _STATE)
+        return Snapshot(self.task, physics, self._held, self.succeeded)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put ``snapshot`` back."""
+        mujoco.mj_setState(self.model, self.data, snapshot.physics, _STATE)
+        self._held, self.succeeded = snapshot.held, snapshot.succeeded
+        self._place()
+
+    def _advance(self) -> None:
+        for _ in range(_SUBSTEPS):
+            mujoco.mj_step(self.model, self.data)
+        self._place()
+
+    def _place(self) -> None:
+        # mj_step leaves positions one substep old; placing everything anew makes what is observed a function of the
+        # saved state alone, which an exact restore needs.
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_camlight(self.model, self.data)
+
+    def _lay_out(self, draw: np.random.Generator) -> None:
+        near, far = (0.13, 0.2) if self.task == "push" else (0.2, 0.2)
+        while True:
+            thing, goal = draw.uniform(-near, near, 2), draw.uniform(-far, far, 2)
+            if 0.13 < np.linalg.norm(thing - goal) < 0.3:
+                break
+        self._put("object", [*thing, 0.0201])
+        if self.task == "stack":
+            self._put("base", [*goal, 0.0221])
+        else:
+            self.data.mocap_pos[0] = [*goal, 0.001]
+            self.data.mocap_pos[1] = [*draw.uniform(-0.25, 0.25, 2), 0.0015]
+
+    def _put(self, joint: str, where: list[float]) -> None:
+        at = self.model.joint(joint).qposadr[0]
+        self.data.qpos[at : at + 7] = [*where, 1, 0, 0, 0]
+
+    def _holds(self) -> bool:
+        thing, goal = self.object(), self.goal()
+        away = float(np.linalg.norm(thing[:2] - goal[:2]))
+        released = bool(self.data.qpos[3] > 0.024)
+        if self.task == "pick":
+            return away < 0.035 and bool(thing[2] < 0.024) and released
+        if self.task == "push":
+            return away < 0.04
+        if self.task == "drawer":
+            return bool(self.data.joint("drawer").qpos[0] > 0.12)
+        return away < 0.025 and bool(0.055 < thing[2] < 0.072) and released

@@ -1,0 +1,160 @@
+"""Train the testbed's policies: ``python -m besttake.testbed.train [names] [--out DIR]``. Only this needs torch.
+
+Each policy is a recipe below. The weights carry the fingerprint of everything that made them; a test compares it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import inspect
+import json
+import time
+from dataclasses import asdict, dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.testbed import demonstrations, expert, network, scene, seeds, tasks
+from besttake.testbed.expert import Style
+from besttake.types import F32, Array
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one policy is made. ``noisy``: it trains with the perception noise that it will meet."""
+
+    name: str
+    style: Style
+    demos_per_task: int
+    steps: int
+    width: int
+    noisy: bool = False
+    seed: int = 0
+    batch: int = 256
+    rate: float = 1e-3
+    decay: float = 1e-4
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("half", "std", 40, 3_000, 128),
+        Recipe("few", "std", 8, 8_000, 256),
+        Recipe("alt", "alt", 60, 8_000, 256),
+        Recipe("mid", "std", 40, 8_000, 256),
+        Recipe("strong", "std", 160, 16_000, 384, noisy=True),
+    )
+}
+
+
+def fingerprint(recipe: Recipe) -> str:
+    """A hash of all that decides the weights: scenes, starts, recipe, and the code of world, expert and training."""
+    code = [inspect.getsource(part) for part in (tasks, expert, demonstrations._act, network.perceive, _windows, _fit)]
+    where = [seeds.TRAINING.start, seeds.TRAINING.stop]
+    what = [[scene.xml(task) for task in tasks.TASKS], where, asdict(recipe), [_essence(part) for part in code]]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
+    """Make the demonstrations, fit the network, write ``NAME.safetensors``."""
+    from safetensors.numpy import save_file
+
+    states, chunks = _windows(recipe)
+    began = time.perf_counter()
+    arrays, loss = _fit(recipe, states, chunks)
+    path = out / f"{recipe.name}.safetensors"
+    metadata = {"fingerprint": fingerprint(recipe), "recipe": json.dumps(asdict(recipe)), "loss": f"{loss:.4f}"}
+    out.mkdir(parents=True, exist_ok=True)
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
+    path.chmod(0o644)
+    took = time.perf_counter() - began
+    print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {took:.0f} s, {path.stat().st_size / 1e3:.0f} kB")
+    return path
+
+
+def _windows(recipe: Recipe) -> tuple[F32, F32]:
+    """States (M, 20) and the chunks (M, 10, 4) that follow them; a demonstration ends in standing still."""
+    states: list[Array] = []
+    chunks: list[Array] = []
+    for task in tasks.TASKS:
+        made = demonstrations.demonstrations(task, seeds.TRAINING, recipe.style)
+        for demo in islice(made, recipe.demos_per_task):
+            still = np.repeat(demo.actions[-1:] * np.array([0, 0, 0, 1], np.float32), network.HORIZON, axis=0)
+            actions = np.concatenate([demo.actions, still])
+            states.extend(demo.states)
+            chunks.extend(actions[t : t + network.HORIZON] for t in range(len(demo.actions)))
+    return np.array(states), np.array(chunks)
+
+
+def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], float]:
+    """Flow matching on a straight path from noise to chunk; the arrays of the moving average and the last loss."""
+    import torch
+
+    torch.manual_seed(recipe.seed)
+    torch.set_num_threads(1)
+    mean, std = chunks.mean(axis=(0, 1)), chunks.std(axis=(0, 1))
+    targets = torch.tensor(((chunks - mean) / std).reshape(len(chunks), -1))
+    context, scale = torch.tensor(states), torch.tensor(network.SCALE)
+    frequencies = torch.tensor(network.FREQUENCIES)
+    sizes = [targets.shape[1] + context.shape[1] + 16, *[recipe.width] * (network.LAYERS - 1), targets.shape[1]]
+    layers = [torch.nn.Linear(a, b) for a, b in pairwise(sizes)]
+    weights = [p for layer in layers for p in layer.parameters()]
+    average = [p.detach().clone() for p in weights]
+    optimiser = torch.optim.AdamW(weights, recipe.rate, weight_decay=recipe.decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
+    smooth = 1.0
+    for step in range(recipe.steps):
+        rows = torch.randint(len(targets), (recipe.batch,))
+        goal, seen = targets[rows], context[rows]
+        if recipe.noisy:
+            blur = network.PERCEPTION_METRES * torch.randn(recipe.batch, 6)
+            seen = torch.from_numpy(network.perceive(seen.numpy(), blur.numpy()))
+        noise, when = torch.randn_like(goal), torch.rand(recipe.batch, 1)
+        angle = when * frequencies
+        hidden = torch.cat([(1 - when) * noise + when * goal, seen * scale, angle.sin(), angle.cos()], 1)
+        for layer in layers[:-1]:
+            hidden = torch.nn.functional.silu(layer(hidden))
+        loss = ((layers[-1](hidden) - (goal - noise)) ** 2).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        smooth = 0.99 * smooth + 0.01 * loss.item()
+        keep = min(0.995, step / (step + 10))
+        with torch.no_grad():
+            for old, new in zip(average, weights, strict=True):
+                old.mul_(keep).add_(new, alpha=1 - keep)
+    arrays: dict[str, Any] = {"action_mean": mean.astype(np.float32), "action_std": std.astype(np.float32)}
+    for index, (weight, shift) in enumerate(zip(average[::2], average[1::2], strict=True)):
+        arrays[f"w{index}"] = weight.numpy().T.astype(np.float16)
+        arrays[f"b{index}"] = shift.numpy().astype(np.float16)
+    return arrays, smooth
+
+
+def _essence(source: str) -> str:
+    """``source`` without docstrings, comment lines and blank lines: words may change without a new training."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def main() -> None:
+    """Train the named policies, or all."""
+    parser = argparse.ArgumentParser(prog="python -m besttake.testbed.train", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*RECIPES, []], help="policies to train; all when none is named")
+    parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights")
+    asked = parser.parse_args()
+    for name in asked.names or RECIPES:
+        train(RECIPES[name], asked.out)
+
+
+if __name__ == "__main__":
+    main()

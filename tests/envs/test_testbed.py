@@ -1,0 +1,116 @@
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from besttake import registry, testing
+from besttake.errors import ComponentError
+from besttake.testbed.tasks import TASKS
+from besttake.types import Start
+
+
+def _actions(count, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (count, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_keeps_the_contract_of_an_env(task):
+    held = testing.check_env(registry.env(f"testbed:{task}"))
+    assert held == ("spec", "observe", "reset", "lazy", "starts", "restore")
+
+
+def test_the_whole_testbed_has_each_task_as_its_own_group():
+    spec = registry.env("testbed").spec
+    assert [task.group for task in spec.tasks] == list(TASKS)
+    assert [task.name for task in spec.tasks] == list(TASKS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_snapshot_taken_in_the_middle_goes_on_bit_for_bit_in_another_env(task):
+    first, second = registry.env("testbed"), registry.env("testbed")
+    first.reset(Start(task, 4))
+    for action in _actions(15):
+        first.step(action)
+    snapshot = pickle.loads(pickle.dumps(first.save()))
+    second.reset(Start("drawer", 9))
+    second.step(_actions(1)[0])
+    second.restore(snapshot)
+    for action in _actions(25, seed=1):
+        assert first.step(action) == second.step(action)
+        a, b = first.observe(("wrist",)), second.observe(("wrist",))
+        assert np.array_equal(a.state, b.state)
+        assert np.array_equal(a.images["wrist"], b.images["wrist"])
+    assert np.array_equal(first.save().physics, second.save().physics)
+
+
+def test_envs_and_tasks_do_not_disturb_each_other():
+    alone, busy, other = (registry.env("testbed") for _ in range(3))
+    alone.reset(Start("drawer", 3))
+    busy.reset(Start("drawer", 3))
+    snapshot = busy.save()
+    other.reset(Start("drawer", 8))
+    busy.reset(Start("pick", 1))
+    busy.step(_actions(1)[0])
+    busy.restore(snapshot)
+    for action in _actions(10):
+        other.step(action)
+        alone.step(action)
+        busy.step(action)
+    assert np.array_equal(alone.observe(("front",)).images["front"], busy.observe(("front",)).images["front"])
+    assert np.array_equal(alone.save().physics, busy.save().physics)
+
+
+def test_another_process_sees_the_same_bits():
+    code = (
+        "import hashlib, numpy as np\n"
+        "from besttake import registry\n"
+        "from besttake.types import Start\n"
+        "env = registry.env('testbed')\n"
+        "h = hashlib.sha256()\n"
+        "for task in ('pick', 'push', 'drawer', 'stack'):\n"
+        "    env.reset(Start(task, 2))\n"
+        "    for a in np.random.default_rng(5).uniform(-1, 1, (20, 4)).astype(np.float32):\n"
+        "        env.step(a)\n"
+        "    seen = env.observe(('wrist', 'front'))\n"
+        "    h.update(seen.state.tobytes() + seen.images['wrist'].tobytes() + seen.images['front'].tobytes())\n"
+        "print(h.hexdigest())\n"
+    )
+    said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert said[0].stdout == said[1].stdout != ""
+
+
+def test_cameras_have_their_sizes_and_step_needs_none():
+    env = registry.env("testbed:stack")
+    env.reset(Start("stack", 0))
+    seen = env.observe(env.spec.cameras)
+    assert seen.images["wrist"].shape == (64, 64, 3)
+    assert seen.images["front"].shape == (160, 160, 3)
+    assert env.observe(()).images == {}
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("testbed:fly", "choose one of pick, push, drawer, stack"),
+        ("testbed:pick?speed=2", "no option speed"),
+    ],
+)
+def test_a_wrong_uri_is_answered_in_one_line(uri, message):
+    with pytest.raises(ComponentError, match=message) as caught:
+        registry.env(uri)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_task_camera_or_order_is_answered_in_one_line():
+    env = registry.env("testbed:pick")
+    with pytest.raises(ComponentError, match="reset the env"):
+        env.step(np.zeros(4, np.float32))
+    with pytest.raises(ComponentError, match="it has pick"):
+        env.reset(Start("push", 0))
+    with pytest.raises(ComponentError, match="starts count from 0"):
+        env.reset(Start("pick", -1))
+    env.reset(Start("pick", 0))
+    with pytest.raises(ComponentError, match="no camera 'top'"):
+        env.observe(("top",))
