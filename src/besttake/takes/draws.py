@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-_STREAMS = ("noise", "perception", "shuffle", "env", "extra", "candidate")
+_STREAMS = ("noise", "perception", "shuffle", "env", "extra")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Draw:
     def at(self, chunk: int) -> Draw:
         """The draw of another chunk of the same take."""
         return replace(self, chunk=chunk)
+
+    def candidate(self, index: int) -> Draw:
+        """The draw of another candidate for the same chunk; candidate 0 is this draw itself."""
+        return self if index == 0 else replace(self, task=f"{self.task}#{index}")
 
 
 def _word(text: str) -> int:

@@ -12,7 +12,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,10 @@ _LIVES = 3
 
 @dataclass
 class Request:
-    """A take that needs actions. ``states`` and ``actions`` hold what has happened so far, step by step."""
+    """A take that needs actions.
+
+    ``states`` and ``actions`` hold what has happened so far, step by step; ``memory`` is the sampler's own.
+    """
 
     job: Job
     draw: Draw
@@ -36,6 +39,7 @@ class Request:
     step: int = 0
     states: list[F32] = field(default_factory=list)
     actions: list[F32] = field(default_factory=list)
+    memory: list[Any] = field(default_factory=list)
 
 
 class Sampler(Protocol):

@@ -129,6 +129,13 @@ class Store:
             with _room(self.path):
                 _write_atomically(self.path / "run.json", _dump(manifest))
 
+    def remember(self, name: str, key: str, value: Any) -> None:
+        """Keep something worth knowing in ``run.json``: ``manifest[name][key] = value``."""
+        manifest = self.manifest
+        manifest.setdefault(name, {})[key] = value
+        with _room(self.path):
+            _write_atomically(self.path / "run.json", _dump(manifest))
+
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""
         data = take.to_bytes()
@@ -196,10 +203,10 @@ class Store:
                 whole.update(f"{json.dumps(astuple(row.key))} {row.sha256}\n".encode())
         return whole.hexdigest()
 
-    def write_text(self, name: str, text: str) -> Path:
+    def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file of the run atomically."""
         with _room(self.path):
-            _write_atomically(self.path / name, text.encode())
+            _write_atomically(self.path / name, data)
         return self.path / name
 
     def _verified(self, row: Row) -> bytes:
