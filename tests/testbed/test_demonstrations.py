@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.errors import ComponentError
+from besttake.testbed import seeds
+from besttake.testbed.demonstrations import demonstrations
+from besttake.testbed.tasks import TASKS, World
+
+
+def test_replaying_the_actions_of_a_demonstration_visits_its_states_and_succeeds():
+    for task in TASKS:
+        demo = next(demonstrations(task, seeds.LIBRARY))
+        world = World(task)
+        world.reset(demo.seed)
+        for state, action in zip(demo.states, demo.actions, strict=True):
+            assert np.array_equal(world.state(), state)
+            world.step(action)
+        assert world.succeeded
+
+
+def test_the_source_gives_the_same_bits_each_time_it_is_read():
+    source = registry.demos("testbed", demos_per_task=2)
+    first, second = list(source), list(source)
+    assert len(first) == len(source) == 8
+    assert [demo.id for demo in first] == [demo.id for demo in second]
+    for a, b in zip(first, second, strict=True):
+        assert np.array_equal(a.frames, b.frames)
+        assert np.array_equal(a.states, b.states)
+        assert np.array_equal(a.actions, b.actions)
+
+
+def test_demonstrations_come_from_the_library_range_with_frames_at_the_stride():
+    for demo in registry.demos("testbed:push?demos_per_task=3&stride=4"):
+        assert demo.task == "push"
+        assert demo.source["seed"] in seeds.LIBRARY
+        assert list(demo.frame_steps) == list(range(0, len(demo.actions), 4))
+        assert demo.frames.shape == (len(demo.frame_steps), 64, 64, 3)
+        assert demo.states.shape == (len(demo.actions), 20)
+        assert demo.actions.shape[1] == 4
+
+
+def test_what_decides_the_demonstrations_decides_the_fingerprint():
+    prints = {
+        registry.demos(uri).fingerprint
+        for uri in ("testbed", "testbed:pick", "testbed?stride=1", "testbed?demos_per_task=3", "testbed?style=alt")
+    }
+    assert len(prints) == 5
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["testbed:fly", "testbed?stride=0", "testbed?demos_per_task=many", "testbed?style=odd", "testbed?colour=red"],
+)
+def test_a_wrong_option_is_answered_in_one_line(uri):
+    with pytest.raises(ComponentError) as caught:
+        registry.demos(uri)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from besttake.testbed import scene
+from besttake.testbed.tasks import TASKS, World
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_playing_a_start_leaves_the_model_as_it_was_compiled(task):
+    world, fresh = World(task), scene.model(task)
+    world.reset(5)
+    for action in np.random.default_rng(0).uniform(-1, 1, (10, 4)):
+        world.step(action)
+    assert np.array_equal(world.model.body_pos, fresh.body_pos)
+    assert np.array_equal(world.model.geom_rgba, fresh.geom_rgba)
+
+
+def test_starts_put_the_drawer_in_different_places():
+    world = World("drawer")
+    places = []
+    for seed in range(5):
+        world.reset(seed)
+        places.append(world.goal())
+    assert len(np.unique(np.round(places, 4), axis=0)) == 5
+
+
+def test_the_shaft_carries_no_weight_and_touches_nothing():
+    model = scene.model("pick")
+    geom = model.body("shaft").geomadr[0]
+    assert model.geom_contype[geom] == 0
+    assert model.geom_conaffinity[geom] == 0
+    assert model.body("shaft").mass[0] == 0
