@@ -2,7 +2,8 @@
 
 Third parties add schemes through entry points in the groups ``besttake.policies``, ``besttake.envs``,
 ``besttake.encoders`` and ``besttake.demos``; the entry point's name is the scheme and its object is called as
-``factory(rest, **options)``, where options come from the URI's query and from the caller.
+``factory(rest, **options)``, where options come from the URI's query and from the caller. A component that is not
+packaged is named by its place: ``python:my_module:make?key=value`` calls ``my_module.make(key="value")``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from besttake.encoders.base import Encoder
 from besttake.envs.base import Env
-from besttake.errors import BestTakeError, ComponentError
+from besttake.errors import ComponentError
 from besttake.policies.base import Policy
 
 _BUILTIN: dict[str, dict[str, str]] = {
@@ -54,6 +55,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "run": "besttake.demos.run:make",
     },
 }
+
+_ONE = {"policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations"}
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,14 @@ def demos(uri: str, **options: Any) -> Any:
 
 def _make(group: str, text: str, options: dict[str, Any]) -> Any:
     uri = Uri.parse(text)
-    factory = _factory(group, uri, text)
+    merged = {**uri.options, **options}
     try:
-        return factory(uri.rest, **{**uri.options, **options})
+        if uri.scheme == "python":
+            return _load(uri.rest, text)(**merged)
+        return _factory(group, uri, text)(uri.rest, **merged)
     except TypeError as error:
         if "unexpected keyword" in str(error):
-            raise ComponentError(f"{text}: {str(error).split('() ')[-1]}; see `besttake doctor`") from error
-        raise
-    except BestTakeError:
+            raise ComponentError(f"{text}: {str(error).split('() ')[-1]}; see docs of this component") from error
         raise
 
 
@@ -118,6 +121,15 @@ def _factory(group: str, uri: Uri, text: str) -> Callable[..., Any]:
         known = schemes(group)
         near = get_close_matches(uri.scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
-        raise ComponentError(f"{text}: no {group.rstrip('s')} of kind {uri.scheme!r}; {hint}")
-    module, _, name = _BUILTIN[group][uri.scheme].partition(":")
-    return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
+        raise ComponentError(f"{text}: no {_ONE[group]} of kind {uri.scheme!r}; {hint}")
+    return _load(_BUILTIN[group][uri.scheme], text)
+
+
+def _load(place: str, text: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    try:
+        return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        raise ComponentError(
+            f"{text}: cannot import {name or 'a factory'} from {module or 'nowhere'} ({error})"
+        ) from error

@@ -1,0 +1,59 @@
+"""Workers as Ray actors: the same orders and answers, so the same takes, on one machine or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from besttake.errors import ComponentError, MissingExtra
+from besttake.takes.worker import Answer, Order, Worker
+
+
+class RayPool:
+    """One actor per worker. Joins the cluster that RAY_ADDRESS names, else starts Ray on this machine."""
+
+    def __init__(self, size: int) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingExtra("ray", "ray", "--on ray") from error
+        self._ray: Any = ray
+        self._started = not ray.is_initialized()
+        if self._started:
+            try:
+                ray.init(log_to_driver=False, include_dashboard=False, configure_logging=False)
+            except Exception as error:
+                raise ComponentError(f"Ray did not start ({error}); check RAY_ADDRESS, or use --on local") from error
+        self._actor = ray.remote(max_restarts=0)(Worker)
+        self._members = [self._actor.remote() for _ in range(size)]
+        self._under_way: dict[Any, int] = {}
+
+    @property
+    def size(self) -> int:
+        """How many workers."""
+        return len(self._members)
+
+    def send(self, worker: int, orders: Sequence[Order]) -> None:
+        """Give ``worker`` a list of orders."""
+        self._under_way[self._members[worker].obey.remote(list(orders))] = worker
+
+    def receive(self) -> list[tuple[int, list[Answer] | None]]:
+        """Answers of every worker that has some, waiting for the first."""
+        ready, _ = self._ray.wait(list(self._under_way), num_returns=1)
+        more, _ = self._ray.wait(list(self._under_way), num_returns=len(self._under_way), timeout=0)
+        found: list[tuple[int, list[Answer] | None]] = []
+        for reference in {*ready, *more}:
+            worker = self._under_way.pop(reference)
+            try:
+                found.append((worker, self._ray.get(reference)))
+            except self._ray.exceptions.RayActorError:
+                self._members[worker] = self._actor.remote()
+                found.append((worker, None))
+        return sorted(found, key=lambda pair: pair[0])
+
+    def close(self) -> None:
+        """End the actors, and Ray itself if it was started here."""
+        for member in self._members:
+            self._ray.kill(member)
+        if self._started:
+            self._ray.shutdown()

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import toy
+
+from besttake.takes.draws import Draw
+from besttake.takes.pool import LocalPool
+from besttake.takes.runner import Request, Sampler, Tally, play
+from besttake.takes.store import Row, Store
+from besttake.takes.take import TakeKey
+from besttake.takes.worker import Job
+from besttake.types import F32
+
+MANIFEST = {"identity": {}, "extent": {}}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[LocalPool]:
+    members = LocalPool(2)
+    yield members
+    members.close()
+
+
+def jobs(uri: str = "python:toy:make", goes_on: bool = True, starts: int = 6) -> list[Job]:
+    keys = [TakeKey("p", uri, "walk", start, "base", seed) for start in range(starts) for seed in range(2)]
+    return [Job(key, 12, (), "eye", 5, goes_on) for key in keys]
+
+
+def draw(key: TakeKey) -> Draw:
+    return Draw(0, key.task, key.start, key.seed)
+
+
+def run(
+    path: Path, work: list[Job], pool: LocalPool, sampler: Sampler | None = None, batch: int = 4
+) -> tuple[Tally, list[Row], str]:
+    with Store.write(path, MANIFEST) as store:
+        tally = play(work, sampler or toy.Noise(), draw, store, pool, batch=batch)
+        return tally, store.rows(), store.digest()
+
+
+def test_takes_do_not_depend_on_batch_or_workers(tmp_path: Path, pool: LocalPool) -> None:
+    digests = {run(tmp_path / f"b{batch}", jobs(), pool, batch=batch)[2] for batch in (1, 3, 16)}
+    single = LocalPool(1)
+    digests.add(run(tmp_path / "one", jobs(), single)[2])
+    single.close()
+    assert len(digests) == 1
+
+
+def test_a_take_is_what_a_plain_loop_gives(tmp_path: Path, pool: LocalPool) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        play(jobs(), toy.Noise(), draw, store, pool, batch=4)
+        takes = [take for _, take in store.takes()]
+    for take in takes:
+        env = toy.make()
+        env.reset(toy.Start("walk", take.key.start))
+        actions = np.concatenate([draw(take.key).at(chunk).normal((3, 2)) for chunk in range(4)])
+        states, success = [env.observe(()).state], None
+        for t, action in enumerate(actions):
+            if env.step(action).success and success is None:
+                success = t + 1
+            states.append(env.observe(()).state)
+        assert np.array_equal(take.actions, actions)
+        assert np.array_equal(take.states, np.stack(states))
+        assert take.success_step == success
+        assert take.frame_steps.tolist() == [0, 5, 10]
+        assert take.calls == 4
+
+
+def test_takes_stop_at_success_unless_they_go_on(tmp_path: Path, pool: LocalPool) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        play(jobs(goes_on=False), toy.Noise(), draw, store, pool, batch=4)
+        takes = [take for _, take in store.takes()]
+    assert any(take.success for take in takes)
+    assert all(take.steps == (take.success_step or 12) for take in takes)
+
+
+def test_a_take_that_raises_is_recorded_with_its_reason_and_the_run_goes_on(tmp_path: Path, pool: LocalPool) -> None:
+    tally, rows, _ = run(tmp_path / "run", jobs("python:toy:make?bad=2"), pool)
+    assert (tally.done, tally.failed) == (10, 2)
+    failed = [row for row in rows if row.status == "error"]
+    assert {row.key.start for row in failed} == {2}
+    assert failed[0].error == "RuntimeError: the arm fell off"
+
+
+def test_a_take_that_keeps_killing_its_worker_fails_alone(tmp_path: Path) -> None:
+    own = LocalPool(2)
+    tally, rows, _ = run(tmp_path / "run", jobs("python:toy:make?poison=3", starts=5), own)
+    own.close()
+    assert (tally.done, tally.failed) == (8, 2)
+    assert {row.key.start for row in rows if row.status == "error"} == {3}
+    assert "died 3 times" in str(next(row.error for row in rows if row.error))
+
+
+def test_a_worker_that_dies_is_replaced_and_its_takes_come_out_the_same(tmp_path: Path, pool: LocalPool) -> None:
+    uri = f"python:toy:make?poison=3&once={tmp_path / 'died'}"
+    own = LocalPool(2)
+    tally, _, _ = run(tmp_path / "hurt", jobs(uri), own)
+    own.close()
+    assert (tally.done, tally.failed) == (12, 0)
+    assert (tmp_path / "died").exists()
+    _, _, calm = run(tmp_path / "calm", jobs(uri), pool)
+    with Store.open(tmp_path / "hurt") as store:
+        assert store.digest() == calm
+
+
+def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: LocalPool) -> None:
+    own = LocalPool(2)
+    killer = threading.Timer(0.6, lambda: os.kill(own.pids[0], signal.SIGKILL))
+    killer.start()
+    _, _, hurt = run(tmp_path / "hurt", jobs("python:toy:make?slow=0.01"), own)
+    killer.join()
+    own.close()
+    _, _, calm = run(tmp_path / "calm", jobs("python:toy:make?slow=0.01"), pool)
+    assert hurt == calm
+
+
+class Moody(toy.Noise):
+    """Gives actions that are no numbers for one start, and raises for another."""
+
+    def sample(self, requests: list[Request]) -> list[F32]:
+        if any(r.job.key.start == 1 for r in requests):
+            raise ValueError("cannot see")
+        blocks = super().sample(requests)
+        return [b * np.float32("nan") if r.job.key.start == 4 else b for b, r in zip(blocks, requests, strict=True)]
+
+
+def test_a_policy_that_fails_on_one_take_spoils_no_other(tmp_path: Path, pool: LocalPool) -> None:
+    tally, rows, _ = run(tmp_path / "run", jobs(), pool, Moody())
+    assert (tally.done, tally.failed) == (8, 4)
+    reasons = {row.key.start: row.error for row in rows if row.error}
+    assert reasons[1] == "ValueError: cannot see"
+    assert "not finite" in str(reasons[4])
+
+
+def test_a_disk_error_stops_the_engine_and_is_raised_here(tmp_path: Path, pool: LocalPool) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="No space left"):
+            play(jobs(), toy.Noise(), draw, store, pool, batch=4)
+
+
+def test_workers_end_when_their_parent_is_gone() -> None:
+    own = LocalPool(1)
+    pid = own.pids[0]
+    own.close()
+    for _ in range(50):
+        if not os.path.exists(f"/proc/{pid}"):
+            break
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,60 @@
+"""A very small env and sampler for tests of the engine; some of its starts raise or kill their process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from besttake.takes.runner import Request
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+
+
+class ToyEnv:
+    def __init__(self, poison: int = -1, bad: int = -1, slow: float = 0.0, once: str = "") -> None:
+        self.poison, self.bad, self.slow, self.once = poison, bad, slow, once
+        self.x = np.zeros(2)
+        self.start = Start("walk", 0)
+        self.spec = EnvSpec(
+            name="toy",
+            tasks=(TaskSpec("walk", "walk", "go", 12),),
+            starts=range(20),
+            action_dim=2,
+            state_dim=2,
+            cameras=("eye",),
+            score_camera="eye",
+        )
+
+    def reset(self, start: Start) -> None:
+        self.start, self.x = start, np.random.default_rng(start.index).normal(size=2)
+
+    def step(self, action: F32) -> Step:
+        time.sleep(self.slow)
+        if self.start.index == self.poison and (not self.once or not os.path.exists(self.once)):
+            if self.once:
+                open(self.once, "w").close()
+            os.kill(os.getpid(), 9)
+        if self.start.index == self.bad:
+            raise RuntimeError("the arm\nfell off")
+        self.x = self.x + action
+        return Step(bool(self.x.sum() > 3), False)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        shade = np.uint8(abs(self.x.sum() * 10) % 256)
+        return Observation({c: np.full((8, 8, 3), shade, np.uint8) for c in cameras}, self.x.astype(np.float32))
+
+    def close(self) -> None:
+        pass
+
+
+def make(poison: str = "-1", bad: str = "-1", slow: str = "0", once: str = "") -> ToyEnv:
+    return ToyEnv(int(poison), int(bad), float(slow), once)
+
+
+class Noise:
+    """Actions straight from the draw."""
+
+    def sample(self, requests: Sequence[Request]) -> list[F32]:
+        return [r.draw.normal((3, 2)) for r in requests]
