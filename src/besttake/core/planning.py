@@ -1,0 +1,174 @@
+"""How many starts and takes settle a question, from one number of the policy, or from pilot outcomes.
+
+The number is v = pass@2 - pass@1 = E[p (1 - p)], the variance that seeds make within a start. A blind choice of n
+among k takes, averaged over all subsets, has G of variance v * sum_r (w_r - 1/k)^2, w_r as in `select.rank_weights`:
+.667 v for 3 of 3, .26 v for 3 of 5. A score that ranks well has mostly less; not always: where successes are rare a
+perfect ranking has up to twice that (1.33 v for 3 of 3), so plan from pilot gains where there are any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from besttake.core.headroom import pass_at_k
+from besttake.core.select import rank_weights
+
+FEWEST = 30
+"""No verdict before this many starts, however large the effect (the sequential test looks first at 30)."""
+
+DECIDES = 7.4
+"""Median starts until decided = DECIDES * sigma^2 / delta^2, fitted to simulations of the sequential test."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a budget buys. Counts are starts unless they say takes; None where the budget or gain was not given.
+
+    ``half_width_starts``: for a 95 % interval of +/- worth. ``yes_starts``: median until a gain of ``gain`` is seen;
+    ``no_starts``: until a gain of zero is ruled below worth. ``smallest_effect``: shown with power .8 by ``starts``.
+    """
+
+    v: float
+    sigma2: float
+    seeds: int
+    n: int
+    worth: float
+    half_width_starts: int
+    half_width_takes: int
+    yes_starts: int | None
+    no_starts: int
+    no_takes: int
+    starts: int | None
+    smallest_effect: float | None
+    advice: str
+
+
+def pilot_v(outcomes: ArrayLike) -> float:
+    """v = pass@2 - pass@1 from pilot outcomes (S, N >= 2)."""
+    return pass_at_k(outcomes, 2) - pass_at_k(outcomes, 1)
+
+
+def v_from_pass1(pass1: float) -> tuple[float, float]:
+    """(typical, largest possible) v when only pass@1 is known.
+
+    Never above pass@1 (1 - pass@1); on the paper's eight (pass@1, pass@3) pairs it is .44 to .85 of that, .66 on
+    average, which is the typical value.
+    """
+    if not 0 <= pass1 <= 1:
+        raise ValueError(f"pass@1 must be a share between 0 and 1, not {pass1}")
+    return 0.66 * pass1 * (1 - pass1), pass1 * (1 - pass1)
+
+
+def blind_variance(v: float, seeds: int = 3, n: int = 3) -> float:
+    """Variance of G_i for a blind choice of n among ``seeds`` takes, averaged over subsets."""
+    return v * float(np.sum((rank_weights(seeds, n) - 1 / seeds) ** 2))
+
+
+def content_variance(v: float, seeds: int) -> float:
+    """Variance of C_i between two arms of ``seeds`` takes each that share no randomness: 2 v / seeds.
+
+    Common random numbers make it smaller, an effect that differs between starts larger.
+    """
+    return 2 * v / seeds
+
+
+def starts_for_half_width(sigma2: float, half_width: float, level: float = 0.95) -> int:
+    """Starts for an interval of +/- ``half_width``: z^2 sigma^2 / h^2."""
+    if half_width <= 0:
+        raise ValueError("the half width must be above zero")
+    z = float(norm.ppf((1 + level) / 2))
+    return max(1, ceil(z**2 * sigma2 / half_width**2 - 1e-9))
+
+
+def starts_until_decided(sigma2: float, delta: float) -> int:
+    """Median starts of the sequential test: max(30, 7.4 sigma^2 / delta^2); delta = G for a YES, w - G for a NO."""
+    if delta <= 0:
+        raise ValueError("an effect of zero is never decided: delta must be above zero")
+    return max(FEWEST, ceil(DECIDES * sigma2 / delta**2 - 1e-9))
+
+
+def smallest_effect(sigma2: float, starts: int, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Smallest mean that a one-sided test on ``starts`` starts tells from zero with ``power``."""
+    if starts < 1:
+        raise ValueError("a budget needs at least one start")
+    return float((norm.ppf(1 - alpha) + norm.ppf(power)) * np.sqrt(sigma2 / starts))
+
+
+def seeds_worth(seeds: int, n: int = 3) -> float:
+    """How much a take is worth for a blind G with ``seeds`` takes a start, n of n being 1: 1.54 for 5 seeds, n = 3."""
+    return n * blind_variance(1.0, n, n) / (seeds * blind_variance(1.0, seeds, n))
+
+
+def seeds_or_starts(within_auc: float | None) -> str:
+    """Advice for G: more seeds per start where the ranking is weak, more starts where it is good."""
+    if within_auc is None:
+        return "3 seeds per start, as the paper; once the ranking is measured, 5 pay off if it is weak"
+    if within_auc < 0.8:
+        return (
+            f"5 seeds per start and fewer starts: the ranking is weak (within-start AUC {within_auc:.2f}), and a take \
+is then worth {seeds_worth(5):.1f}x as much; for retrieval alone use the fewest seeds"
+        )
+    return f"3 seeds per start and more starts: the ranking is good (within-start AUC {within_auc:.2f})"
+
+
+def plan(
+    v: float,
+    worth: float = 0.03,
+    *,
+    seeds: int = 3,
+    n: int = 3,
+    gain: float | None = None,
+    starts: int | None = None,
+    within_auc: float | None = None,
+    sigma2: float | None = None,
+) -> Plan:
+    """Plan for the selection gain. ``sigma2`` (from pilot gains) replaces the blind variance; shares, not points."""
+    if worth <= 0:
+        raise ValueError("the smallest effect worth acting on must be above zero")
+    spread = blind_variance(v, seeds, n) if sigma2 is None else sigma2
+    half, no = starts_for_half_width(spread, worth), starts_until_decided(spread, worth)
+    return Plan(
+        v=v,
+        sigma2=spread,
+        seeds=seeds,
+        n=n,
+        worth=worth,
+        half_width_starts=half,
+        half_width_takes=half * seeds,
+        yes_starts=starts_until_decided(spread, gain) if gain is not None and gain > 0 else None,
+        no_starts=no,
+        no_takes=no * seeds,
+        starts=starts,
+        smallest_effect=smallest_effect(spread, starts) if starts is not None else None,
+        advice=seeds_or_starts(within_auc),
+    )
+
+
+def plan_from_pilot(
+    outcomes: ArrayLike,
+    gains: ArrayLike | None = None,
+    worth: float = 0.03,
+    *,
+    starts: int | None = None,
+    within_auc: float | None = None,
+) -> Plan:
+    """Plan from pilot outcomes (S, N) and, where a score was measured, its gains G_i (S,)."""
+    seeds = int(np.asarray(outcomes).shape[1])
+    g = None if gains is None else np.asarray(gains, dtype=np.float64)
+    g = None if g is None else g[~np.isnan(g)]
+    known = g is not None and g.size > 1
+    return plan(
+        pilot_v(outcomes),
+        worth,
+        seeds=seeds,
+        n=seeds,
+        gain=float(g.mean()) if known and g is not None else None,
+        sigma2=float(g.var(ddof=1)) if known and g is not None else None,
+        starts=starts,
+        within_auc=within_auc,
+    )

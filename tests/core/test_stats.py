@@ -1,0 +1,199 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import PAIRS, draw
+from scipy import stats as sps
+
+from besttake.core import stats as t
+from besttake.core.headroom import start_headroom
+from besttake.core.ranking import start_auc
+from besttake.core.select import start_gain
+
+values = st.lists(st.sampled_from([-2 / 3, -1 / 3, 0.0, 0.0, 1 / 3, 2 / 3]), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize(("wins", "size"), [(3, 20), (10, 20), (47, 60)])
+def test_on_zeros_and_ones_the_interval_is_that_of_jeffreys(wins, size):
+    x = np.r_[np.ones(wins), np.zeros(size - wins)]
+    found = t.mean_interval(x, t.unit_scale(), draws=200_000)
+    expected = sps.beta.ppf([0.025, 0.975], wins + 0.5, size - wins + 0.5)
+    np.testing.assert_allclose([found.low, found.high], expected, atol=0.003)
+
+
+@pytest.mark.parametrize(("wins", "size", "share"), [(6, 20, 0.15), (3, 3, 0.3), (0, 5, 0.1), (30, 80, 0.3)])
+def test_on_zeros_and_ones_the_test_is_that_of_clopper_and_pearson(wins, size, share):
+    x = np.r_[np.ones(wins), np.zeros(size - wins)]
+    expected = sps.binomtest(wins, size, share, alternative="greater").pvalue
+    assert t.p_not_above(x, share, 0.0, draws=200_000) == pytest.approx(expected, abs=0.004)
+    expected = sps.binomtest(wins, size, share, alternative="less").pvalue
+    assert t.p_not_below(x, share, 1.0, draws=200_000) == pytest.approx(expected, abs=0.004)
+
+
+def test_a_few_right_choices_prove_as_much_as_their_chance_under_a_blind_score_allows():
+    """m starts with two successes of three, all chosen right: a blind score does that with (2/3)^m."""
+    for m in (3, 8):
+        x = np.r_[np.full(m, 1 / 3), np.zeros(40)]
+        assert t.p_not_above(x, 0.0, -2 / 3, draws=200_000) == pytest.approx((2 / 3) ** m, abs=0.005)
+
+
+@settings(deadline=None, max_examples=50)
+@given(values)
+def test_an_interval_holds_its_value_and_stays_in_range(x):
+    found = t.mean_interval(x, t.gain_scale(3), draws=500)
+    assert -2 / 3 - 1e-12 <= found.low <= found.value + 1e-12
+    assert found.value - 1e-12 <= found.high <= 2 / 3 + 1e-12
+    assert found.n == len(x)
+
+
+@settings(deadline=None, max_examples=50)
+@given(values, st.integers(0, 2**32 - 1))
+def test_the_same_seed_gives_the_same_interval_whatever_the_order_of_starts(x, seed):
+    shuffled = np.random.default_rng(seed).permutation(x)
+    assert t.mean_interval(x, t.gain_scale(3), rng=seed, draws=200) == t.mean_interval(
+        shuffled, t.gain_scale(3), rng=seed, draws=200
+    )
+
+
+def test_no_headroom_seen_still_leaves_some_possible():
+    found = t.mean_interval(np.zeros(20), t.headroom_scale(3))
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert 0.02 < found.high < 0.12
+
+
+def test_starts_without_a_value_are_left_out_and_nothing_is_not_a_number():
+    assert t.mean_interval([np.nan, 0.5, 0.5], t.unit_scale()).n == 2
+    empty = t.mean_interval([np.nan], t.unit_scale())
+    assert (empty.value, empty.low, empty.high, empty.n) == (None, None, None, 0)
+    assert empty.reason
+
+
+@pytest.mark.parametrize(("n", "takes", "reach"), [(3, None, 2 / 3), (5, None, 0.8), (3, 5, 0.5), (3, [5, 3], 2 / 3)])
+def test_the_range_of_gains_is_the_largest_a_choice_can_reach(n, takes, reach):
+    assert t.gain_scale(n, takes).hi == pytest.approx(reach)
+    assert t.headroom_scale(n, takes).hi == pytest.approx(reach)
+
+
+def test_gains_of_every_possible_start_stay_in_the_range():
+    for k in range(2, 7):
+        for n in range(2, k + 1):
+            for c in range(k + 1):
+                y = np.r_[np.ones(c), np.zeros(k - c)][None]
+                best, worst = (start_gain(y, sign * y, n)[0] for sign in (1, -1))
+                assert best <= t.gain_scale(n, k).hi + 1e-12
+                assert worst >= t.gain_scale(n, k).lo - 1e-12
+
+
+def test_the_cluster_bootstrap_agrees_with_scipy():
+    rng = np.random.default_rng(5)
+    a = rng.gamma(1.0, size=40)
+    b = a + rng.gamma(2.0, size=40)
+    found = t.bootstrap(np.stack([a, b], 1), lambda m: m[:, 0] / m[:, 1])
+    other = sps.bootstrap(
+        (a, b),
+        lambda x, y, axis: x.mean(axis=axis) / y.mean(axis=axis),
+        paired=True,
+        vectorized=True,
+        method="BCa",
+        n_resamples=20_000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    np.testing.assert_allclose([found.low, found.high], [other.low, other.high], atol=0.006)
+
+
+def test_equal_rows_resampled_together_make_the_same_distribution():
+    """Few distinct rows are drawn as one multinomial: compared with scipy, which draws every start."""
+    y = np.repeat([0.0, 1 / 3, 2 / 3], [30, 12, 6])
+    found = t.bootstrap(y[:, None], lambda m: m[:, 0], draws=20_000)
+    other = sps.bootstrap((y,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(2))
+    np.testing.assert_allclose(
+        [found.low, found.high], [other.confidence_interval.low, other.confidence_interval.high], atol=0.01
+    )
+
+
+def test_arms_stay_paired():
+    rng = np.random.default_rng(3)
+    base = rng.random(200)
+    arms = np.stack([base, base + 0.1], 1)
+    found = t.bootstrap(arms, lambda m: m[:, 1] - m[:, 0])
+    assert found.high - found.low < 1e-9
+
+
+def test_capture_is_undefined_without_headroom_and_bounded_by_one():
+    none = t.capture_interval(np.zeros(10), np.zeros(10))
+    assert none.value is None
+    assert "mixed" in none.reason
+    h = np.r_[np.full(12, 1 / 3), np.zeros(8)]
+    full = t.capture_interval(h, h)
+    assert full.value == pytest.approx(1)
+    assert full.high == 1.0
+    assert 0.3 < full.low < 1
+
+
+def test_mean_and_sd_over_seeds_are_those_of_the_seed_means():
+    y = np.array([[1, 0, 1], [1, 1, np.nan], [0, 0, 1]])
+    found = t.over_seeds(y)
+    per_seed = [2 / 3, 1 / 3, 1.0]
+    assert found.mean == pytest.approx(np.mean(per_seed))
+    assert found.sd == pytest.approx(np.std(per_seed, ddof=1))
+    assert t.over_seeds(y[:, :1]).sd is None
+
+
+def test_retest_agreement_counts_pairs_and_kappa_is_that_of_fleiss():
+    y = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]], dtype=float)
+    pairs = [np.mean([r[i] == r[j] for i in range(3) for j in range(3) if i != j]) for r in y]
+    p = y.mean()
+    chance = p**2 + (1 - p) ** 2
+    found = t.retest(y)
+    assert found.agreement.value == pytest.approx(np.mean(pairs))
+    assert found.kappa.value == pytest.approx((np.mean(pairs) - chance) / (1 - chance))
+
+
+def test_kappa_of_two_runs_is_that_of_cohen():
+    a, b = np.array([1, 1, 0, 0, 1, 0, 1, 1.0]), np.array([1, 0, 0, 0, 1, 1, 1, 1.0])
+    po = np.mean(a == b)
+    pe = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
+    found = t.agreement(a, b)
+    assert found.agreement.value == pytest.approx(po)
+    assert found.kappa.value == pytest.approx((po - pe) / (1 - pe))
+    with pytest.raises(ValueError, match="same takes"):
+        t.agreement(a, b[:3])
+
+
+def test_two_runs_that_always_succeed_have_no_kappa():
+    assert t.agreement(np.ones(5), np.ones(5)).kappa.value is None
+
+
+def shown(sample, seeds):
+    """The four statistics of the issue: per-start values and their scale."""
+    return {
+        "headroom": (start_headroom(sample.base), t.headroom_scale(seeds)),
+        "gain": (start_gain(sample.base, sample.scores), t.gain_scale(seeds)),
+        "content": ((sample.retrieve - sample.cooled).mean(1), t.difference_scale(seeds)),
+        "auc": (start_auc(sample.base, sample.scores), t.unit_scale()),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("starts", "seeds", "reps"), [(24, 3, 300), (60, 3, 300), (60, 5, 100), (500, 3, 60)])
+def test_intervals_cover_the_truth_as_often_as_they_say(starts, seeds, reps):
+    """Per statistic over the paper's eight populations, for a good and a weak score, between 93 and 97 %.
+
+    Monte Carlo error (one sd) of each share is .45 points at 24 and 60 starts with three seeds and .8 to 1 for the
+    others, and is allowed for twice over; a single population may stray by the coarseness of few mixed starts.
+    """
+    covered = {name: [] for name in ("headroom", "gain", "content", "auc")}
+    rng = np.random.default_rng(starts + seeds)
+    for pair in PAIRS.values():
+        for ranking, content in ((3.0, 0.0), (0.8, 0.6)):
+            settings_ = {"seeds": seeds, "ranking": ranking, "content": content}
+            population = shown(draw(rng, pair, 60_000, **settings_), seeds)
+            truth = {k: np.nanmean(v) for k, (v, _) in population.items()}
+            for _ in range(reps // 2):
+                for name, (x, scale) in shown(draw(rng, pair, starts, **settings_), seeds).items():
+                    found = t.mean_interval(x, scale, rng=rng, draws=500)
+                    if found.value is not None:
+                        covered[name].append(found.low <= truth[name] <= found.high)
+    for name, hits in covered.items():
+        error = np.sqrt(0.05 * 0.95 / len(hits))
+        assert 0.93 - 2 * error <= np.mean(hits) <= 0.97 + 2 * error, (name, np.mean(hits), error)
