@@ -1,0 +1,241 @@
+"""From a source of demonstrations to a library on disk, one demonstration at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.events import EventConfig, event_starts, onset_frame
+from besttake.demos.source import Bad, Shape, Source, fault, length_of
+from besttake.demos.write import Writer
+from besttake.encoders.base import Encoder, Fitted
+from besttake.errors import LibraryError
+from besttake.types import U8, Demo
+
+FORMAT = 1
+_FIT_FRAMES = 2048
+_FIT_BYTES = 160 << 20
+_HELD_BYTES = 96 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to build.
+
+    ``stride``: embed every stride-th frame of the source, and event frames always. ``tasks``: only these.
+    ``max_demos``: per task. ``events``: what counts as an event. ``gripper_dim``, ``eef_dims``: where the source does
+    not say. ``pad``: what a chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and
+    say so in the library, instead of stopping. ``encoder_uri``: how to make the encoder again, its name by default.
+    """
+
+    stride: int = 1
+    tasks: tuple[str, ...] | None = None
+    max_demos: int | None = None
+    events: EventConfig | None = None
+    gripper_dim: int | None = None
+    eef_dims: tuple[int, ...] | None = None
+    pad: Literal["hold", "repeat"] = "hold"
+    skip_bad: bool = False
+    encoder_uri: str = ""
+
+    def resolved(self, source: Source) -> Options:
+        """These options with what the source knows filled in."""
+        events = self.events or EventConfig(gripper_open=source.gripper_open)
+        gripper = source.gripper_dim if self.gripper_dim is None else self.gripper_dim
+        eef = source.eef_dims if self.eef_dims is None else tuple(self.eef_dims)
+        return replace(self, events=events, gripper_dim=gripper, eef_dims=eef)
+
+
+def build_to(
+    source: Source, encoder: Encoder | Fitted, out: Path, progress: Callable[[str], None] | None = None, **options: Any
+) -> Path:
+    """Build the library and return ``out``. ``progress`` is called with the id of each demonstration done."""
+    wanted = _options(options).resolved(source)
+    if wanted.stride < 1:
+        raise LibraryError(f"stride must be at least 1, not {wanted.stride}")
+    held: list[Demo | Bad] | None = None
+    if isinstance(encoder, Fitted):
+        frames, held = _frames_to_fit(_chosen(source, wanted), wanted.stride)
+        if not len(frames):
+            _fail_empty(source, [])
+        encoder = encoder.fit(frames)
+        del frames
+    return _Building(source, encoder, wanted, progress or (lambda _: None)).run(
+        out, held if held is not None else _chosen(source, wanted)
+    )
+
+
+def build_cached_at(
+    source: Source, encoder: Encoder | Fitted, cache: Path, whole: Callable[[Path], bool], **options: Any
+) -> Path:
+    """The directory of the library in ``cache``, built unless ``whole`` says that it is there."""
+    progress = options.pop("progress", None)
+    wanted = _options(options).resolved(source)
+    spec = encoder.spec  # type: ignore[union-attr]
+    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
+    out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+    return out if whole(out) else build_to(source, encoder, out, progress, **options)
+
+
+class _Building:
+    def __init__(self, source: Source, encoder: Encoder, options: Options, progress: Callable[[str], None]) -> None:
+        self._source, self._encoder, self._options, self._progress = source, encoder, options, progress
+        self._shape: Shape | None = None
+        self._demos: list[dict[str, Any]] = []
+        self._left_out: list[Bad] = []
+
+    def run(self, out: Path, items: Iterable[Demo | Bad]) -> Path:
+        with Writer(out) as writer:
+            for item in items:
+                reason = item.reason if isinstance(item, Bad) else fault(item, self._shape)
+                if reason is not None:
+                    self._refuse(item.id, reason)
+                elif isinstance(item, Demo):
+                    self._add(writer, item)
+                    self._progress(item.id)
+            if not self._demos:
+                _fail_empty(self._source, self._left_out)
+            stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
+            writer.finish(self._head(), stored)
+        return out
+
+    def _refuse(self, name: str, reason: str) -> None:
+        if not self._options.skip_bad:
+            raise LibraryError(
+                f"{self._source.name}: demonstration {name} {reason}; mend it, or leave it out with --skip-bad"
+            )
+        self._left_out.append(Bad(name, reason))
+
+    def _add(self, writer: Writer, demo: Demo) -> None:
+        if self._shape is None:
+            self._shape = Shape.of(demo)
+            self._check_dims(self._shape)
+        starts = self._events(demo)
+        keep = set(range(0, len(demo.frames), self._options.stride))
+        keep.update(onset_frame(demo.frame_steps, int(start)) for start in starts)
+        rows = np.array(sorted(keep))
+        frames = demo.frames[rows]
+        embeddings = self._encoder.encode(frames)
+        if not np.isfinite(embeddings).all():
+            raise LibraryError(f"{self._encoder.spec.name} gave embeddings that are not numbers for {demo.id}")
+        number = len(self._demos)
+        writer.append("embeddings", embeddings, "<f4")
+        writer.append("frame_demo", np.full(len(rows), number), "<i8")
+        writer.append("frame_step", demo.frame_steps[rows], "<i8")
+        writer.append_pictures(frames)
+        for name, values in (("states", demo.states), ("actions", demo.actions)):
+            if values is not None:
+                writer.append(name, values, "<f4")
+        self._demos.append(
+            {
+                "id": demo.id,
+                "task": demo.task,
+                "instruction": demo.instruction,
+                "length": length_of(demo),
+                "frames": len(rows),
+                "events": starts.tolist(),
+                "source": dict(demo.source),
+            }
+        )
+
+    def _events(self, demo: Demo) -> NDArray[np.int64]:
+        options = self._options
+        positions = None if demo.states is None or options.eef_dims is None else demo.states[:, list(options.eef_dims)]
+        gripper = None if demo.actions is None or options.gripper_dim is None else demo.actions[:, options.gripper_dim]
+        return event_starts(length_of(demo), positions, gripper, options.events)
+
+    def _check_dims(self, shape: Shape) -> None:
+        for flag, dims, size, of in (
+            ("--gripper-dim", self._options.gripper_dim, shape.action_dim, "actions"),
+            ("--eef-dims", self._options.eef_dims, shape.state_dim, "states"),
+        ):
+            if dims is None or size is None:
+                continue
+            for dim in np.atleast_1d(dims).tolist():
+                if not -size <= dim < size:
+                    raise LibraryError(f"{self._source.name}: {flag} {dim} is outside {of} of {size} numbers")
+
+    def _head(self) -> dict[str, Any]:
+        source, options, spec = self._source, self._options, self._encoder.spec
+        assert options.events is not None
+        assert self._shape is not None
+        return {
+            "format": FORMAT,
+            "source": {"name": source.name, "fingerprint": source.fingerprint},
+            "encoder": {
+                "uri": options.encoder_uri or spec.name,
+                "name": spec.name,
+                "dim": spec.dim,
+                "fingerprint": spec.fingerprint,
+            },
+            "camera": source.camera,
+            "fps": float(source.fps),
+            "stride": options.stride,
+            "pad": options.pad,
+            "action_dim": self._shape.action_dim,
+            "state_dim": self._shape.state_dim,
+            "gripper_dim": options.gripper_dim,
+            "eef_dims": options.eef_dims,
+            "event_config": asdict(options.events),
+            "demos": self._demos,
+            "left_out": [asdict(bad) for bad in self._left_out],
+        }
+
+
+def _options(values: dict[str, Any]) -> Options:
+    for name in ("tasks", "eef_dims"):
+        if values.get(name) is not None:
+            values = {**values, name: tuple(values[name])}
+    return Options(**values)
+
+
+def _chosen(source: Source, options: Options) -> Iterator[Demo | Bad]:
+    """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
+    wanted: Collection[str] | None = options.tasks
+    taken: dict[str, int] = {}
+    for item in source:
+        if isinstance(item, Bad):
+            yield item
+        elif wanted is None or item.task in wanted:
+            if options.max_demos is not None and taken.get(item.task, 0) >= options.max_demos:
+                continue
+            taken[item.task] = taken.get(item.task, 0) + (fault(item, None) is None)
+            yield item
+
+
+def _frames_to_fit(items: Iterable[Demo | Bad], stride: int) -> tuple[U8, list[Demo | Bad] | None]:
+    """Frames spread evenly over the source, and the demonstrations themselves if they are few enough to hold.
+
+    Their number is not known before the end: all are taken until they are too many, then every second, and so on.
+    """
+    frames: list[U8] = []
+    held: list[Demo | Bad] | None = []
+    seen, every, size = 0, 1, 0
+    for item in items:
+        if held is not None:
+            held.append(item)
+            size += 0 if isinstance(item, Bad) else item.frames.nbytes
+            held = held if size <= _HELD_BYTES else None
+        if isinstance(item, Bad) or fault(item, None) is not None:
+            continue
+        for frame in item.frames[::stride]:
+            if frames and frame.shape != frames[0].shape:
+                continue
+            if seen % every == 0:
+                frames.append(frame.copy())
+            seen += 1
+            if len(frames) > max(64, min(_FIT_FRAMES, _FIT_BYTES // frame.nbytes)):
+                frames, every = frames[::2], every * 2
+    return np.array(frames, np.uint8) if frames else np.zeros((0, 1, 1, 3), np.uint8), held
+
+
+def _fail_empty(source: Source, left_out: list[Bad]) -> None:
+    why = f"; the first was left out because it {left_out[0].reason}" if left_out else ""
+    raise LibraryError(f"{source.name}: no demonstration is left to build a library from{why}")

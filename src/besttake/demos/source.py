@@ -1,0 +1,121 @@
+"""What a reader of demonstrations gives, and what makes a demonstration unusable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from besttake.types import Demo
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A demonstration that could not be read: its ``id`` and one line that says why."""
+
+    id: str
+    reason: str
+
+
+class Source(Protocol):
+    """Demonstrations, read one at a time; iterating twice gives the same twice.
+
+    ``camera``: whose frames they are. ``fingerprint``: changes when the demonstrations do. ``gripper_dim`` indexes the
+    action, ``eef_dims`` the state, ``gripper_open`` is the sign of the command that opens; None where it is not known.
+    A demonstration that cannot be read is yielded as `Bad`, so that the others still can be.
+    """
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages and provenance."""
+        ...
+
+    @property
+    def camera(self) -> str:
+        """The camera of the frames."""
+        ...
+
+    @property
+    def fps(self) -> float:
+        """Steps a second."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for the content."""
+        ...
+
+    @property
+    def gripper_dim(self) -> int | None:
+        """Index of the gripper command in the action."""
+        ...
+
+    @property
+    def gripper_open(self) -> int:
+        """Sign of the gripper command that opens."""
+        ...
+
+    @property
+    def eef_dims(self) -> tuple[int, ...] | None:
+        """Indexes of the end effector's position in the state."""
+        ...
+
+    def __iter__(self) -> Iterator[Demo | Bad]: ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes that all demonstrations of a library share; None without states or actions."""
+
+    action_dim: int | None
+    state_dim: int | None
+
+    @classmethod
+    def of(cls, demo: Demo) -> Shape:
+        """The sizes of ``demo``."""
+        return cls(
+            None if demo.actions is None else demo.actions.shape[-1],
+            None if demo.states is None else demo.states.shape[-1],
+        )
+
+
+def length_of(demo: Demo) -> int:
+    """Steps of a demonstration: its actions, else its states, else up to its last frame."""
+    if demo.actions is not None:
+        return len(demo.actions)
+    if demo.states is not None:
+        return len(demo.states)
+    return int(demo.frame_steps[-1]) + 1 if len(demo.frame_steps) else 0
+
+
+def fault(demo: Demo, shape: Shape | None) -> str | None:
+    """Why ``demo`` cannot stand in a library whose demonstrations have ``shape``; None when it can."""
+    length = length_of(demo)
+    if length < 2:
+        return f"has {length} step{'s' * (length != 1)}, and a demonstration needs at least 2"
+    if not len(demo.frames):
+        return "has no frames"
+    if demo.frames.ndim != 4 or demo.frames.shape[3] != 3 or demo.frames.dtype != np.uint8:
+        return f"has frames {demo.frames.dtype} {demo.frames.shape}, not uint8 (F, H, W, 3)"
+    steps = demo.frame_steps
+    if len(steps) != len(demo.frames) or steps[0] < 0 or steps[-1] >= length or (np.diff(steps) <= 0).any():
+        return f"has {len(demo.frames)} frames that do not belong to its {length} steps"
+    for name, values in (("actions", demo.actions), ("states", demo.states)):
+        if values is not None and len(values) != length:
+            return f"has {len(values)} {name} for {length} steps"
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            return f"has {name} that are not numbers, first at step {row}"
+    found = Shape.of(demo)
+    if shape is not None and found != shape:
+        return (
+            f"has actions of {_size(found.action_dim)} and states of {_size(found.state_dim)},"
+            f" the others {_size(shape.action_dim)} and {_size(shape.state_dim)}"
+        )
+    return None
+
+
+def _size(dim: int | None) -> str:
+    return "none" if dim is None else f"{dim} numbers"

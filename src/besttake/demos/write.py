@@ -1,0 +1,139 @@
+"""Writing a library directory as a stream: arrays grow on disk, and the directory appears whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.errors import LibraryError
+from besttake.types import U8
+
+PICTURE_PX = 128
+_HEADER = 128
+
+
+class GrowingArray:
+    """A ``.npy`` file whose first axis grows: room is left for the header, which is written last."""
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self._file = path.open("wb")
+        self._file.write(b"\0" * _HEADER)
+        self._dtype, self._rest, self.rows = np.dtype(dtype), (), 0
+
+    def append(self, block: NDArray[Any]) -> None:
+        """Add rows (n, ...)."""
+        self._rest = block.shape[1:]
+        self._file.write(np.ascontiguousarray(block, dtype=self._dtype).tobytes())
+        self.rows += len(block)
+
+    def close(self) -> None:
+        """Write the header."""
+        shape = (self.rows, *self._rest)
+        text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}".encode()
+        self._file.seek(0)
+        room = _HEADER - 10
+        self._file.write(b"\x93NUMPY\x01\x00" + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n")
+        self._file.close()
+
+
+class Writer:
+    """A library under construction in a temporary directory beside ``out``; `finish` renames it into place."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        if out.exists() and not (out / "library.json").exists() and (not out.is_dir() or any(out.iterdir())):
+            raise LibraryError(f"{out} holds something that is not a library; choose an empty directory with -o")
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            self.path = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        except OSError as error:
+            raise LibraryError(f"cannot write {out}: {error.strerror}; choose another directory with -o") from error
+        self._arrays: dict[str, GrowingArray] = {}
+        self._pictures = (self.path / "pictures.bin").open("wb")
+        self._ends: list[int] = []
+
+    def append(self, name: str, block: NDArray[Any], dtype: str) -> None:
+        """Add rows to the array ``name``."""
+        if name not in self._arrays:
+            self._arrays[name] = GrowingArray(self.path / f"{name}.npy", dtype)
+        self._arrays[name].append(block)
+
+    def append_pictures(self, frames: U8) -> None:
+        """Add frames (n, H, W, 3) for people to look at: JPEG, at most 128 px a side."""
+        from PIL import Image
+
+        for frame in frames:
+            picture = Image.fromarray(frame)
+            picture.thumbnail((PICTURE_PX, PICTURE_PX))
+            buffer = io.BytesIO()
+            picture.save(buffer, format="JPEG", quality=88)
+            self._pictures.write(buffer.getvalue())
+            self._ends.append(self._pictures.tell())
+
+    def finish(self, head: Mapping[str, Any], encoder: Mapping[str, NDArray[Any]] | None) -> None:
+        """Write ``library.json`` with the sha256 of every file, and put the directory in its place."""
+        for array in self._arrays.values():
+            array.close()
+        self._pictures.close()
+        np.save(self.path / "picture_ends.npy", np.array(self._ends, np.int64))
+        if encoder is not None:
+            from safetensors.numpy import save_file
+
+            save_file({k: np.ascontiguousarray(v) for k, v in encoder.items()}, self.path / "encoder.safetensors")
+        files = {p.name: {"size": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(self.path.iterdir())}
+        content = {**head, "files": files}
+        fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        write_json(self.path / "library.json", {**content, "fingerprint": fingerprint, "retrieval": None})
+        replace_directory(self.path, self.out)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pictures.close()
+        if self.path.exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno == 28:
+            raise LibraryError(f"no room left on the disk of {self.out}; make room and build the library again")
+
+
+def replace_directory(made: Path, out: Path) -> None:
+    """Rename ``made`` to ``out``; a library that stands there is moved away first and then removed."""
+    for path in made.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    old = out.with_name(f".{out.name}-{os.getpid()}-old")
+    if out.exists():
+        out.rename(old)
+    made.rename(out)
+    if old.exists():
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write JSON under a temporary name, fsync, rename."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(values, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
