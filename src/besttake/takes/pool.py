@@ -5,12 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
 from besttake.takes.worker import Answer, Order, Worker
+
+# As many simulators run as there are cores: threads of their own would only get into each other's way.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Pool(Protocol):
@@ -84,8 +88,9 @@ class LocalPool:
 
     def _start(self) -> tuple[SpawnProcess, Connection]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
-        process.start()
+        process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        with _environment(_ONE_THREAD):
+            process.start()
         theirs.close()
         return process, ours
 
@@ -97,7 +102,19 @@ class LocalPool:
         self._members[worker] = self._start()
 
 
-def _serve(pipe: Connection, parent: int) -> None:
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables that a process started within inherits, unless the user has set them."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def _serve(pipe: Connection) -> None:
     """Obey orders until the parent hangs up. Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = Worker()

@@ -1,0 +1,325 @@
+"""The diagnosis from end to end: env + policy -> takes -> embeddings -> scores -> statistics -> verdict."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from besttake import registry
+from besttake.cells import Recorded
+from besttake.config import Plan
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library, build_cached
+from besttake.encoders.base import Encoder
+from besttake.errors import LibraryError, PlanError
+from besttake.fit import check_fit
+from besttake.measure import measure
+from besttake.policies.base import Policy
+from besttake.probing import Probed, probe_policy
+from besttake.progress import Reporter
+from besttake.registry import Uri
+from besttake.result import Result
+from besttake.scoring import score_run
+from besttake.takes.arms import ArmSampler, arms_of, looks
+from besttake.takes.draws import Draw
+from besttake.takes.pool import LocalPool, Pool
+from besttake.takes.runner import play
+from besttake.takes.store import Row, Store
+from besttake.takes.take import TakeKey
+from besttake.takes.worker import Job
+from besttake.threads import one_thread
+from besttake.types import EnvSpec, PolicySpec, TaskSpec
+
+
+def diagnose(plan: Plan, out: str | Path, reporter: Reporter | None = None, command: str = "") -> Result:
+    """Run (or go on with) the diagnosis in directory ``out``; its numbers are also in ``out/result.json``."""
+    with one_thread():
+        return _Diagnosis(plan, Path(out), reporter or Reporter(0), command).run()
+
+
+def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Library | None:
+    """The library that a plan names: a directory, or demonstrations to build one from (once, cached)."""
+    named = plan.demos
+    if named is None:
+        if all(Uri.parse(uri).scheme == "testbed" for uri in plan.env):
+            named = "testbed"
+        else:
+            return None
+    if (Path(named) / "library.json").is_file():
+        return Library.open(named)
+    if ":" not in named and named not in registry.schemes("demos"):
+        raise LibraryError(f"{named} is neither a library directory nor a source of demonstrations (lerobot:…, hdf5:…)")
+    source = registry.demos(named)
+    wanted = {task.name for env in envs for task in _tasks_of(plan, env)}
+    with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
+        return build_cached(
+            source, registry.encoder(plan.encoder), cache_dir() / "libraries",
+            max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
+            progress=lambda _: stage.advance(),
+        )  # fmt: skip
+
+
+def cache_dir() -> Path:
+    """Where libraries and embeddings are kept between runs: $BESTTAKE_CACHE, else the user's cache directory."""
+    named = os.environ.get("BESTTAKE_CACHE")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "besttake"
+
+
+def _tasks_of(plan: Plan, env: EnvSpec) -> list[TaskSpec]:
+    return [task for task in env.tasks if not plan.task or task.name in plan.task]
+
+
+@dataclass
+class _Diagnosis:
+    plan: Plan
+    out: Path
+    reporter: Reporter
+    command: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    encoded: int = 0
+    pool: Pool | None = None
+
+    def run(self) -> Result:
+        plan = self.plan
+        with self._timed("set-up"):
+            self.envs = {uri: _spec_of(uri) for uri in plan.env}
+            self._check_tasks()
+            self.library = library_for(plan, list(self.envs.values()), self.reporter)
+            self.config = self._retrieval()
+            self.encoder = self.library.encoder() if self.library is not None else None
+        with Store.write(self.out, self._manifest()) as store:
+            self._forget_the_bad(store)
+            specs, probes = {}, {}
+            try:
+                for uri in plan.policy:
+                    specs[uri], probes[uri] = self._play(uri, store)
+            finally:
+                if self.pool is not None:
+                    self.pool.close()
+            scores = None
+            if self.library is not None and self.encoder is not None:
+                with self._timed("scoring"):
+                    scores = self._score(store, self.library, self.encoder)
+            with self._timed("statistics"):
+                recorded = Recorded(
+                    plan=plan, envs=self.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+                    goes_on={uri: self._goes_on(env) for uri, env in self.envs.items()}, planned=self._planned(specs),
+                )  # fmt: skip
+                cells, policies, relation, cost = measure(recorded, self.seconds, self.encoded)
+            result = Result(
+                besttake=_version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=self.command,
+                digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),
+                library=None if self.library is None else self.library.summary(), worth=plan.worth / 100,
+                cells=cells, policies=policies, relation=relation, cost=cost, notes=self._all_notes(specs),
+            )  # fmt: skip
+            store.write_bytes("result.json", result.model_dump_json(indent=1).encode())
+        return result
+
+    def _check_tasks(self) -> None:
+        known = [task.name for env in self.envs.values() for task in env.tasks]
+        for name in self.plan.task:
+            if name not in known:
+                raise PlanError(f"no task {name!r} in {', '.join(self.envs)}; there are {', '.join(known[:12])}")
+        for uri, env in self.envs.items():
+            self.plan.chosen_starts(env.starts, uri)
+
+    def _retrieval(self) -> RetrievalConfig:
+        tuned = self.library.retrieval if self.library is not None else None
+        base = tuned.to_dict() if tuned is not None else {}
+        try:
+            config = RetrievalConfig.from_dict({**base, **self.plan.retrieval})
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"retrieval: {str(error).split('() ')[-1]}") from error
+        needs = [arm for arm in self.plan.arms if arm in ("retrieve", "shuffled", "rerank")]
+        if needs and self.library is None:
+            raise PlanError(
+                f"the arms {', '.join(needs)} need demonstrations; name them with --demos, or --arms base,cooled"
+            )
+        if needs and self.library is not None:
+            for env in self.envs.values():
+                self.library.check_fit(env)
+        return config
+
+    def _goes_on(self, env: EnvSpec) -> bool:
+        return self.plan.window == "full" and env.goes_on
+
+    def _manifest(self) -> dict[str, Any]:
+        plan = self.plan
+        identity: dict[str, Any] = {
+            "seed": plan.seed,
+            "stride": plan.stride,
+            **{f"env {uri}": [env.fingerprint, self._goes_on(env)] for uri, env in self.envs.items()},
+        }
+        if "cooled" in plan.arms:
+            identity["alpha"] = self.config.alpha
+        if {"retrieve", "shuffled"} & set(plan.arms) and self.library is not None:
+            identity["retrieval"] = self.config.to_dict()
+            identity["library"] = self.library.fingerprint
+        if "rerank" in plan.arms and self.library is not None:
+            identity["candidates"] = [plan.candidates, self.library.fingerprint]
+        return {
+            "besttake": _version(),
+            "command": self.command,
+            "plan": plan.model_dump(mode="json"),
+            "versions": versions(),
+            "library": None if self.library is None else str(self.library.path),
+            "identity": identity,
+            "extent": {
+                "policies": list(plan.policy),
+                "tasks": [f"{uri} {task.name}" for uri, env in self.envs.items() for task in _tasks_of(plan, env)],
+                "starts": sorted({s for uri, env in self.envs.items() for s in plan.chosen_starts(env.starts, uri)}),
+                "seeds": list(range(plan.seeds)),
+                "arms": list(plan.arms),
+            },
+        }
+
+    def _forget_the_bad(self, store: Store) -> None:
+        damaged = store.damaged()
+        failed = [row for row in store.rows() if row.status == "error"]
+        store.forget([*damaged, *failed])
+        if damaged:
+            self.reporter.note(f"{len(damaged)} takes are damaged and will be made again")
+        if failed:
+            self.reporter.note(f"{len(failed)} takes failed before and will be tried again")
+
+    def _play(self, uri: str, store: Store) -> tuple[PolicySpec, Probed | None]:
+        """Make the takes of a policy that are missing, and probe it; a policy with nothing to do is still loaded."""
+        with self._timed("set-up"):
+            policy = self._load(uri)
+            spec = policy.spec
+            for env in self.envs.values():
+                check_fit(spec, env)
+            store.claim(f"policy {uri}", spec.fingerprint)
+            store.remember("skipped", uri, [a for a in self.plan.arms if a not in arms_of(spec, self.plan.arms)[0]])
+        done = {row.key for row in store.rows()}
+        with self._timed("takes"):
+            for env_uri, env in self.envs.items():
+                jobs = [job for job in self._jobs(uri, spec, env_uri, env) if job.key not in done]
+                if jobs:
+                    self._play_jobs(jobs, policy, env_uri, env, store)
+        with self._timed("probe"):
+            probed = None
+            if self.library is not None and self.plan.probe_states:
+                probed = probe_policy(policy, self.library, self.envs, self.plan, self.reporter)
+        return spec, probed
+
+    def _play_jobs(self, jobs: list[Job], policy: Policy, env_uri: str, env: EnvSpec, store: Store) -> None:
+        plan = self.plan
+        sampler = ArmSampler(policy, env, self.config, self.library, self.encoder, plan.candidates)
+        scheme = Uri.parse(env_uri).scheme
+
+        def draw(key: TakeKey) -> Draw:
+            return Draw(plan.seed, f"{scheme}/{key.task}", key.start, key.seed)
+
+        with self.reporter.stage(policy.spec.name[-16:], len(jobs), "takes") as stage:
+
+            def told(row: Row) -> None:
+                stage.advance()
+                if row.error:
+                    self.reporter.detail(f"{row.key.task} start {row.key.start} seed {row.key.seed}: {row.error}")
+
+            tally = play(jobs, sampler, draw, store, self._workers(), batch=plan.batch, on_take=told)
+        if tally.failed:
+            self.reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.out}` says why")
+
+    def _workers(self) -> Pool:
+        """The workers, started when they are first needed and kept until the end."""
+        if self.pool is None:
+            if self.plan.on == "ray":
+                from besttake.takes.ray import RayPool
+
+                self.pool = RayPool(self.plan.workers)
+            else:
+                self.pool = LocalPool(self.plan.workers)
+        return self.pool
+
+    def _load(self, uri: str) -> Policy:
+        options = {"trust_remote_code": True} if self.plan.trust_remote_code else {}
+        return registry.policy(uri, **options)
+
+    def _jobs(self, policy: str, spec: PolicySpec, env_uri: str, env: EnvSpec) -> list[Job]:
+        arms, _ = arms_of(spec, self.plan.arms)
+        starts = self.plan.chosen_starts(env.starts, env_uri)
+        return [
+            Job(
+                key=TakeKey(policy, env_uri, task.name, start, arm, seed),
+                horizon=task.horizon,
+                cameras=tuple(dict.fromkeys((*spec.cameras, *((env.score_camera,) if looks(arm) else ())))),
+                score_camera=env.score_camera,
+                stride=self.plan.stride,
+                goes_on=self._goes_on(env),
+            )
+            for task in _tasks_of(self.plan, env)
+            for start in starts
+            for arm in arms
+            for seed in range(self.plan.seeds)
+        ]
+
+    def _planned(self, specs: dict[str, PolicySpec]) -> set[TakeKey]:
+        return {
+            job.key
+            for uri, spec in specs.items()
+            for env_uri, env in self.envs.items()
+            for job in self._jobs(uri, spec, env_uri, env)
+        }
+
+    def _score(self, store: Store, library: Library, encoder: Encoder) -> Any:
+        count = sum(row.status == "done" for row in store.rows())
+        with self.reporter.stage("scoring", count, "takes") as stage:
+            scores = score_run(store, library, encoder, on_takes=stage.advance)
+        self.encoded = scores.frames if stage.done else 0
+        return scores
+
+    def _all_notes(self, specs: dict[str, PolicySpec]) -> list[str]:
+        notes = list(self.notes)
+        for spec in specs.values():
+            notes += [*arms_of(spec, self.plan.arms)[1], *spec.notes]
+        for env in self.envs.values():
+            notes += env.notes
+            if self.plan.window == "full" and not env.goes_on:
+                notes.append(f"{env.name} cannot go on after success: the verdict reads the window `common`")
+        if self.library is None:
+            notes.append("no demonstrations were named: nothing is scored, so selection cannot be judged")
+        return list(dict.fromkeys(notes))
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+def _spec_of(uri: str) -> EnvSpec:
+    env = registry.env(uri)
+    try:
+        return env.spec
+    finally:
+        env.close()
+
+
+def versions() -> dict[str, str]:
+    """The versions that numbers may depend on."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("numpy", "scipy", "mujoco", "torch", "lerobot", "hf-libero", "mani-skill"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _version() -> str:
+    try:
+        return version("besttake")
+    except PackageNotFoundError:
+        return "source"

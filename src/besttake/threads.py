@@ -1,0 +1,20 @@
+"""One BLAS thread for numpy while takes are made and scored.
+
+The products here are small: splitting them over threads makes them slower, many times slower where the simulators
+keep the cores busy, and may change the last bit. Torch keeps its own threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import ThreadpoolController
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit numpy's and scipy's OpenBLAS to one thread."""
+    controller = ThreadpoolController().select(internal_api="openblas")
+    with controller.limit(limits=1):
+        yield
