@@ -1,0 +1,263 @@
+"""A figure as a list of shapes, drawn as SVG (on the page, in files) or as PNG (Pillow): one description, both files.
+
+Colours are roles ("ink", "accent", "s2"); a theme turns a role into a colour, so that the page can follow light and
+dark while a file for a paper has fixed colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+PRINT: dict[str, str] = {
+    "paper": "#ffffff",
+    "ink": "#1d1f23",
+    "muted": "#6a6f78",
+    "faint": "#e3e5e8",
+    "accent": "#0b66b0",
+    "warn": "#b35c00",
+    "s0": "#0072b2",
+    "s1": "#d55e00",
+    "s2": "#009e73",
+    "s3": "#a05195",
+    "s4": "#8c6d00",
+    "s5": "#3aa0d8",
+}
+"""Colours for files. The series s0..s5 are after Okabe and Ito, darkened where needed for contrast on white."""
+
+PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
+"""Colours for the page: CSS variables, so that a figure follows light and dark."""
+
+SERIES = 6
+SHAPES = ("circle", "square", "diamond", "triangle", "down", "cross")
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all shapes share: ``tip`` is shown on hover, ``data`` becomes ``data-…`` attributes of the SVG."""
+
+    tip: str = field(default="", kw_only=True)
+    data: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    opacity: float = field(default=1.0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Line(Shape):
+    """A line through ``points``."""
+
+    points: Sequence[Point]
+    color: str = "ink"
+    width: float = 1.0
+    dash: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Area(Shape):
+    """A filled polygon."""
+
+    points: Sequence[Point]
+    color: str = "accent"
+
+
+@dataclass(frozen=True)
+class Mark(Shape):
+    """A marker of radius ``r``; ``hollow`` ones are filled with the paper's colour."""
+
+    x: float
+    y: float
+    r: float = 4.0
+    color: str = "accent"
+    shape: str = "circle"
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Label(Shape):
+    """A line of text; ``anchor`` is start, middle or end."""
+
+    x: float
+    y: float
+    text: str
+    color: str = "ink"
+    size: float = 13.0
+    anchor: str = "start"
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing of ``width`` x ``height`` units. ``title`` tells what it shows, to those who cannot see it too."""
+
+    width: float
+    height: float
+    title: str
+    shapes: tuple[Shape, ...]
+
+    def svg(self, theme: Mapping[str, str] = PRINT, *, standalone: bool = True) -> str:
+        """SVG text. A ``standalone`` file has its own background and font."""
+        head = f'viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{escape(self.title)}"'
+        body = "".join(_svg(shape, theme) for shape in self.shapes)
+        if not standalone:
+            return f'<svg {head} class="fig" style="max-width:{_n(self.width)}px">{body}</svg>'
+        size = f'width="{_n(self.width)}" height="{_n(self.height)}" font-family="Helvetica, Arial, sans-serif"'
+        ground = f'<rect width="100%" height="100%" style="fill:{theme["paper"]}"/>'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {head}>'
+            f"<title>{escape(self.title)}</title>{ground}{body}</svg>\n"
+        )
+
+    def png(self, scale: float = 3.0) -> bytes:
+        """PNG bytes in print colours, ``scale`` pixels per unit."""
+        from PIL import Image, ImageDraw
+
+        # Pillow does not smooth edges: draw twice as large, then shrink.
+        over = 2
+        zoom = scale * over
+        image = Image.new("RGB", (round(self.width * zoom), round(self.height * zoom)), PRINT["paper"])
+        for shape in self.shapes:
+            if shape.opacity < 1:
+                layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
+                _paint(ImageDraw.Draw(layer), shape, zoom)
+                faded = layer.getchannel("A").point(lambda a, o=shape.opacity: round(a * o))
+                image.paste(layer.convert("RGB"), (0, 0), faded)
+            else:
+                _paint(ImageDraw.Draw(image), shape, zoom)
+        image = image.resize((image.width // over, image.height // over), Image.Resampling.LANCZOS)
+        buffer = BytesIO()
+        image.save(buffer, format="PNG", optimize=True)
+        return buffer.getvalue()
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write ``stem.svg`` and ``stem.png``."""
+    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
+    svg.write_text(figure.svg(), encoding="utf-8")
+    png.write_bytes(figure.png())
+    return [svg, png]
+
+
+def _n(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _points(points: Sequence[Point]) -> str:
+    return " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+
+
+def _outline(mark: Mark) -> list[Point]:
+    """The corners of a marker that is not a circle, of about a circle's area."""
+    x, y, r = mark.x, mark.y, mark.r
+    if mark.shape == "square":
+        s = r * 0.9
+        return [(x - s, y - s), (x + s, y - s), (x + s, y + s), (x - s, y + s)]
+    if mark.shape == "diamond":
+        s = r * 1.25
+        return [(x, y - s), (x + s, y), (x, y + s), (x - s, y)]
+    if mark.shape in ("triangle", "down"):
+        s = r * 1.2 * (1 if mark.shape == "triangle" else -1)
+        return [(x, y - s), (x + r * 1.15, y + s * 0.75), (x - r * 1.15, y + s * 0.75)]
+    a, b = r * 1.15, r * 0.4
+    quarter = [
+        (b, b),
+        (b, a),
+        (-b, a),
+        (-b, b),
+        (-a, b),
+        (-a, -b),
+        (-b, -b),
+        (-b, -a),
+        (b, -a),
+        (b, -b),
+        (a, -b),
+        (a, b),
+    ]
+    return [(x + dx, y + dy) for dx, dy in quarter]
+
+
+def _svg(shape: Shape, theme: Mapping[str, str]) -> str:
+    extra = "".join(f' data-{name}="{escape(value)}"' for name, value in shape.data.items())
+    if shape.tip:
+        extra += f' data-tip="{escape(shape.tip)}" tabindex="0"'
+    fade = f";opacity:{_n(shape.opacity)}" if shape.opacity < 1 else ""
+    match shape:
+        case Line():
+            dash = f";stroke-dasharray:{_n(shape.dash[0])} {_n(shape.dash[1])}" if shape.dash else ""
+            style = f"fill:none;stroke:{theme[shape.color]};stroke-width:{_n(shape.width)}{dash}{fade}"
+            return f'<polyline points="{_points(shape.points)}" style="{style}"{extra}/>'
+        case Area():
+            return f'<polygon points="{_points(shape.points)}" style="fill:{theme[shape.color]}{fade}"{extra}/>'
+        case Mark():
+            fill = theme["paper"] if shape.hollow else theme[shape.color]
+            style = f"fill:{fill};stroke:{theme[shape.color]};stroke-width:{1.8 if shape.hollow else 0}{fade}"
+            if shape.shape == "circle":
+                return f'<circle cx="{_n(shape.x)}" cy="{_n(shape.y)}" r="{_n(shape.r)}" style="{style}"{extra}/>'
+            return f'<polygon points="{_points(_outline(shape))}" style="{style}"{extra}/>'
+        case Label():
+            weight = ";font-weight:600" if shape.bold else ""
+            style = f"fill:{theme[shape.color]};font-size:{_n(shape.size)}px{weight}{fade}"
+            anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
+            place = f'x="{_n(shape.x)}" y="{_n(shape.y)}"'
+            return f'<text {place}{anchor} style="{style}"{extra}>{escape(shape.text)}</text>'
+    raise TypeError(f"no drawing for {type(shape).__name__}")
+
+
+def _paint(draw: Any, shape: Shape, zoom: float) -> None:
+    match shape:
+        case Line():
+            points = [(x * zoom, y * zoom) for x, y in shape.points]
+            for piece in _dashes(points, shape.dash, zoom):
+                draw.line(piece, fill=PRINT[shape.color], width=max(1, round(shape.width * zoom)), joint="curve")
+        case Area():
+            draw.polygon([(x * zoom, y * zoom) for x, y in shape.points], fill=PRINT[shape.color])
+        case Mark():
+            fill = PRINT["paper"] if shape.hollow else PRINT[shape.color]
+            width = round(1.8 * zoom) if shape.hollow else 0
+            if shape.shape == "circle":
+                x, y, r = shape.x * zoom, shape.y * zoom, shape.r * zoom
+                draw.ellipse((x - r, y - r, x + r, y + r), fill=fill, outline=PRINT[shape.color], width=width)
+            else:
+                points = [(x * zoom, y * zoom) for x, y in _outline(shape)]
+                draw.polygon(points, fill=fill, outline=PRINT[shape.color], width=max(1, width))
+        case Label():
+            anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
+            font = _font(shape.size * zoom, shape.bold)
+            draw.text((shape.x * zoom, shape.y * zoom), shape.text, fill=PRINT[shape.color], font=font, anchor=anchor)
+        case _:
+            raise TypeError(f"no drawing for {type(shape).__name__}")
+
+
+def _font(size: float, bold: bool) -> Any:
+    """DejaVu Sans where the system has it (it knows far more letters), else the font inside Pillow."""
+    from PIL import ImageFont
+
+    try:
+        return ImageFont.truetype("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf", size * 0.92)
+    except OSError:
+        return ImageFont.load_default(size)
+
+
+def _dashes(points: list[Point], dash: tuple[float, float] | None, zoom: float) -> list[list[Point]]:
+    """``points`` as one line, or as the strokes of a dashed one."""
+    if dash is None:
+        return [points]
+    on, off = dash[0] * zoom, dash[1] * zoom
+    strokes: list[list[Point]] = []
+    travelled = 0.0
+    for (x0, y0), (x1, y1) in pairwise(points):
+        length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
+        at = 0.0
+        while at < length:
+            phase = travelled % (on + off)
+            step = min((on - phase) if phase < on else (on + off - phase), length - at)
+            if phase < on:
+                ends = [(x0 + (x1 - x0) * s / length, y0 + (y1 - y0) * s / length) for s in (at, at + step)]
+                strokes.append(ends)
+            at += max(step, 1e-6)
+            travelled += max(step, 1e-6)
+    return strokes

@@ -1,0 +1,146 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("takes-data").textContent);
+  const by = (id) => document.getElementById(id);
+  const [pick, stage, time, clock, play, speed] = ["pick", "stage", "time", "clock", "play", "speed"].map(by);
+  const SVG = "http://www.w3.org/2000/svg";
+  let shown = [];
+  let timer = 0;
+
+  const make = (tag, name, text) => {
+    const node = document.createElement(tag);
+    if (name) node.className = name;
+    if (text !== undefined) node.textContent = text;
+    return node;
+  };
+  const draw = (tag, attributes) => {
+    const node = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    return node;
+  };
+  const picture = (film, whenReady) => {
+    if (!film) return null;
+    const image = new Image();
+    image.addEventListener("load", whenReady);
+    image.src = "data:image/webp;base64," + film.src;
+    return image;
+  };
+  const tile = (canvas, image, film, index) => {
+    if (!image || !image.complete || !image.naturalWidth || index === null || index === undefined || index < 0) return;
+    const column = index % film.columns, row = Math.floor(index / film.columns);
+    canvas.getContext("2d").drawImage(image, column * film.w, row * film.h, film.w, film.h, 0, 0, film.w, film.h);
+    canvas.dataset.frame = index;
+  };
+  const screen = (film, name) => {
+    const canvas = make("canvas", name + (film && film.w <= 128 ? " crisp" : ""));
+    canvas.width = film ? film.w : 4;
+    canvas.height = film ? film.h : 3;
+    return canvas;
+  };
+  const lastAt = (steps, now) => {
+    let low = 0, high = steps.length - 1, found = -1;
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      if (steps[middle] <= now) { found = middle; low = middle + 1; } else high = middle - 1;
+    }
+    return found;
+  };
+
+  const trace = (take, last, low, high) => {
+    const svg = draw("svg", { class: "trace", viewBox: "0 0 300 86", preserveAspectRatio: "none", role: "img" });
+    const x = (step) => 2 + 296 * step / last;
+    const y = (value) => 80 - 70 * (value - low) / Math.max(1e-6, high - low);
+    svg.append(draw("line", { x1: 2, y1: 82, x2: 298, y2: 82, style: "stroke:var(--faint)" }));
+    if (take.successStep !== null) {
+      svg.append(draw("line", { class: "success", x1: x(take.successStep), y1: 4, x2: x(take.successStep), y2: 82, style: "stroke:var(--s2);stroke-width:1.5;stroke-dasharray:3 3", "vector-effect": "non-scaling-stroke" }));
+    }
+    const points = take.best.map((value, i) => value === null ? null : `${x(take.traceSteps[i]).toFixed(1)},${y(value).toFixed(1)}`).filter(Boolean);
+    const color = take.picked ? "var(--accent)" : "var(--muted)";
+    svg.append(draw("polyline", { points: points.join(" "), style: `fill:none;stroke:${color};stroke-width:2`, "vector-effect": "non-scaling-stroke" }));
+    const cursor = draw("line", { class: "cursor", x1: 2, y1: 2, x2: 2, y2: 82, style: "stroke:var(--ink);stroke-width:1", "vector-effect": "non-scaling-stroke" });
+    svg.append(cursor);
+    return { svg, move: (now) => { const at = x(Math.min(now, last)); cursor.setAttribute("x1", at); cursor.setAttribute("x2", at); } };
+  };
+
+  const card = (start, take, last, low, high, demo) => {
+    const box = make("article", "take" + (take.picked ? " picked" : ""));
+    box.dataset.seed = take.seed;
+    const head = make("h4", "", `take ${take.seed}`);
+    head.append(take.success ? make("span", "won", `✓ success at step ${take.successStep}`) : make("span", "lost", `✗ failed after ${take.steps} steps`));
+    if (take.picked) head.append(make("span", "pick", "picked"));
+    const film = screen(take.film, "film"), near = screen(start.demo, "demo");
+    const label = make("div", "", ""), nearLabel = make("div", "", "");
+    const left = make("div"), right = make("div");
+    left.append(film, label);
+    right.append(near, nearLabel);
+    const screens = make("div", "screens");
+    screens.append(left);
+    if (start.demo) screens.append(right);
+    else screens.style.gridTemplateColumns = "1fr";
+    const line = trace(take, last, low, high);
+    const total = make("div", "small", take.score === null ? "no score" : `score ${take.score.toFixed(4)} (${start.scorer}, ${start.window})`);
+    box.append(head, screens, line.svg, total);
+    let image = null;
+    const show = (now) => {
+      const frame = lastAt(take.filmSteps, now);
+      tile(film, image, take.film, frame);
+      const moment = lastAt(take.traceSteps, now);
+      if (moment >= 0) tile(near, demo.image, start.demo, take.nearest[moment]);
+      const over = now > take.steps;
+      box.classList.toggle("over-take", over);
+      label.textContent = over ? `ended at step ${take.steps}` : `step ${Math.min(now, take.steps)}`;
+      const best = moment >= 0 ? take.best[moment] : null;
+      nearLabel.textContent = best === null || best === undefined ? "no demonstration frame" : `nearest demonstration frame, cosine ${best.toFixed(3)}`;
+      line.move(now);
+    };
+    image = picture(take.film, () => show(Number(time.value)));
+    if (!take.film) label.textContent = "no film";
+    return { box, show };
+  };
+
+  const render = () => { for (const one of shown) one.show(Number(time.value)); clock.value = `step ${time.value}`; };
+  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
+  const start = () => {
+    if (Number(time.value) >= Number(time.max)) time.value = 0;
+    const beat = 50;
+    const pace = Math.max(0.25, Number(time.max) / 120);
+    let now = Number(time.value);
+    play.textContent = "Pause";
+    timer = setInterval(() => {
+      now = Math.min(now + pace * Number(speed.value), Number(time.max));
+      time.value = Math.floor(now);
+      render();
+      if (now >= Number(time.max)) stop();
+    }, beat);
+  };
+
+  const open = () => {
+    stop();
+    const chosen = data.starts[Number(pick.value)];
+    const last = Math.max(1, ...chosen.takes.map((take) => take.steps));
+    const values = chosen.takes.flatMap((take) => take.best).filter((value) => value !== null);
+    const low = values.length ? Math.min(...values) : 0, high = values.length ? Math.max(...values) : 1;
+    const demo = { image: null };
+    shown = chosen.takes.map((take) => card(chosen, take, last, low, high, demo));
+    demo.image = picture(chosen.demo, render);
+    time.max = last;
+    time.value = 0;
+    stage.replaceChildren(...shown.map((one) => one.box));
+    const won = chosen.takes.filter((take) => take.success).length;
+    const words = [`${chosen.task}, start ${chosen.start}: ${won} of ${chosen.takes.length} takes succeeded.`];
+    if (values.length) words.push(`Traces: cosine to the nearest demonstration frame, from ${low.toFixed(3)} (bottom) to ${high.toFixed(3)} (top); dashed: success.`);
+    if (chosen.hidden) words.push(`${chosen.hidden} more not shown.`);
+    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or was not found.");
+    for (const error of chosen.errors) words.push(`Take ${error.seed} could not be made: ${error.reason}`);
+    by("outcome").textContent = words.join(" ");
+    render();
+  };
+
+  pick.addEventListener("change", open);
+  const move = (by) => { pick.selectedIndex = (pick.selectedIndex + by + pick.options.length) % pick.options.length; open(); };
+  by("previous").addEventListener("click", () => move(-1));
+  by("next").addEventListener("click", () => move(1));
+  time.addEventListener("input", () => { stop(); render(); });
+  play.addEventListener("click", () => (timer ? stop() : start()));
+  open();
+})();
