@@ -17,7 +17,7 @@ from besttake.testbed.tasks import ACTION_DIM, STATE_DIM
 from besttake.types import F32, Observation, PolicySpec, Warm
 
 NAMES = ("half", "few", "alt", "mid", "strong")
-REPLAN = 5
+REPLAN = 8
 
 _WEIGHTS = Path(__file__).parent.parent / "testbed" / "weights"
 

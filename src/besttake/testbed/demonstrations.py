@@ -15,7 +15,7 @@ from besttake.types import F32, U8
 
 WRIST_PX = 64
 _STYLES: tuple[Style, ...] = ("std", "alt")
-_AFTER_SUCCESS = 6
+_AFTER_SUCCESS = 10
 """Steps that a demonstration goes on after success, so that letting go and leaving are demonstrated too."""
 
 

@@ -53,7 +53,7 @@ _BASE_CUBE = """
 
 _GOAL_AND_DISTRACTOR = """
 <body name="goal" mocap="true" pos="0 0 .001">
-  <geom type="cylinder" size=".045 .001" contype="0" conaffinity="0" rgba=".24 .66 .32 1"/></body>
+  <geom type="cylinder" size=".055 .001" contype="0" conaffinity="0" rgba=".24 .66 .32 1"/></body>
 <body name="distractor" mocap="true" pos="0 0 .001">
   <geom type="box" size=".03 .03 .001" contype="0" conaffinity="0" rgba=".93 .79 .25 1"/></body>
 """

@@ -128,8 +128,7 @@ class World:
         self._place()
 
     def _advance(self) -> None:
-        for _ in range(_SUBSTEPS):
-            mujoco.mj_step(self.model, self.data)
+        mujoco.mj_step(self.model, self.data, _SUBSTEPS)
         self._place()
 
     def _place(self) -> None:
@@ -162,7 +161,7 @@ class World:
         if self.task == "pick":
             return away < 0.035 and bool(thing[2] < 0.024) and released
         if self.task == "push":
-            return away < 0.04
+            return away < 0.05
         if self.task == "drawer":
             return bool(self.data.joint("drawer").qpos[0] > 0.12)
         return away < 0.025 and bool(0.055 < thing[2] < 0.072) and released

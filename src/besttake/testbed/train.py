@@ -44,9 +44,9 @@ class Recipe:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("half", "std", 40, 3_000, 128),
+        Recipe("half", "std", 40, 4_000, 128),
         Recipe("few", "std", 8, 8_000, 256),
-        Recipe("alt", "alt", 60, 8_000, 256),
+        Recipe("alt", "alt", 24, 8_000, 256),
         Recipe("mid", "std", 40, 8_000, 256),
         Recipe("strong", "std", 160, 16_000, 384, noisy=True),
     )
