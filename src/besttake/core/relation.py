@@ -1,0 +1,202 @@
+"""Gain against headroom over cells: does the opportunity predict what selection gains? (paper, Fig. 1 and Sec. 4.2)
+
+Headroom and gain of one cell share pass@1, which alone correlates them; so next to the plain correlation stand the
+disjoint splits, where headroom comes from one half of a cell's starts and gain from the other. Whatever cannot be
+computed (fewer than three cells, no variation) is an `Estimate` of None with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats as sps
+
+from besttake.core.headroom import F64
+from besttake.core.stats import Estimate, Rng, bootstrap
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy on one task group: per-start headroom (S,) and gain (S,), paired; NaN where a start is missing."""
+
+    policy: str
+    group: str
+    headroom: ArrayLike
+    gain: ArrayLike
+
+
+@dataclass(frozen=True)
+class Line:
+    """Least-squares line of gain on headroom, and its bootstrap band at ``x`` (P,) for a figure."""
+
+    slope: float
+    intercept: float
+    x: F64
+    fit: F64
+    low: F64
+    high: F64
+
+
+@dataclass(frozen=True)
+class Splits:
+    """r over random disjoint halves of the starts: mean and sd over the ``count`` splits where it was defined."""
+
+    mean: float | None
+    sd: float | None
+    count: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """``r`` resamples cells; ``r_nested`` resamples cells and the starts within them."""
+
+    r: Estimate
+    r_nested: Estimate
+    spearman: Estimate
+    line: Line | None
+    disjoint: Splits
+    within: dict[str, Estimate]
+    leave_one_out: dict[str, Estimate]
+
+
+def pearson(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
+    """Pearson r over cells, x (C,) and y (C,), with a BCa interval from resampled cells."""
+    a, b, reason = _pairs(x, y)
+    if reason:
+        return Estimate(None, None, None, a.size, reason)
+    a, b = a - a.mean(), b - b.mean()
+    found = bootstrap(np.stack([a, b, a * a, b * b, a * b], axis=1), _r_of_moments, rng=rng, draws=draws)
+    if found.value is None:
+        return Estimate(float(sps.pearsonr(a, b).statistic), None, None, a.size, "too few cells for an interval")
+    return found
+
+
+def spearman(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+    """Spearman rho over cells with a percentile interval from resampled cells."""
+    a, b, reason = _pairs(x, y)
+    if reason:
+        return Estimate(None, None, None, a.size, reason)
+    index = np.random.default_rng(rng).integers(a.size, size=(draws, a.size))
+    replicas = _rows_r(sps.rankdata(a[index], axis=1), sps.rankdata(b[index], axis=1))
+    low, high = _percentiles(replicas)
+    return Estimate(float(sps.spearmanr(a, b).statistic), low, high, a.size)
+
+
+def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, points: int = 50) -> Line | None:
+    """Least-squares line over cells and its pointwise 95 % band; None where the line is not determined."""
+    a, b, reason = _pairs(x, y)
+    if (reason and np.ptp(a) < 1e-12) or a.size < 3:
+        return None
+    slope, intercept = np.polyfit(a, b, 1)
+    grid = np.linspace(min(0.0, float(a.min())), float(a.max()) * 1.05, points)
+    index = np.random.default_rng(rng).integers(a.size, size=(draws, a.size))
+    xs, ys = a[index], b[index]
+    dx = xs - xs.mean(axis=1, keepdims=True)
+    spread = np.sum(dx**2, axis=1)
+    kept = spread > 1e-12
+    slopes = np.sum(dx * ys, axis=1)[kept] / spread[kept]
+    lines = ys.mean(axis=1)[kept, None] + slopes[:, None] * (grid - xs.mean(axis=1)[kept, None])
+    low, high = np.percentile(lines, [2.5, 97.5], axis=0)
+    return Line(float(slope), float(intercept), grid, intercept + slope * grid, low, high)
+
+
+def nested_pearson(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+    """Pearson r with a percentile interval from resampled cells and, within each, resampled starts.
+
+    Wider than `pearson` where cells are measured on few starts: there the noise of a cell is part of its place.
+    """
+    data = [_paired(c) for c in cells]
+    x, y = (np.array([d[:, i].mean() if len(d) else np.nan for d in data]) for i in (0, 1))
+    a, _, reason = _pairs(x, y)
+    if reason:
+        return Estimate(None, None, None, a.size, reason)
+    data = [d for d in data if len(d)]
+    generator = np.random.default_rng(rng)
+    index = generator.integers(len(data), size=(draws, len(data)))
+    means = np.empty((draws, len(data), 2))
+    for j, starts in enumerate(data):
+        unique, counts = np.unique(np.round(starts, 12), axis=0, return_counts=True)
+        drawn = generator.multinomial(len(starts), counts / len(starts), size=int(np.sum(index == j)))
+        means[index == j] = drawn @ unique / len(starts)
+    low, high = _percentiles(_rows_r(means[:, :, 0], means[:, :, 1]))
+    return Estimate(float(sps.pearsonr(*_pairs(x, y)[:2]).statistic), low, high, len(data))
+
+
+def disjoint_splits(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) -> Splits:
+    """r with headroom from one random half of each cell's starts and gain from the other, over ``splits`` splits."""
+    data = [d for d in map(_paired, cells) if len(d) >= 2]
+    if len(data) < 3:
+        return Splits(None, None, 0, "fewer than three cells with two starts")
+    generator = np.random.default_rng(rng)
+    found = []
+    for _ in range(splits):
+        room, gain = np.empty(len(data)), np.empty(len(data))
+        for j, starts in enumerate(data):
+            shuffled = generator.permutation(starts)
+            half = len(starts) // 2
+            room[j], gain[j] = shuffled[:half, 0].mean(), shuffled[half:, 1].mean()
+        found.append(float(_rows_r(room[None], gain[None])[0]))
+    r = np.array(found)[np.isfinite(found)]
+    if r.size < 2:
+        return Splits(None, None, int(r.size), "headroom or gain does not vary over cells")
+    return Splits(float(r.mean()), float(r.std(ddof=1)), int(r.size))
+
+
+def relate(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) -> Relation:
+    """The headroom relation over cells, with its tests."""
+    data = [_paired(c) for c in cells]
+    x, y = (np.array([d[:, i].mean() if len(d) else np.nan for d in data]) for i in (0, 1))
+    policies = np.array([c.policy for c in cells])
+    names = sorted(set(policies.tolist()))
+    return Relation(
+        r=pearson(x, y, rng=rng),
+        r_nested=nested_pearson(cells, rng=rng),
+        spearman=spearman(x, y, rng=rng),
+        line=fit_line(x, y, rng=rng),
+        disjoint=disjoint_splits(cells, rng=rng, splits=splits),
+        within={p: pearson(x[policies == p], y[policies == p], rng=rng) for p in names},
+        leave_one_out={p: pearson(x[policies != p], y[policies != p], rng=rng) for p in names if len(names) > 1},
+    )
+
+
+def _paired(cell: Cell) -> F64:
+    rows = np.stack([np.asarray(v, dtype=np.float64) for v in (cell.headroom, cell.gain)], axis=1)
+    kept: F64 = rows[~np.isnan(rows).any(axis=1)]
+    return kept
+
+
+def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[F64, F64, str]:
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    kept = np.isfinite(a) & np.isfinite(b)
+    a, b = a[kept], b[kept]
+    if a.size < 3:
+        return a, b, f"{a.size} cells; a correlation needs at least three"
+    if np.ptp(a) < 1e-12:
+        return a, b, "headroom is the same in all cells"
+    if np.ptp(b) < 1e-12:
+        return a, b, "gain is the same in all cells"
+    return a, b, ""
+
+
+def _r_of_moments(m: F64) -> F64:
+    return _ratio(m[:, 4] - m[:, 0] * m[:, 1], m[:, 2] - m[:, 0] ** 2, m[:, 3] - m[:, 1] ** 2)
+
+
+def _rows_r(a: NDArray[np.float64], b: NDArray[np.float64]) -> F64:
+    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
+    return _ratio(np.mean(a * b, axis=1), np.mean(a * a, axis=1), np.mean(b * b, axis=1))
+
+
+def _ratio(cross: F64, left: F64, right: F64) -> F64:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = cross / np.sqrt(np.maximum(left, 0) * np.maximum(right, 0))
+    return np.where((left > 1e-14) & (right > 1e-14), np.clip(r, -1, 1), np.nan)
+
+
+def _percentiles(replicas: F64) -> tuple[float, float]:
+    low, high = np.nanpercentile(replicas, [2.5, 97.5])
+    return float(low), float(high)

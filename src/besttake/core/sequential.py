@@ -1,0 +1,159 @@
+"""Until decided: an exact test that may be looked at as often as one likes.
+
+Two accounts bet against each null, {mean <= 0} for a YES and {mean >= w} for a NO. Under its null an account cannot
+grow in expectation, so their sum, 2 at the start, reaches 2/alpha with a chance of at most alpha, whatever the
+distribution of the bounded values and whenever one stops. One account bets a fixed fraction, the other what the
+variance so far makes best for the starts that remain. The starts must come in random order across tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, log, sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from besttake.core.stats import Rng, Scale
+
+Answer = Literal["yes", "no", "undecided"]
+
+
+@dataclass
+class Accounts:
+    """Both accounts against one null: {mean <= m} with sign +1, {mean >= m} with sign -1, values in [lo, hi]."""
+
+    m: float
+    sign: int
+    lo: float
+    hi: float
+    horizon: int
+    fixed: float
+    alpha: float = 0.05
+    steady: float = field(default=1.0, init=False)
+    adaptive: float = field(default=1.0, init=False)
+    rejected: bool = field(default=False, init=False)
+    seen: int = field(default=0, init=False)
+    total: float = field(default=0.0, init=False)
+    square: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.square = ((self.hi - self.lo) / 4) ** 2
+
+    def update(self, x: float) -> bool:
+        """Bet on the value of one more start; True once the null is rejected, for good."""
+        room = self.m - self.lo if self.sign > 0 else self.hi - self.m
+        cap = 0.95 / room if room > 0 else inf
+        variance = self.square / (self.seen + 1)
+        self.seen += 1
+        need = 2 / self.alpha - self.steady
+        stake = 0.0
+        if need > self.adaptive:
+            left = max(1, self.horizon - self.seen + 1)
+            stake = min(cap, sqrt(2 * log(need / self.adaptive) / (left * variance)))
+        d = self.sign * (x - self.m)
+        self.steady *= 1 + min(self.fixed, cap) * d
+        self.adaptive *= 1 + stake * d
+        self.total += x
+        self.square += (x - self.total / self.seen) ** 2
+        self.rejected = self.rejected or self.steady + self.adaptive >= 2 / self.alpha
+        return self.rejected
+
+
+@dataclass
+class SequentialTest:
+    """Fed start by start; ``answer`` changes only at a look: after ``first`` starts, then every ``batch``.
+
+    ``horizon`` is the most starts that will be run. ``fixed`` is the steady stake: see `fixed_stake`.
+    """
+
+    scale: Scale
+    worth: float = 0.03
+    horizon: int = 500
+    fixed: float = 0.75
+    alpha: float = 0.05
+    first: int = 30
+    batch: int = 10
+    answer: Answer = field(default="undecided", init=False)
+    values: list[float] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._yes = self._against(0.0, 1)
+        self._no = self._against(self.worth, -1)
+
+    @property
+    def estimate(self) -> float:
+        """Mean so far. At stopping it is optimistic by one or two points: report `bounds` with it."""
+        return float(np.mean(self.values)) if self.values else float("nan")
+
+    def update(self, x: float) -> Answer:
+        """Take in one start; once decided the answer stays."""
+        if not self.scale.lo - 1e-9 <= x <= self.scale.hi + 1e-9:
+            raise ValueError(f"a value of {x} lies outside [{self.scale.lo}, {self.scale.hi}]")
+        if self.answer != "undecided":
+            return self.answer
+        self.values.append(x)
+        self._yes.update(x)
+        self._no.update(x)
+        count = len(self.values)
+        if (count >= self.first and (count - self.first) % self.batch == 0) or count >= self.horizon:
+            if self._no.rejected:
+                self.answer = "no"
+            elif self._yes.rejected and self.estimate >= self.worth - 1e-12:
+                self.answer = "yes"
+        return self.answer
+
+    def bounds(self, level: float = 0.95, steps: int = 24) -> tuple[float, float]:
+        """Bounds on the mean that hold at any stopping time: the means that the same bets have not rejected."""
+        alpha = (1 - level) / 2
+        return self._edge(1, alpha, steps), self._edge(-1, alpha, steps)
+
+    def _edge(self, sign: int, alpha: float, steps: int) -> float:
+        inside, outside = self.estimate, self.scale.lo if sign > 0 else self.scale.hi
+        if not self.values or not self._rejects(outside, sign, alpha):
+            return outside
+        rejected = outside
+        for _ in range(steps):
+            middle = (inside + rejected) / 2
+            if self._rejects(middle, sign, alpha):
+                rejected = middle
+            else:
+                inside = middle
+        return rejected
+
+    def _rejects(self, m: float, sign: int, alpha: float) -> bool:
+        accounts = self._against(m, sign, alpha)
+        return any(accounts.update(x) for x in self.values)
+
+    def _against(self, m: float, sign: int, alpha: float | None = None) -> Accounts:
+        alpha = self.alpha if alpha is None else alpha
+        return Accounts(m, sign, self.scale.lo, self.scale.hi, self.horizon, self.fixed, alpha)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sequential test ended: after how many starts, the mean so far and its anytime-valid bounds."""
+
+    answer: Answer
+    starts: int
+    estimate: float
+    low: float
+    high: float
+
+
+def fixed_stake(question: Literal["gain", "headroom", "content"], seeds: int) -> float:
+    """The steady stake that stops earliest in simulation: .75 for G and H with 3 seeds, 1 with 5, 2/3 for C."""
+    if question == "content":
+        return 2 / 3
+    return 0.75 if seeds <= 3 else 1.0
+
+
+def run(values: ArrayLike, test: SequentialTest, *, rng: Rng = 0) -> Outcome:
+    """Shuffle per-start values (S,), NaN left out, and feed them to ``test`` until it decides."""
+    x = np.asarray(values, dtype=np.float64)
+    for value in np.random.default_rng(rng).permutation(x[~np.isnan(x)]):
+        if test.update(float(value)) != "undecided":
+            break
+    low, high = test.bounds()
+    return Outcome(test.answer, len(test.values), test.estimate, low, high)

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import PAIRS, draw
+from scipy import stats as sps
+
+from besttake.core import relation as rel
+from besttake.core.headroom import start_headroom
+from besttake.core.select import start_gain
+
+
+def cells(rng, starts=200, ranking=2.5):
+    found = []
+    for policy in ("a", "b", "c"):
+        for group, pair in list(PAIRS.items())[:4]:
+            sample = draw(rng, pair, starts, ranking=ranking)
+            found.append(rel.Cell(policy, group, start_headroom(sample.base), start_gain(sample.base, sample.scores)))
+    return found
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 15))
+def test_r_and_rho_are_those_of_scipy_and_lie_in_their_intervals(seed, size):
+    rng = np.random.default_rng(seed)
+    x = rng.random(size)
+    y = x + rng.random(size)
+    r, rho = rel.pearson(x, y, draws=500), rel.spearman(x, y, draws=500)
+    assert r.value == pytest.approx(sps.pearsonr(x, y).statistic)
+    assert rho.value == pytest.approx(sps.spearmanr(x, y).statistic)
+    for found in (r, rho):
+        assert -1 <= found.low <= found.high <= 1
+
+
+def test_the_interval_of_r_agrees_with_scipy():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=40)
+    y = x + 0.8 * rng.normal(size=40)
+    other = sps.bootstrap(
+        (x, y),
+        lambda a, b: sps.pearsonr(a, b).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=2000,
+        rng=np.random.default_rng(3),
+    ).confidence_interval
+    found = rel.pearson(x, y)
+    np.testing.assert_allclose([found.low, found.high], [other.low, other.high], atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [
+        ([1, 2], [1, 2], "2 cells"),
+        ([1, 1, 1], [1, 2, 3], "headroom is the same"),
+        ([1, 2, 3], [2, 2, 2], "gain is the same"),
+        ([1, 2, np.nan, 4, np.nan], [1, 2, 3, np.nan, 3], "2 cells"),
+    ],
+)
+def test_what_cannot_be_correlated_is_none_with_a_reason(x, y, why):
+    for found in (rel.pearson(x, y), rel.spearman(x, y)):
+        assert found.value is None
+        assert found.low is None
+        assert why in found.reason
+
+
+def test_the_line_is_least_squares_and_its_band_holds_it():
+    x = np.array([0.1, 0.2, 0.25, 0.3, 0.05, 0.18])
+    y = 0.9 * x + np.array([0.01, -0.01, 0.0, 0.02, 0.0, -0.01])
+    line = rel.fit_line(x, y)
+    expected = sps.linregress(x, y)
+    assert (line.slope, line.intercept) == pytest.approx((expected.slope, expected.intercept))
+    assert np.mean((line.low <= line.fit + 1e-9) & (line.fit <= line.high + 1e-9)) > 0.9
+    assert rel.fit_line([1, 1, 1], [1, 2, 3]) is None
+    assert rel.fit_line([1, 2], [1, 2]) is None
+
+
+def test_the_whole_relation_on_twelve_cells():
+    found = rel.relate(cells(np.random.default_rng(0)))
+    assert found.r.value > 0.8
+    assert found.r.n == 12
+    assert set(found.within) == set(found.leave_one_out) == {"a", "b", "c"}
+    assert found.within["a"].n == 4
+    assert found.leave_one_out["a"].n == 8
+    assert found.disjoint.count == 50
+    assert 0.5 < found.disjoint.mean <= found.r.value + 0.02
+
+
+def test_resampling_starts_as_well_widens_the_interval_of_cells_measured_on_few():
+    few = cells(np.random.default_rng(1), starts=20)
+    plain, nested = rel.pearson(*_means(few)), rel.nested_pearson(few)
+    assert nested.value == pytest.approx(plain.value)
+    assert nested.low < plain.low
+
+
+def test_disjoint_halves_break_a_correlation_that_only_shared_starts_make():
+    """Cells of one population and a perfect score: gain = headroom start by start, so r = 1; yet cells are alike."""
+    rng = np.random.default_rng(4)
+    same = []
+    for j in range(12):
+        room = start_headroom(draw(rng, PAIRS["pi0"], 40).base)
+        same.append(rel.Cell("a", str(j), room, room))
+    found = rel.relate(same)
+    assert found.r.value == pytest.approx(1)
+    assert abs(found.disjoint.mean) < 0.35
+
+
+def test_splits_never_share_a_start():
+    """One start holds all the headroom and all the gain of a cell; no split can put it on both sides."""
+    odd = []
+    for j in range(1, 4):
+        h = np.zeros(10)
+        h[0] = j / 5
+        odd.append(rel.Cell("a", str(j), h, h))
+    for seed in range(20):
+        found = rel.disjoint_splits(odd, rng=seed, splits=1)
+        assert found.mean is None or found.mean < 1
+
+
+def test_missing_starts_and_empty_cells_are_left_out():
+    rng = np.random.default_rng(5)
+    some = cells(rng)
+    broken = [*some, rel.Cell("d", "x", np.full(5, np.nan), np.full(5, np.nan))]
+    assert rel.relate(broken).r.value == pytest.approx(rel.relate(some).r.value)
+    assert rel.relate(broken).within["d"].value is None
+
+
+def test_one_policy_has_no_leave_one_out():
+    one = [c for c in cells(np.random.default_rng(6)) if c.policy == "a"]
+    assert rel.relate(one).leave_one_out == {}
+
+
+def _means(found):
+    return [np.mean(c.headroom) for c in found], [np.mean(c.gain) for c in found]
