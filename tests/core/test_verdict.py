@@ -1,0 +1,184 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from besttake.core import verdict as v
+from besttake.core.stats import difference_scale, gain_scale, headroom_scale
+
+S = 400
+YES, NO = np.r_[np.full(160, 1 / 3), np.zeros(S - 160)], np.zeros(S)
+# Mean of two points, spread so wide that nothing is settled.
+OPEN = np.r_[np.full(100, 2 / 3), np.full(88, -2 / 3), np.zeros(S - 188)]
+ANSWERS = {"yes": YES, "no": NO, "undecided": OPEN}
+
+
+def decide(**given):
+    given = {"headroom": YES, **given}
+    return v.decide(v.Evidence(**given), draws=1000)
+
+
+@pytest.mark.parametrize(("name", "values"), ANSWERS.items())
+def test_the_building_blocks_get_the_answers_they_are_made_for(name, values):
+    for scale in (gain_scale(3), difference_scale(3)):
+        assert v.ask(values, scale, 0.03).answer == name
+
+
+def test_a_small_sure_gain_is_no():
+    assert v.ask(np.r_[np.full(10, 1 / 3), np.zeros(1990)], gain_scale(3), 0.03).answer == "no"
+
+
+def test_a_large_unsure_gain_is_undecided_and_says_how_many_more():
+    finding = v.ask([2 / 3, 1 / 3, 0, 0, 0, 0, 0, 0, 0, 0], gain_scale(3), 0.03)
+    assert finding.answer == "undecided"
+    assert finding.further >= 10
+
+
+def test_a_decided_question_needs_no_more_starts():
+    assert v.ask(YES, gain_scale(3), 0.03).further is None
+
+
+def test_no_mixed_start_among_few_does_not_rule_headroom_out():
+    assert v.ask(np.zeros(20), headroom_scale(3), 0.03).answer == "undecided"
+    assert v.ask(np.zeros(120), headroom_scale(3), 0.03).answer == "no"
+
+
+def test_no_start_at_all_is_undecided():
+    finding = v.ask([np.nan], gain_scale(3), 0.03)
+    assert (finding.answer, finding.estimate.value, finding.further) == ("undecided", None, None)
+
+
+ROOM_OPEN = np.r_[np.full(15, 2 / 3), np.zeros(S - 15)]
+
+
+@pytest.mark.parametrize(
+    ("headroom", "gain", "choice"),
+    [
+        (NO, NO, "none"),
+        (YES, YES, "select"),
+        (ROOM_OPEN, YES, "select"),
+        (YES, NO, "unranked"),
+        (ROOM_OPEN, NO, "none"),
+        (YES, OPEN, "undecided"),
+        (ROOM_OPEN, OPEN, "undecided"),
+        (YES, None, "undecided"),
+        (NO, None, "none"),
+    ],
+)
+def test_reuse_follows_its_table(headroom, gain, choice):
+    assert v.ask(ROOM_OPEN, headroom_scale(3), 0.03).answer == "undecided"
+    found = decide(headroom=headroom, gain=gain).reuse
+    assert found.choice == choice
+    assert found.cost == 3
+
+
+def retrieve_table(full, cooled, content):
+    if full == "yes" and content == "yes":
+        return "retrieve"
+    if cooled == "yes":
+        return "cool"
+    if full == "no" and cooled == "no":
+        return "none"
+    return "undecided"
+
+
+@pytest.mark.parametrize(("full", "cooled", "content"), list(product(ANSWERS, repeat=3)))
+def test_retrieve_follows_its_table(full, cooled, content):
+    found = decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve
+    assert found.choice == retrieve_table(full, cooled, content)
+    assert found.cost == 1
+    assert found.sentence.count(".") - sum(c.isdigit() for c in _around_dots(found.sentence)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "choice"),
+    [
+        ({}, "not-measured"),
+        ({"cooled": NO}, "not-measured"),
+        ({"cooled": OPEN}, "not-measured"),
+        ({"cooled": YES}, "cool"),
+        ({"retrieve": YES}, "undecided"),
+        ({"retrieve": OPEN}, "undecided"),
+        ({"retrieve": NO}, "none"),
+    ],
+)
+def test_a_missing_arm_is_said_and_never_guessed(given, choice):
+    assert decide(**given).retrieve.choice == choice
+
+
+def test_without_the_control_a_retrieval_gain_is_not_credited_to_retrieval():
+    assert "cooled" in decide(retrieve=YES).retrieve.sentence
+
+
+@pytest.mark.parametrize(
+    ("pair", "alone", "choice"),
+    [
+        (None, None, "not-measured"),
+        (YES, None, "yes"),
+        (YES, YES, "yes"),
+        (YES, NO, "no"),
+        (NO, YES, "no"),
+        (OPEN, YES, "undecided"),
+        (YES, OPEN, "undecided"),
+    ],
+)
+def test_combine_needs_to_beat_both(pair, alone, choice):
+    assert decide(combine=pair, retrieve_selection=alone).combine.choice == choice
+
+
+def test_identical_takes_have_nothing_to_reuse():
+    found = decide(headroom=np.zeros(3), gain=np.zeros(3), deterministic=True).reuse
+    assert found.choice == "none"
+    assert "identical" in found.sentence
+
+
+def test_a_gain_that_the_shortest_take_matches_is_flagged():
+    found = decide(gain=YES, shortest=YES).reuse
+    assert (found.choice, found.length_leak) == ("select", True)
+    assert "shortest" in found.sentence
+    clean = decide(gain=YES, shortest=NO).reuse
+    assert not clean.length_leak
+
+
+def test_on_a_window_that_leaks_a_matched_gain_decides_nothing():
+    found = decide(gain=YES, shortest=YES, leak_free=False).reuse
+    assert (found.choice, found.length_leak) == ("undecided", True)
+    assert decide(gain=YES, shortest=NO, leak_free=False).reuse.choice == "select"
+
+
+def test_content_that_any_chunk_gives_is_flagged():
+    arms = {"retrieve": YES, "cooled": NO, "content": YES}
+    assert decide(**arms, beyond_shuffled=NO).retrieve.any_chunk
+    assert not decide(**arms, beyond_shuffled=YES).retrieve.any_chunk
+
+
+def test_sentences_name_the_control_that_decided():
+    assert "oracle" in decide(headroom=NO).reuse.sentence
+    assert "random take" in decide(gain=YES).reuse.sentence
+    assert "`cooled`" in decide(retrieve=YES, cooled=YES, content=NO).retrieve.sentence
+    assert "selection alone" in decide(combine=YES).combine.sentence
+
+
+def test_undecided_says_how_many_more_starts():
+    found = decide(gain=OPEN).reuse
+    assert found.further > 0
+    assert str(found.further) in found.sentence
+
+
+def test_the_expected_gain_is_that_of_the_choice():
+    found = decide(retrieve=OPEN, cooled=YES, content=NO).retrieve
+    assert found.gain.value == pytest.approx(YES.mean())
+    assert found.gain.low <= found.gain.value <= found.gain.high
+
+
+def test_the_same_evidence_gives_the_same_verdict():
+    assert decide(gain=OPEN, retrieve=YES) == decide(gain=OPEN, retrieve=YES)
+
+
+def test_points_are_not_taken_for_shares():
+    with pytest.raises(ValueError, match=r"0\.03 for 3 points"):
+        v.decide(v.Evidence(headroom=YES), worth=3)
+
+
+def _around_dots(text):
+    return [text[i + 1] for i in range(len(text) - 1) if text[i] == "." and text[i + 1].isdigit()]
