@@ -123,7 +123,8 @@ class ArmSampler:
     def _at_onset(self, request: Request, seen: _Seen, onset: int) -> _Seen:
         """The first replan at or after the onset of the take's current event."""
         request.memory.append(seen)
-        return next(past for past in request.memory if past.step >= min(onset, seen.step))
+        past: list[_Seen] = request.memory
+        return next(one for one in past if one.step >= min(onset, seen.step))
 
     def _reranked(self, requests: list[Request]) -> list[F32]:
         """The best of several candidates per take. Candidate 0 is what base would do."""

@@ -1,0 +1,278 @@
+"""Rows and scores to the cells of ``result.json``: only bookkeeping here, every formula lives in `besttake.core`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake import result as r
+from besttake.cells import Arm, CellData, Recorded, gather, pool, start_means, start_picked
+from besttake.config import Plan
+from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
+from besttake.scoring import SCORERS
+from besttake.verdicts import judge
+
+F64 = NDArray[np.float64]
+
+
+def measure(
+    recorded: Recorded, seconds: dict[str, float], encoded: int
+) -> tuple[list[r.Cell], list[r.Cell], r.Relation, r.Cost]:
+    """Cells, policies (their cells pooled), the headroom relation, and the cost."""
+    data = gather(recorded)
+    plan = recorded.plan
+    pooled = [pool(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
+    cells = [cell(c, plan) for c in data]
+    policies = [cell(c, plan) for c in pooled]
+    done = [row for row in recorded.rows if row.status == "done" and row.key in recorded.planned]
+    cost = r.Cost(
+        takes=len(done),
+        errors=sum(row.status == "error" for row in recorded.rows),
+        steps=sum(row.steps for row in done),
+        policy_calls=sum(row.calls for row in done),
+        frames_scored=recorded.scores.frames if recorded.scores else 0,
+        frames_encoded=encoded,
+        seconds={name: round(value, 3) for name, value in seconds.items()},
+    )
+    return cells, policies, relate(data), cost
+
+
+def cell(data: CellData, plan: Plan) -> r.Cell:
+    """One cell of the result."""
+    base = data.arms["base"]
+    takes = sum(arm.takes for arm in data.arms.values())
+    some = base.takes > 0
+    notes = []
+    if not some:
+        notes.append("no take of the base arm was finished, so nothing can be said")
+    elif not data.scored:
+        notes.append("no take has a score: headroom is known, selection is not")
+    return r.Cell(
+        policy=data.policy, env=data.env, group=data.group, starts=len(data.units), seeds=plan.seeds, takes=takes,
+        errors=data.errors, missing=data.planned - takes - data.errors, window=data.windows[0], scorer=data.scorer,
+        headroom=_headroom(base) if some else None,
+        selectors=_selectors(base, data) if some else None,
+        ranking=_ranking(base, data) if some and data.scored else None,
+        dfe=_dfe(data, plan),
+        arms=_arms(data) if some else None,
+        verdict=judge(data, plan.worth / 100) if some else None,
+        tasks=_tasks(data),
+        notes=notes,
+    )  # fmt: skip
+
+
+def estimate(value: stats.Estimate | probe.Estimate) -> r.Estimate:
+    """A core estimate in the result's words."""
+    if isinstance(value, probe.Estimate):
+        known = np.isfinite(value.value)
+        return (
+            r.Estimate(value=value.value, low=value.low, high=value.high)
+            if known
+            else r.Estimate(reason="not measured")
+        )
+    return r.Estimate(value=value.value, low=value.low, high=value.high, n=value.n, reason=value.reason)
+
+
+def _headroom(arm: Arm) -> r.Headroom:
+    outcomes = arm.outcomes
+    found = headroom.measure_headroom(outcomes)
+    curve = []
+    for k in range(1, found.n + 1):
+        e = stats.mean_interval(headroom.start_pass_at_k(outcomes, k), stats.unit_scale())
+        curve.append(r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high))
+    if found.n > 1:
+        for k in range(found.n + 1, 2 * found.n + 1):
+            ahead = extrapolate.extrapolate(outcomes, k)
+            curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
+    gaps = headroom.start_headroom(outcomes)
+    return r.Headroom(
+        n=found.n, starts=found.starts, mixed=found.mixed, curve=curve,
+        pass_1=r.Estimate(value=curve[0].value, low=curve[0].low, high=curve[0].high, n=found.starts),
+        pass_n=r.Estimate(
+            value=curve[found.n - 1].value, low=curve[found.n - 1].low, high=curve[found.n - 1].high, n=found.starts
+        ),
+        headroom=estimate(stats.mean_interval(gaps, stats.headroom_scale(found.n)))
+        if found.n > 1 else r.Estimate(value=0.0, low=0.0, high=0.0, n=found.starts, reason="one take per start"),
+    )  # fmt: skip
+
+
+def _selector(success: F64, gains: F64, headrooms: F64, seeds: int) -> r.Selector:
+    scale = stats.gain_scale(seeds) if seeds > 1 else stats.pick_scale()
+    return r.Selector(
+        success=estimate(stats.mean_interval(success, stats.unit_scale())),
+        gain=estimate(stats.mean_interval(gains, scale)),
+        capture=estimate(stats.capture_interval(gains, headrooms)),
+    )
+
+
+def _by_score(arm: Arm, scores: F64) -> r.Selector:
+    return _selector(
+        select.start_selected(arm.outcomes, scores),
+        select.start_gain(arm.outcomes, scores),
+        headroom.start_headroom(arm.outcomes),
+        arm.outcomes.shape[1],
+    )
+
+
+def _unscored(reason: str) -> r.Selector:
+    missing = r.Estimate(reason=reason)
+    return r.Selector(success=missing, gain=missing, capture=missing)
+
+
+def _selectors(arm: Arm, data: CellData) -> r.Selectors:
+    seeds = arm.outcomes.shape[1]
+    gaps = headroom.start_headroom(arm.outcomes)
+    ones = headroom.start_pass_at_k(arm.outcomes, 1)
+    scored = {
+        scorer: {
+            window: _by_score(arm, arm.scores[f"{scorer}/{window}"])
+            if np.isfinite(arm.scores[f"{scorer}/{window}"]).any()
+            else _unscored("no take has a score")
+            for window in data.windows
+        }
+        for scorer in SCORERS
+    }
+    chosen = arm.scores[data.kind]
+    curve = select.selection_curve(arm.outcomes, chosen) if data.scored else [None] * seeds
+    return r.Selectors(
+        scored=scored,
+        random=_selector(ones, ones - ones, gaps, seeds),
+        shortest=_by_score(arm, -arm.lengths),
+        oracle=_selector(headroom.start_pass_at_k(arm.outcomes, seeds), gaps, gaps, seeds),
+        by_n=[None if v is None else float(v) for v in curve],
+    )
+
+
+def _ranking(arm: Arm, data: CellData) -> r.Ranking:
+    picks = select.pick(arm.scores[data.kind], arm.outcomes)
+
+    def table(auc: str) -> dict[str, dict[str, r.Estimate]]:
+        score = ranking.within_auc if auc == "within" else ranking.pooled_auc
+        return {
+            scorer: {w: estimate(score(arm.outcomes, arm.scores[f"{scorer}/{w}"])) for w in data.windows}
+            for scorer in SCORERS
+        }
+
+    return r.Ranking(within=table("within"), pooled=table("pooled"), invalid=picks.invalid, blind=picks.blind)
+
+
+def _dfe(data: CellData, plan: Plan) -> r.Dfe | None:
+    if not data.probe:
+        if not data.probe_reason:
+            return None
+        nothing = r.Estimate(reason=data.probe_reason)
+        return r.Dfe(
+            dfe=nothing, floor=nothing, ratio=nothing, correlation=nothing, spread=nothing, states=0,
+            samples=plan.probe_samples, reason=data.probe_reason,
+        )  # fmt: skip
+    found = probe.probe(
+        np.concatenate([p.samples for p in data.probe]),
+        np.concatenate([p.demonstrated for p in data.probe]),
+        np.concatenate([p.demo for p in data.probe]),
+        np.concatenate([p.floor for p in data.probe]),
+    )
+    return r.Dfe(
+        dfe=estimate(found.dfe), floor=estimate(found.floor), ratio=estimate(found.ratio),
+        correlation=estimate(found.correlation), spread=estimate(found.spread),
+        states=found.states, samples=found.samples,
+    )  # fmt: skip
+
+
+def _arms(data: CellData) -> r.Arms:
+    base = data.arms["base"]
+    ones = headroom.start_pass_at_k(base.outcomes, 1)
+    seeds = base.outcomes.shape[1]
+    found = {}
+    for name, arm in data.arms.items():
+        if not arm.takes:
+            continue
+        chosen = arm.scores[data.kind]
+        scored = bool(np.isfinite(chosen).any())
+        own = headroom.start_pass_at_k(arm.outcomes, 1)
+        spread = stats.over_seeds(arm.outcomes)
+        picked = select.start_selected(arm.outcomes, chosen) - ones if scored else np.full(len(ones), np.nan)
+        found[name] = r.Arm(
+            pass_1=estimate(stats.mean_interval(own, stats.unit_scale())),
+            pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(arm.outcomes, seeds), stats.unit_scale())),
+            gain=estimate(stats.mean_interval(own - ones, stats.difference_scale(seeds)))
+            if name != "base" else r.Estimate(value=0.0, low=0.0, high=0.0, n=len(ones)),
+            selected=_by_score(arm, chosen) if scored else None,
+            selected_gain=estimate(stats.mean_interval(picked, stats.pick_scale())),
+            seed_mean=spread.mean, seed_sd=spread.sd, takes=arm.takes,
+        )  # fmt: skip
+    return r.Arms(arms=found, content=estimate(content_gain(data)), combine=estimate(combine_gain(data)))
+
+
+def content_gain(data: CellData) -> stats.Estimate:
+    """C: retrieve minus cooled, paired by start."""
+    seeds = data.arms["base"].outcomes.shape[1]
+    return stats.mean_interval(
+        start_means(data, "retrieve") - start_means(data, "cooled"), stats.difference_scale(seeds)
+    )
+
+
+def combine_gain(data: CellData) -> stats.Estimate:
+    """Selection on retrieve minus selection on base, paired by start (paper Table 3's last column)."""
+    return stats.mean_interval(start_picked(data, "retrieve") - start_picked(data, "base"), stats.pick_scale())
+
+
+def _tasks(data: CellData) -> list[r.TaskLine]:
+    base = data.arms["base"]
+    lines = []
+    for env, task in dict.fromkeys((unit[0], unit[1]) for unit in data.units):
+        rows = np.array([unit[:2] == (env, task) for unit in data.units])
+        outcomes = base.outcomes[rows]
+        seeds = outcomes.shape[1]
+        gains = start_picked(data, "base")[rows] - start_means(data, "base")[rows]
+        lines.append(
+            r.TaskLine(
+                env=env, task=task, starts=int(rows.sum()), takes=int(np.isfinite(outcomes).sum()),
+                errors=int(np.isnan(outcomes).sum()),
+                pass_1=estimate(stats.mean_interval(headroom.start_pass_at_k(outcomes, 1), stats.unit_scale())),
+                pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(outcomes, seeds), stats.unit_scale())),
+                gain=estimate(stats.mean_interval(gains, stats.gain_scale(max(seeds, 2)))),
+            )
+        )  # fmt: skip
+    return lines
+
+
+def relate(cells: Sequence[CellData]) -> r.Relation:
+    """The headroom relation over cells that have scores and more than one take per start."""
+    usable = [c for c in cells if c.scored and c.arms["base"].outcomes.shape[1] > 1]
+    return relation_of(
+        [
+            relation.Cell(
+                policy=c.policy,
+                group=c.group,
+                headroom=headroom.start_headroom(c.arms["base"].outcomes),
+                gain=start_picked(c, "base") - start_means(c, "base"),
+            )
+            for c in usable
+        ]
+    )
+
+
+def relation_of(cells: Sequence[relation.Cell]) -> r.Relation:
+    """`core.relation` in the result's words."""
+    found = relation.relate(cells)
+    means = [(headroom.mean(np.asarray(c.gain)), headroom.mean(np.asarray(c.headroom))) for c in cells]
+    captures = [c for c in (select.capture(*pair) for pair in means) if c is not None]
+    ci = None if found.r.low is None or found.r.high is None else (found.r.low, found.r.high)
+    line = found.line
+    return r.Relation(
+        cells=len(cells), r=found.r.value, ci=ci, spearman=found.spearman.value,
+        disjoint=r.Split(
+            mean=found.disjoint.mean, sd=found.disjoint.sd, splits=found.disjoint.count, reason=found.disjoint.reason
+        ),
+        within={name: e.value for name, e in found.within.items()},
+        leave_one_out={name: e.value for name, e in found.leave_one_out.items()},
+        fit=None if line is None else r.Fit(
+            slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),
+            high=line.high.tolist(),
+        ),
+        capture_mean=float(np.mean(captures)) if captures else None,
+        capture_sd=float(np.std(captures, ddof=1)) if len(captures) > 1 else None,
+        reason=found.r.reason,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Takes to scores: frames are embedded, compared with the demonstrations of their task, and summed up per window.
+
+The scores of a run are kept in ``scores.safetensors`` beside its takes, with the per-frame traces for the report.
+They are made again whenever takes or library have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from besttake.core.score import Trace, common_window, coverage, episode_window, full_window, manifold
+from besttake.demos.library import Library
+from besttake.encoders.base import Encoder
+from besttake.takes.store import Row, Store
+from besttake.takes.take import Take, TakeKey
+
+SCORERS = ("manifold", "coverage")
+WINDOWS = ("episode", "full", "common")
+KINDS = tuple(f"{scorer}/{window}" for scorer in SCORERS for window in WINDOWS)
+_FILE = "scores.safetensors"
+_ENCODE = 512
+
+
+@dataclass(frozen=True)
+class TakeScore:
+    """``steps`` (F,), ``best`` (F,) cosine and ``nearest`` (F,) library frame per scored frame; ``scores[kind]``."""
+
+    steps: NDArray[np.int32]
+    best: NDArray[np.float32]
+    nearest: NDArray[np.int64]
+    scores: dict[str, float]
+
+
+class Scores:
+    """The scores of all takes of a run."""
+
+    def __init__(self, table: dict[TakeKey, TakeScore], fingerprint: str) -> None:
+        self.table = table
+        self.fingerprint = fingerprint
+
+    def get(self, key: TakeKey) -> TakeScore | None:
+        """The scores of a take; None when it has none."""
+        return self.table.get(key)
+
+    @property
+    def frames(self) -> int:
+        """How many frames were scored."""
+        return sum(len(score.steps) for score in self.table.values())
+
+    @classmethod
+    def open(cls, run: str | Path) -> Scores | None:
+        """The scores kept in a run directory; None when there are none that can be read."""
+        try:
+            data = (Path(run) / _FILE).read_bytes()
+            size = int.from_bytes(data[:8], "little")
+            head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["head"])
+            arrays = load(data)
+        except (OSError, ValueError, KeyError, SafetensorError):
+            return None
+        ends = np.cumsum(arrays["counts"])
+        table = {}
+        for index, key in enumerate(head["keys"]):
+            part = slice(int(ends[index] - arrays["counts"][index]), int(ends[index]))
+            values = {kind: float(arrays["scores"][index, column]) for column, kind in enumerate(head["kinds"])}
+            table[TakeKey(*key)] = TakeScore(
+                arrays["steps"][part], arrays["best"][part], arrays["nearest"][part], values
+            )
+        return cls(table, head["fingerprint"])
+
+    def save(self, store: Store) -> None:
+        """Keep the scores in the run directory."""
+        entries = list(self.table.values())
+        arrays = {
+            "counts": np.array([len(e.steps) for e in entries], np.int64),
+            "scores": np.array([[e.scores[kind] for kind in KINDS] for e in entries], np.float64).reshape(
+                -1, len(KINDS)
+            ),
+            "steps": _joined([e.steps for e in entries], np.int32),
+            "best": _joined([e.best for e in entries], np.float32),
+            "nearest": _joined([e.nearest for e in entries], np.int64),
+        }
+        head = {"keys": [astuple(k) for k in self.table], "kinds": KINDS, "fingerprint": self.fingerprint}
+        store.write_bytes(_FILE, bytes(save(arrays, {"head": json.dumps(head)})))
+
+
+def score_run(
+    store: Store, library: Library, encoder: Encoder, *, on_takes: Callable[[int], None] = lambda count: None
+) -> Scores:
+    """Score every finished take of a run, or read the scores when they are there and still true."""
+    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint)
+    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    kept = Scores.open(store.path)
+    if kept is not None and kept.fingerprint == fingerprint:
+        return kept
+    table: dict[TakeKey, TakeScore] = {}
+    rows = [row for row in store.rows() if row.status == "done"]
+    for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5]):
+        compared = list(group)
+        table.update(_score_start(store, library, encoder, compared))
+        on_takes(len(compared))
+    scores = Scores(table, fingerprint)
+    scores.save(store)
+    return scores
+
+
+def _score_start(store: Store, library: Library, encoder: Encoder, rows: Sequence[Row]) -> dict[TakeKey, TakeScore]:
+    """Score the takes that a selector chooses among: one policy, start and arm."""
+    takes = [store.load(row) for row in rows]
+    view = library.view(takes[0].key.task)
+    ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
+    embeddings = _embed(encoder, takes)
+    found: dict[TakeKey, TakeScore] = {}
+    for take, end, frames in zip(takes, ends, embeddings, strict=True):
+        windows = {
+            "episode": episode_window(take.frame_steps, end),
+            "full": full_window(take.frame_steps, take.steps),
+            "common": common_window(take.frame_steps, ends),
+        }
+        trace = view.index.nearest(frames)
+        scores = {f"manifold/{name}": manifold(trace, window) for name, window in windows.items()}
+        for name, window in windows.items():
+            scores[f"coverage/{name}"] = _coverage(view.index.sweep(frames[window]), view.frame_demo, view.frame_step)
+        nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
+        found[take.key] = TakeScore(take.frame_steps, trace.best, nearest, scores)
+    return found
+
+
+def _coverage(swept: tuple[Trace, NDArray[np.float32]], demo: NDArray[np.int64], step: NDArray[np.int64]) -> float:
+    trace, visited = swept
+    return coverage(trace, visited, demo, step) if len(trace.best) else float("nan")
+
+
+def _embed(encoder: Encoder, takes: Sequence[Take]) -> list[NDArray[np.float32]]:
+    frames = np.concatenate([take.frames() for take in takes])
+    coded = [encoder.encode(frames[i : i + _ENCODE]) for i in range(0, len(frames), _ENCODE)]
+    flat = np.concatenate(coded) if coded else np.zeros((0, encoder.spec.dim), np.float32)
+    return np.split(flat, np.cumsum([len(take.frame_steps) for take in takes])[:-1])
+
+
+def _joined(parts: Iterable[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
+    arrays = list(parts)
+    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)
