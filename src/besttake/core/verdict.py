@@ -319,10 +319,10 @@ def _combine(evidence: Evidence, found: dict[str, Finding], worth: float) -> Com
 def _further(x: np.ndarray, scale: Scale, worth: float) -> int | None:
     """More starts until decided: towards YES from an estimate of worth or more, else towards NO.
 
-    An estimate close under worth would ask for any number of starts, so the distance is at least a quarter of it.
+    An estimate close under worth would ask for any number of starts, so the distance is at least half of it.
     """
     value = float(x.mean())
-    delta = value if value >= worth else max(worth - value, worth / 4)
+    delta = value if value >= worth else max(worth - value, worth / 2)
     # The half pseudo-starts enter the variance as well, so that no mixed start does not read as no variance.
     pseudo = np.array(scale.pseudo)
     sigma2 = (np.sum((x - value) ** 2) + 0.5 * np.sum((pseudo - value) ** 2)) / x.size
