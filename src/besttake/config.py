@@ -25,6 +25,11 @@ def _one_or_many(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def parse_dims(text: Any) -> Any:
+    """``"0,1,2"`` -> (0, 1, 2); None and sequences pass."""
+    return tuple(int(part) for part in text.split(",")) if isinstance(text, str) else text
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
 
 
@@ -52,7 +57,7 @@ class Plan(BaseModel):
     worth: float = Field(3.0, gt=0, lt=100, description="smallest effect worth acting on, in points")
     seed: int = Field(0, ge=0, description="the run seed")
     gripper_dim: int | None = None
-    eef_dims: Annotated[tuple[int, ...] | None, BeforeValidator(_listed)] = None
+    eef_dims: Annotated[tuple[int, ...] | None, BeforeValidator(parse_dims)] = None
     trust_remote_code: bool = False
     workers: int = Field(2, ge=1, le=512)
     batch: int = Field(16, ge=1, le=4096)

@@ -20,12 +20,12 @@ from besttake.demos.library import Library, build_cached
 from besttake.encoders.base import Encoder
 from besttake.errors import LibraryError, PlanError
 from besttake.fit import check_fit
-from besttake.measure import measure
+from besttake.measure import measure, probed_cells
 from besttake.policies.base import Policy
 from besttake.probing import Probed, probe_policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
-from besttake.result import Result
+from besttake.result import Cell, Result
 from besttake.scoring import score_run
 from besttake.takes.arms import ArmSampler, arms_of, looks
 from besttake.takes.draws import Draw
@@ -42,6 +42,29 @@ def diagnose(plan: Plan, out: str | Path, reporter: Reporter | None = None, comm
     """Run (or go on with) the diagnosis in directory ``out``; its numbers are also in ``out/result.json``."""
     with one_thread():
         return _Diagnosis(plan, Path(out), reporter or Reporter(0), command).run()
+
+
+def probe_only(plan: Plan, reporter: Reporter | None = None) -> list[Cell]:
+    """The demonstration-fit error of each policy in each cell, without a take."""
+    told = reporter or Reporter(0)
+    with one_thread():
+        envs = {uri: _spec_of(uri) for uri in plan.env}
+        library = library_for(plan, list(envs.values()), told)
+        if library is None:
+            raise PlanError("the probe needs demonstrations; name them with --demos")
+        specs, probes = {}, {}
+        for uri in plan.policy:
+            policy = load_policy(plan, uri)
+            for env in envs.values():
+                check_fit(policy.spec, env)
+            specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, told)
+        return probed_cells(plan, envs, specs, probes)
+
+
+def load_policy(plan: Plan, uri: str) -> Policy:
+    """The policy ``uri``, with the plan's leave to run code that comes with it or not."""
+    options = {"trust_remote_code": True} if plan.trust_remote_code else {}
+    return registry.policy(uri, **options)
 
 
 def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Library | None:
@@ -144,9 +167,17 @@ class _Diagnosis:
                 f"the arms {', '.join(needs)} need demonstrations; name them with --demos, or --arms base,cooled"
             )
         if needs and self.library is not None:
-            for env in self.envs.values():
-                self.library.check_fit(env)
+            for uri, env in self.envs.items():
+                self.library.check_fit(env, config)
+                self._check_not_tuned_here(self.library, uri, env)
         return config
+
+    def _check_not_tuned_here(self, library: Library, uri: str, env: EnvSpec) -> None:
+        tuned = library.tuned_on
+        if tuned is not None and tuned["env"] == uri:
+            both = sorted({*tuned["starts"]} & {*self.plan.chosen_starts(env.starts, uri)})
+            if both:
+                raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on others (--starts)")
 
     def _goes_on(self, env: EnvSpec) -> bool:
         return self.plan.window == "full" and env.goes_on
@@ -193,7 +224,7 @@ class _Diagnosis:
     def _play(self, uri: str, store: Store) -> tuple[PolicySpec, Probed | None]:
         """Make the takes of a policy that are missing, and probe it; a policy with nothing to do is still loaded."""
         with self._timed("set-up"):
-            policy = self._load(uri)
+            policy = load_policy(self.plan, uri)
             spec = policy.spec
             for env in self.envs.values():
                 check_fit(spec, env)
@@ -240,10 +271,6 @@ class _Diagnosis:
             else:
                 self.pool = LocalPool(self.plan.workers)
         return self.pool
-
-    def _load(self, uri: str) -> Policy:
-        options = {"trust_remote_code": True} if self.plan.trust_remote_code else {}
-        return registry.policy(uri, **options)
 
     def _jobs(self, policy: str, spec: PolicySpec, env_uri: str, env: EnvSpec) -> list[Job]:
         arms, _ = arms_of(spec, self.plan.arms)

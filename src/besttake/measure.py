@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from besttake import result as r
 from besttake.cells import Arm, CellData, Recorded, gather, pool, start_means, start_picked
 from besttake.config import Plan
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
+from besttake.probing import Probed
 from besttake.scoring import SCORERS
+from besttake.takes.take import TakeKey
+from besttake.types import EnvSpec, PolicySpec
 from besttake.verdicts import judge
 
 F64 = NDArray[np.float64]
@@ -37,6 +40,21 @@ def measure(
         seconds={name: round(value, 3) for name, value in seconds.items()},
     )
     return cells, policies, relate(data), cost
+
+
+def probed_cells(
+    plan: Plan, envs: Mapping[str, EnvSpec], policies: Mapping[str, PolicySpec], probes: Mapping[str, Probed]
+) -> list[r.Cell]:
+    """Cells that know nothing but their demonstration-fit error."""
+    planned = {
+        TakeKey(policy, uri, task.name, 0, "base", 0)
+        for policy in policies for uri, env in envs.items() for task in env.tasks
+        if not plan.task or task.name in plan.task
+    }  # fmt: skip
+    goes_on = dict.fromkeys(envs, False)
+    data = gather(Recorded(plan, envs, policies, (), None, probes, goes_on, planned))
+    pooled = [pool(policy, own) for policy in policies if (own := [c for c in data if c.policy == policy])]
+    return [cell(c, plan) for c in (*data, *pooled)]
 
 
 def cell(data: CellData, plan: Plan) -> r.Cell:

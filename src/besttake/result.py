@@ -135,6 +135,13 @@ class Verdict(_Model):
     leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
 
 
+class Retest(_Model):
+    """Do two takes of a start end alike? The share of pairs that do, and Fleiss' kappa (1: seeds change nothing)."""
+
+    agreement: Estimate
+    kappa: Estimate
+
+
 class TaskLine(_Model):
     """One task of a cell, for the tables."""
 
@@ -169,6 +176,7 @@ class Cell(_Model):
     verdict: Verdict | None
     tasks: list[TaskLine]
     notes: list[str] = []
+    retest: Retest | None = None
 
 
 class Split(_Model):

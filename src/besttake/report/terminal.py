@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -11,27 +15,19 @@ from besttake.result import Cell, Estimate, Result
 _GOOD = {"select", "retrieve", "cool", "yes"}
 
 
-def verdict_table(result: Result) -> Group:
-    """Policies with their cells, and what each needs."""
+def verdict_table(result: Result, width: int = 200) -> Group:
+    """Policies with their cells, and what each needs; a narrow terminal gets the columns that matter most."""
+    columns = _columns(result)
+    shown = [c for c in columns if c.least <= width]
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    grid.add_column("policy / task")
-    for name in (
-        "pass@1",
-        f"pass@{_seeds(result)}",
-        "select",
-        "shortest",
-        "cooled",
-        "retrieve",
-        "content",
-        "DFE/floor",
-    ):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("needs")
+    grid.add_column("policy / task", no_wrap=True)
+    for column in shown:
+        grid.add_column(column.name, justify=column.justify, no_wrap=column.justify == "right")
     for policy in result.policies:
-        grid.add_row(*_row(policy, Text(policy.policy, style="bold")))
+        grid.add_row(Text(policy.policy, style="bold"), *(c.of(policy) for c in shown))
         own = [cell for cell in result.cells if cell.policy == policy.policy]
         for cell in own if len(own) > 1 else ():
-            grid.add_row(*_row(cell, Text(f"  {cell.group}", style="dim")))
+            grid.add_row(Text(f"  {cell.group}", style="dim"), *(c.of(cell) for c in shown))
     sentences: list[RenderableType] = [Text()]
     for policy in result.policies:
         if policy.verdict is not None:
@@ -50,23 +46,63 @@ def undecided(result: Result) -> bool:
     return any("undecided" in (v.reuse.answer, v.retrieve.answer, v.combine.answer) for v in verdicts)
 
 
-def _row(cell: Cell, name: Text) -> list[RenderableType]:
-    head, picks, arms = cell.headroom, cell.selectors, cell.arms
-    chosen = picks.scored[cell.scorer][cell.window].gain if picks else None
-    cooled = arms.arms.get("cooled") if arms else None
-    retrieved = arms.arms.get("retrieve") if arms else None
+def probe_table(cells: Sequence[Cell]) -> Table:
+    """The demonstration-fit error of each policy and cell."""
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    grid.add_column("policy / task", no_wrap=True)
+    for name in ("DFE", "floor", "DFE/floor", "first action r", "spread", "states"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for cell in cells:
+        name = cell.policy if cell.group == "*" else f"{cell.policy}  {cell.group}"
+        probe = cell.dfe
+        if probe is None or probe.dfe.value is None:
+            grid.add_row(Text(name), Text(probe.reason if probe else "not measured", style="yellow"))
+            continue
+        numbers = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread)
+        style = "bold" if cell.group == "*" else ""
+        grid.add_row(Text(name, style=style), *map(_number, numbers), str(probe.states))
+    return grid
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column, shown when the terminal is at least ``least`` wide."""
+
+    name: str
+    of: Callable[[Cell], Text]
+    least: int = 0
+    justify: Literal["left", "right"] = "right"
+
+
+def _columns(result: Result) -> list[_Column]:
+    def gain(pick: Callable[[Cell], Estimate | None]) -> Callable[[Cell], Text]:
+        return lambda cell: _gain(pick(cell))
+
     return [
-        name,
-        _share(head.pass_1 if head else None),
-        _share(head.pass_n if head else None),
-        _gain(chosen),
-        _gain(picks.shortest.gain if picks else None),
-        _gain(cooled.gain if cooled else None),
-        _gain(retrieved.gain if retrieved else None),
-        _gain(arms.content if arms else None),
-        _ratio(cell),
-        _needs(cell),
+        _Column("pass@1", lambda c: _share(c.headroom.pass_1 if c.headroom else None)),
+        _Column(f"pass@{_seeds(result)}", lambda c: _share(c.headroom.pass_n if c.headroom else None)),
+        _Column("select", gain(lambda c: c.selectors.scored[c.scorer][c.window].gain if c.selectors else None)),
+        _Column("shortest", gain(lambda c: c.selectors.shortest.gain if c.selectors else None), 130),
+        _Column("cooled", gain(lambda c: _arm_gain(c, "cooled")), 95),
+        _Column("retrieve", gain(lambda c: _arm_gain(c, "retrieve")), 110),
+        _Column("content", gain(lambda c: c.arms.content if c.arms else None), 95),
+        _Column("DFE/floor", _ratio, 140),
+        _Column("needs", _needs, 0, "left"),
     ]
+
+
+def _arm_gain(cell: Cell, name: str) -> Estimate | None:
+    arm = cell.arms.arms.get(name) if cell.arms else None
+    return arm.gain if arm else None
+
+
+def _number(value: Estimate) -> Text:
+    if value.value is None:
+        return Text("-", style="dim")
+    told = Text(f"{value.value:.3f}")
+    if value.low is not None and value.high is not None:
+        told.append(f" [{value.low:.3f}, {value.high:.3f}]", style="dim")
+    return told
 
 
 def _needs(cell: Cell) -> Text:
