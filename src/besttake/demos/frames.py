@@ -1,0 +1,123 @@
+"""Frames out of video files and pictures, as the readers of demonstrations need them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import LibraryError
+from besttake.types import U8
+
+LARGEST = 320
+"""Longest side of a frame that a reader keeps, unless it is told another: more than any encoder here looks at."""
+
+
+class Unreadable(Exception):
+    """A video or picture that cannot be read; the message completes "demonstration x …"."""
+
+
+def video_frames(path: Path, largest: int = LARGEST) -> U8:
+    """All frames of a video, uint8 (F, h, w, 3)."""
+    frames = [fitted(picture, largest) for _, picture in _decoded(path, 0.0)]
+    if not frames:
+        raise Unreadable(f"has no frames in {path.name}")
+    return np.stack(frames)
+
+
+def video_slice(path: Path, start: float, count: int, fps: float, largest: int = LARGEST) -> U8:
+    """``count`` frames of a video from ``start`` seconds on, at ``fps``: uint8 (count, h, w, 3)."""
+    frames: list[U8] = []
+    for seconds, picture in _decoded(path, start):
+        place = round((seconds - start) * fps)
+        if place >= count:
+            break
+        if place == len(frames):
+            frames.append(fitted(picture, largest))
+    if len(frames) < count:
+        raise Unreadable(f"has only {len(frames)} of its {count} frames in {path.name}")
+    return np.stack(frames)
+
+
+def video_rate(path: Path) -> float:
+    """Frames a second of a video; 0 when it does not say."""
+    av = _av()
+    try:
+        with av.open(str(path)) as container:
+            return float(container.streams.video[0].average_rate or 0)
+    except (av.error.FFmpegError, IndexError, OSError):
+        return 0.0
+
+
+def picture(data: bytes | Path, largest: int = LARGEST) -> U8:
+    """One picture, from its bytes or its file: uint8 (h, w, 3)."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
+            return fitted(image, largest)
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        name = "a stored picture" if isinstance(data, bytes) else data.name
+        raise Unreadable(f"has a picture that cannot be read ({name})") from error
+
+
+def fitted(image: Any, largest: int) -> U8:
+    """A Pillow image as uint8 (h, w, 3), its longest side at most ``largest``."""
+    from PIL import Image
+
+    image = image.convert("RGB")
+    longest = max(image.size)
+    if longest > largest:
+        width, height = (max(1, round(side * largest / longest)) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BOX)
+    return np.asarray(image)
+
+
+def fitted_array(frames: U8, largest: int) -> U8:
+    """Frames (F, H, W, 3), their longest side at most ``largest``."""
+    from PIL import Image
+
+    if max(frames.shape[1:3]) <= largest:
+        return frames
+    return np.stack([fitted(Image.fromarray(frame), largest) for frame in frames])
+
+
+def whole_number(name: str, value: int | str, least: int = 1) -> int:
+    """An option of a source as a whole number of at least ``least``."""
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise LibraryError(f"{name} must be a whole number of at least {least}, not {value}")
+    return number
+
+
+def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
+    """(seconds, Pillow image) from ``start`` on, in order."""
+    av = _av()
+    if not path.is_file():
+        raise Unreadable(f"has no video file {path.name}")
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            slack = 0.25 / float(stream.average_rate or 30)
+            if start > 0:
+                container.seek(int(start / stream.time_base), stream=stream, backward=True, any_frame=False)
+            for frame in container.decode(stream):
+                seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
+                if seconds >= start - slack:
+                    yield seconds, frame.to_image()
+    except (av.error.FFmpegError, IndexError, OSError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Unreadable(f"has a damaged video {path.name} ({reason.split(': ')[0]})") from error
+
+
+def _av() -> Any:
+    import av
+
+    av.logging.set_level(av.logging.PANIC)
+    return av

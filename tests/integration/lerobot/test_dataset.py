@@ -1,0 +1,90 @@
+"""Data sets written by lerobot itself, read back without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake import registry
+
+LENGTHS = (20, 21, 22, 23)
+
+
+def picture(episode, step):
+    image = np.full((64, 64, 3), 20 + 8 * step, np.uint8)
+    image[:, 8 * episode : 8 * episode + 8] = 240
+    return image
+
+
+@pytest.fixture(scope="module", params=["libsvtav1", "h264", "images"])
+def written(request, tmp_path_factory):
+    from lerobot.configs.video import RGBEncoderConfig
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    videos = request.param != "images"
+    root = tmp_path_factory.mktemp("datasets") / request.param
+    shape = {"dtype": "video" if videos else "image", "shape": (64, 64, 3), "names": ["height", "width", "channels"]}
+    dataset = LeRobotDataset.create(
+        "test/set", fps=10, root=root, use_videos=videos, video_files_size_in_mb=0.004, data_files_size_in_mb=0.01,
+        rgb_encoder=RGBEncoderConfig(vcodec=request.param) if videos else None,
+        features={
+            "observation.state": {"dtype": "float32", "shape": (4,), "names": ["x", "y", "z", "opening"]},
+            "action": {"dtype": "float32", "shape": (3,), "names": ["dx", "dy", "gripper"]},
+            "observation.images.wrist": shape, "observation.images.top": shape,
+        },
+    )  # fmt: skip
+    for episode, length in enumerate(LENGTHS):
+        rng = np.random.default_rng(episode)
+        for step in range(length):
+            dataset.add_frame(
+                {
+                    "observation.state": rng.random(4).astype(np.float32),
+                    "action": rng.random(3).astype(np.float32),
+                    "observation.images.wrist": picture(episode, step),
+                    "observation.images.top": 255 - picture(episode, step),
+                    "task": f"task {episode % 2}",
+                }
+            )
+        dataset.save_episode()
+    dataset.finalize()
+    return root, videos
+
+
+def test_what_lerobot_wrote_is_read_back(written):
+    root, videos = written
+    source = registry.demos(f"lerobot:{root}")
+    assert (source.gripper_dim, source.eef_dims, source.fps) == (2, (0, 1, 2), 10)
+    demos = list(source)
+    assert [len(d.frames) for d in demos] == list(LENGTHS)
+    assert [d.task for d in demos] == ["task 0", "task 1", "task 0", "task 1"]
+    for episode, demo in enumerate(demos):
+        rng = np.random.default_rng(episode)
+        for step in range(LENGTHS[episode]):
+            np.testing.assert_array_equal(demo.states[step], rng.random(4).astype(np.float32))
+            np.testing.assert_array_equal(demo.actions[step], rng.random(3).astype(np.float32))
+            error = np.abs(demo.frames[step].astype(int) - picture(episode, step)).mean()
+            assert error < (3.5 if videos else 1e-9)
+
+
+def test_it_is_spread_over_several_files(written):
+    root, videos = written
+    folder = root / "videos" / "observation.images.wrist" if videos else root / "data"
+    files = [p for p in folder.rglob("file-*") if p.is_file()]
+    assert 1 < len(files) <= len(LENGTHS)
+
+
+def test_reading_needs_no_torch(written):
+    root, _ = written
+    code = (
+        "import sys; from besttake import registry; n = len(list(registry.demos('lerobot:' + sys.argv[1])));"
+        " assert n == 4, n; assert 'torch' not in sys.modules and 'lerobot' not in sys.modules"
+    )
+    source = str(Path(__file__).resolve().parents[3] / "src")
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(root)], env={"PYTHONPATH": source}, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
