@@ -129,3 +129,10 @@ def test_capture_is_undefined_not_infinite_without_headroom():
 def test_scores_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
         s.pick([[1, 2]], [[0, 1, 1]])
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_more_takes_than_there_are_cannot_be_chosen_among(n):
+    for call in (lambda: s.select([[0, 1, 1]], [[1, 2, 3]], n), lambda: s.random([[0, 1, 1]], n)):
+        with pytest.raises(ValueError, match="there are 3 seeds"):
+            call()

@@ -101,6 +101,37 @@ def test_the_cluster_bootstrap_agrees_with_scipy():
     np.testing.assert_allclose([found.low, found.high], [other.low, other.high], atol=0.006)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("starts", [20, 60, 200])
+def test_the_one_sided_tests_keep_their_level_however_few_starts_are_mixed(starts):
+    """At the edge of their nulls: a blind score, rare losses that few starts do not show, rare gains of mean w."""
+    rng, reps = np.random.default_rng(starts), 600
+
+    def share(p_value, sample):
+        return np.mean([p_value(sample()) <= 0.05 for _ in range(reps)])
+
+    def blind():
+        sample = draw(rng, PAIRS["pi05"], starts, ranking=0.0)
+        return start_gain(sample.base, sample.scores)
+
+    def rare_losses():
+        return rng.choice([1 / 3, -2 / 3, 0.0], p=[0.1, 0.05, 0.85], size=starts)
+
+    def rare_gains():
+        return 2 / 3 * (rng.random(starts) < 0.045)
+
+    def above(x):
+        return t.p_not_above(x, 0.0, -2 / 3, rng=rng, draws=1000)
+
+    def below(x):
+        return t.p_not_below(x, 0.03, 2 / 3, rng=rng, draws=1000)
+
+    most = 0.05 + 3 * np.sqrt(0.05 * 0.95 / reps)
+    assert share(above, blind) <= most
+    assert share(above, rare_losses) <= most
+    assert share(below, rare_gains) <= most
+
+
 def test_equal_rows_resampled_together_make_the_same_distribution():
     """Few distinct rows are drawn as one multinomial: compared with scipy, which draws every start."""
     y = np.repeat([0.0, 1 / 3, 2 / 3], [30, 12, 6])

@@ -126,6 +126,20 @@ def test_combine_needs_to_beat_both(pair, alone, choice):
     assert decide(combine=pair, retrieve_selection=alone).combine.choice == choice
 
 
+def test_a_pair_that_cooled_takes_may_match_is_flagged():
+    assert decide(combine=YES, combine_content=NO).combine.by_cooling
+    assert not decide(combine=YES, combine_content=YES).combine.by_cooling
+    assert not decide(combine=NO, combine_content=NO).combine.by_cooling
+
+
+def test_starts_with_different_numbers_of_takes_share_one_verdict():
+    counts = np.r_[np.full(S - 1, 5), 3]
+    gain = np.r_[YES[:-1], 2 / 3]
+    found = decide(headroom=gain, gain=gain, retrieve=YES, takes=counts)
+    assert found.reuse.choice == "select"
+    assert found.reuse.gain.high <= 2 / 3
+
+
 def test_identical_takes_have_nothing_to_reuse():
     found = decide(headroom=np.zeros(3), gain=np.zeros(3), deterministic=True).reuse
     assert found.choice == "none"

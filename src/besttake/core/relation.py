@@ -64,7 +64,10 @@ class Relation:
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
-    """Pearson r over cells, x (C,) and y (C,), with a BCa interval from resampled cells."""
+    """Pearson r over cells, x (C,) and y (C,), with a BCa interval from resampled cells.
+
+    With fewer than about eight cells (one policy on four suites) such an interval is rough and tends to be too short.
+    """
     a, b, reason = _pairs(x, y)
     if reason:
         return Estimate(None, None, None, a.size, reason)

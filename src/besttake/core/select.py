@@ -74,7 +74,7 @@ def rank_weights(k: int, n: int) -> F64:
 def start_selected(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
     """Success (S,) of the selector with n takes per start, averaged over all n-subsets of the takes a start has."""
     array = as_outcomes(outcomes)
-    n = array.shape[1] if n is None else n
+    n = _width(array, n)
     ranked = np.take_along_axis(array, order(scores, array), axis=1)
     takes = np.isfinite(array).sum(axis=1)
     success = np.full(len(array), np.nan)
@@ -93,7 +93,7 @@ def start_gain(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> 
 def select(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> Selection:
     """A selector by score on one cell."""
     array = as_outcomes(outcomes)
-    n = array.shape[1] if n is None else n
+    n = _width(array, n)
     picks, gains = pick(scores, array), start_gain(array, scores, n)
     return Selection(n, mean(start_selected(array, scores, n)), mean(gains), gains, picks.invalid, picks.blind)
 
@@ -127,7 +127,10 @@ def capture(gain: float, headroom: float) -> float | None:
 
 
 def _width(outcomes: ArrayLike, n: int | None) -> int:
-    return int(as_outcomes(outcomes).shape[1]) if n is None else n
+    seeds = int(as_outcomes(outcomes).shape[1])
+    if n is not None and not 1 <= n <= seeds:
+        raise ValueError(f"n = {n} takes per start asked for, but there are {seeds} seeds")
+    return seeds if n is None else n
 
 
 def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:

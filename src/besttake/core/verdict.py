@@ -37,7 +37,9 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 ``any_chunk`` is set where retrieve is chosen but retrieve - shuffled is not YES: any demonstration chunk may do it.
 
 Combine, from D = selection on retrieve takes - selection on base takes and E = selection on retrieve takes - mean of
-retrieve takes: yes where both are YES (the pair beats either alone), no where one is NO, else undecided.
+retrieve takes: yes where both are YES (the pair beats either alone), no where one is NO, else undecided. Without E,
+D decides. ``by_cooling`` is set where it is yes but selection on retrieve takes is not shown to beat selection on
+cooled takes: cooling and selecting may do as well, without a library of actions.
 """
 
 from __future__ import annotations
@@ -114,6 +116,7 @@ class CombineVerdict:
     cost: int
     further: int | None
     sentence: str
+    by_cooling: bool
     findings: dict[str, Finding]
 
 
@@ -132,8 +135,9 @@ class Verdict:
 class Evidence:
     """Per-start values (S,), NaN where a start is missing; None where an arm or score was not run. See the module.
 
-    ``n``: takes per choice; ``takes``: takes per start where there are more; ``leak_free``: ``gain`` was measured on
-    a window that hides the length; ``deterministic``: the takes of a start are identical by construction.
+    ``n``: takes per choice; ``takes``: takes per start where there are more, one number or one per start;
+    ``leak_free``: ``gain`` was measured on a window that hides the length; ``deterministic``: the takes of a start
+    are identical by construction; ``combine_content``: selection on retrieve takes - selection on cooled takes.
     """
 
     headroom: ArrayLike
@@ -145,8 +149,9 @@ class Evidence:
     beyond_shuffled: ArrayLike | None = None
     combine: ArrayLike | None = None
     retrieve_selection: ArrayLike | None = None
+    combine_content: ArrayLike | None = None
     n: int = 3
-    takes: int | None = None
+    takes: ArrayLike | None = None
     leak_free: bool = True
     deterministic: bool = False
 
@@ -176,18 +181,20 @@ def decide(
     """The verdict by the table of the module. ``worth`` is a share: .03 is 3 points."""
     if not 0 < worth < 1:
         raise ValueError(f"worth must be a share between 0 and 1, as 0.03 for 3 points, not {worth}")
-    takes = evidence.n if evidence.takes is None else evidence.takes
-    choice = gain_scale(evidence.n, takes)
+    takes = np.asarray(evidence.n if evidence.takes is None else evidence.takes, dtype=np.int64)
+    fewest = takes[takes > 0].min() if np.any(takes > 0) else evidence.n
+    choice, arm = gain_scale(evidence.n, takes), difference_scale(int(fewest))
     questions: list[tuple[str, ArrayLike | None, Scale]] = [
         ("headroom", evidence.headroom, headroom_scale(evidence.n, takes)),
         ("gain", evidence.gain, choice),
         ("shortest", evidence.shortest, choice),
-        ("retrieve", evidence.retrieve, difference_scale(takes)),
-        ("cooled", evidence.cooled, difference_scale(takes)),
-        ("content", evidence.content, difference_scale(takes)),
-        ("beyond_shuffled", evidence.beyond_shuffled, difference_scale(takes)),
+        ("retrieve", evidence.retrieve, arm),
+        ("cooled", evidence.cooled, arm),
+        ("content", evidence.content, arm),
+        ("beyond_shuffled", evidence.beyond_shuffled, arm),
         ("combine", evidence.combine, pick_scale()),
         ("retrieve_selection", evidence.retrieve_selection, choice),
+        ("combine_content", evidence.combine_content, pick_scale()),
     ]
     found = {
         name: ask(values, scale, worth, alpha=alpha, rng=rng, draws=draws)
@@ -299,7 +306,7 @@ def _combine(evidence: Evidence, found: dict[str, Finding], worth: float) -> Com
     if pair is None:
         missing = Estimate(None, None, None, 0, "not measured")
         said = "Selection on the takes of `retrieve` was not measured."
-        return CombineVerdict("not-measured", missing, evidence.n, None, said, found)
+        return CombineVerdict("not-measured", missing, evidence.n, None, said, False, found)
     said = f"Against selection alone, selecting among {evidence.n} retrieval takes gains {_say(pair)}"
     if alone is not None:
         said += f", and against retrieval alone {_say(alone)}"
@@ -313,7 +320,11 @@ def _combine(evidence: Evidence, found: dict[str, Finding], worth: float) -> Com
     else:
         further = max((f.further for f in findings if f.further is not None), default=None)
         said += f": not enough to tell{_more(further)}"
-    return CombineVerdict(choice, pair.estimate, evidence.n, further, said + ".", found)
+    content = found.get("combine_content")
+    by_cooling = choice == "yes" and content is not None and content.answer != "yes"
+    if by_cooling:
+        said += f", though against selection on `cooled` takes it gains {_say(content)}, so cooling may do as well"
+    return CombineVerdict(choice, pair.estimate, evidence.n, further, said + ".", by_cooling, found)
 
 
 def _further(x: np.ndarray, scale: Scale, worth: float) -> int | None:
