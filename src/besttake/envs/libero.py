@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, locate
 from besttake.envs.libero_sim import LiberoSim, Snapshot
 from besttake.envs.libero_starts import load_init_states
+from besttake.envs.options import whole
 from besttake.errors import ComponentError
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -67,15 +68,15 @@ def make(
     """
     paths, chosen = locate(), _convention(convention)
     if suite.endswith(".bddl"):
-        tasks = [_own_task(Path(suite), Path(init) if init else None, _number("horizon", horizon or 300))]
-        return LiberoEnv(f"libero:{Path(suite).stem}", tasks, paths, chosen, _number("size", size))
+        tasks = [_own_task(Path(suite), Path(init) if init else None, whole("libero", "horizon", horizon or 300))]
+        return LiberoEnv(f"libero:{Path(suite).stem}", tasks, paths, chosen, whole("libero", "size", size))
     name = _suite(suite, SUITES, "libero")
-    steps = _number("horizon", horizon or _HORIZONS[chosen][name])
+    steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
     tasks = [
         _task(each, f"libero_{name}", steps, paths.bddl / f"libero_{name}", paths.init / f"libero_{name}")
         for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero:{name}")
     ]
-    return LiberoEnv(f"libero:{name}", tasks, paths, chosen, _number("size", size))
+    return LiberoEnv(f"libero:{name}", tasks, paths, chosen, whole("libero", "size", size))
 
 
 def make_occluded(
@@ -96,12 +97,12 @@ def make_occluded(
             f"libero-occ:{name}: {OCCLUDED_VARIABLE} {where}; point it at LIBERO-Occ's benchmark files"
         )
     paths, chosen = locate(), _convention(convention)
-    steps = _number("horizon", horizon or _HORIZONS[chosen][name])
+    steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
     tasks = [
         _task(each, folder, steps, Path(named) / "bddl_files" / folder, Path(named) / "init_files" / folder)
         for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero-occ:{name}")
     ]
-    return LiberoEnv(f"libero-occ:{name}", tasks, paths, chosen, _number("size", size))
+    return LiberoEnv(f"libero-occ:{name}", tasks, paths, chosen, whole("libero", "size", size))
 
 
 class LiberoEnv:
@@ -306,16 +307,6 @@ def _convention(name: str) -> Convention:
             chosen: Convention = known
             return chosen
     raise ComponentError(f"libero: no convention {name!r}; there are {', '.join(get_args(Convention))}")
-
-
-def _number(name: str, value: int | str) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ComponentError(f"libero: {name} must be a positive whole number, got {value!r}")
-    return number
 
 
 def _fingerprint(name: str, tasks: Sequence[LiberoTask], convention: str, size: int) -> str:

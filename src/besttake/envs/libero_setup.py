@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import ctypes.util
 import importlib
 import importlib.util
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from besttake.envs.gl import choose_gl
 from besttake.errors import ComponentError, MissingExtra
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"
@@ -82,19 +81,6 @@ def import_libero(paths: Paths) -> Any:
             )
     setattr(libero, "_assets_path_cache", str(assets))  # noqa: B010 - the only way that hf-libero offers
     return importlib.import_module("libero.libero.envs.env_wrapper").ControlEnv
-
-
-def choose_gl() -> str:
-    """Pick MuJoCo's GL back end for a machine without a display, unless the user has; must precede its import."""
-    if not os.environ.get("MUJOCO_GL") and sys.platform == "linux":
-        if ctypes.util.find_library("EGL"):
-            os.environ["MUJOCO_GL"] = "egl"
-        elif ctypes.util.find_library("OSMesa"):
-            os.environ["MUJOCO_GL"] = "osmesa"
-    chosen = os.environ.get("MUJOCO_GL", "")
-    if chosen in ("egl", "osmesa"):
-        os.environ.setdefault("PYOPENGL_PLATFORM", chosen)
-    return chosen
 
 
 def _user_config() -> Path | None:

@@ -20,6 +20,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.envs.seeding import global_seed
 from besttake.errors import ComponentError
 from besttake.types import F32, U8, Array
 
@@ -39,7 +40,7 @@ class LiberoSim:
     """The simulator of one BDDL file."""
 
     def __init__(self, control_env: Any, bddl: Path) -> None:
-        with _numpy_seed(0):
+        with global_seed(0):
             self._control = control_env(str(bddl), use_camera_obs=False, has_offscreen_renderer=False, ignore_done=True)
         self._env = self._control.env
         self._seen: dict[str, Array] = {}
@@ -55,7 +56,7 @@ class LiberoSim:
         # LIBERO appends to this list at each reset and then draws once per entry.
         self._env.object_property_initializers.clear()
         self._free_renderer()
-        with _numpy_seed(seed):
+        with global_seed(seed):
             for _ in range(100):
                 with suppress(self._placement_error()):
                     self._env.reset()
@@ -218,17 +219,6 @@ def _once_per_physics_step(sim: Any) -> Iterator[None]:
         yield
     finally:
         del sim.forward, sim.step
-
-
-@contextmanager
-def _numpy_seed(seed: int) -> Iterator[None]:
-    # LIBERO places things with numpy's global generator, which belongs to the user.
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
 
 
 def _numbers(thing: Any) -> dict[str, Any]:

@@ -22,11 +22,14 @@ def assets() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def asset_variables(request: pytest.FixtureRequest) -> None:
+def asset_variables() -> None:
     shared = Path(os.environ.get("BESTTAKE_SHARED", ROOT.parent / "shared")) / "assets"
     os.environ.setdefault("BESTTAKE_LIBERO_ASSETS", str(shared / "libero"))
     os.environ.setdefault("BESTTAKE_LIBERO_OCC", str(shared / "libero_occ"))
     os.environ.setdefault("MS_ASSET_DIR", str(shared / "maniskill"))
+    lavapipe = Path(sys.prefix) / "lavapipe" / "lvp_icd.json"
+    if lavapipe.is_file():
+        os.environ.setdefault("VK_ICD_FILENAMES", str(lavapipe))
 
 
 @pytest.fixture(scope="session")

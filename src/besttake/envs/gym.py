@@ -1,0 +1,195 @@
+"""Any Gymnasium env that says in ``info`` whether the task is done and renders ``rgb_array``: ``gym:ID?args``.
+
+``gym:metaworld:Meta-World/MT1?env_name=reach-v3&goes_on=true`` imports ``metaworld``, makes ``Meta-World/MT1`` and
+passes ``env_name`` on; the options that `make` lists are ours, all others go to ``gymnasium.make``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from besttake.envs import options as read
+from besttake.envs.gl import choose_gl
+from besttake.envs.seeding import global_seed
+from besttake.errors import ComponentError, MissingExtra
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+
+_CAMERA = "render"
+_TUNING_OFFSET = 100_000
+
+
+@dataclass(frozen=True)
+class GymOptions:
+    """What BestTake needs to know of an env and Gymnasium does not tell."""
+
+    success: str
+    state: tuple[str, ...]
+    rebuild: bool
+
+
+def make(
+    env_id: str,
+    *,
+    success: str | None = None,
+    state: str = "",
+    horizon: int | str | None = None,
+    starts: int | str = 50,
+    goes_on: bool | str = False,
+    rebuild: bool | str = False,
+    instruction: str = "",
+    group: str | None = None,
+    task: str | None = None,
+    gripper_dim: int | str | None = None,
+    gripper_open: int | str = -1,
+    eef_dims: str | None = None,
+    fps: float | str | None = None,
+    **passed_on: Any,
+) -> GymEnv:
+    """Make ``env_id`` (``ID`` or ``module:ID``).
+
+    ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
+    observation that form the state, with commas; ``starts`` how many seeds are starts; ``goes_on`` says that the env
+    does not end at success; ``rebuild`` makes the env anew at each reset, for those that do not reset exactly.
+    """
+    known = {key: read.value(value) for key, value in passed_on.items()}
+    inner = _build(env_id, known)
+    name = f"gym:{env_id}" + (f"?{urlencode(sorted(known.items()))}" if known else "")
+    try:
+        steps = horizon or (inner.spec.max_episode_steps if inner.spec else None)
+        if not steps:
+            raise ComponentError(f"gym:{env_id}: the env sets no limit of steps; add horizon=…")
+        space = inner.action_space
+        if len(getattr(space, "shape", None) or ()) != 1:
+            raise ComponentError(f"gym:{env_id}: actions must be vectors (a Box of one dimension), not {space}")
+        keys = tuple(key for key in state.split(",") if key)
+        observed, _ = inner.reset(seed=0)
+        label = task or str(known.get("env_name", env_id.rpartition(":")[2]))
+        spec = EnvSpec(
+            name=name,
+            tasks=(TaskSpec(label, group or label, instruction, read.whole("gym", "horizon", steps)),),
+            starts=range(read.whole("gym", "starts", starts)),
+            tuning=range(_TUNING_OFFSET, _TUNING_OFFSET + 50),
+            action_dim=int(space.shape[0]),
+            state_dim=_state(observed, keys, env_id).size,
+            cameras=(_CAMERA,),
+            score_camera=_CAMERA,
+            gripper_dim=read.optional_whole("gym", "gripper_dim", gripper_dim),
+            gripper_open=int(gripper_open),
+            eef_dims=read.dims("gym", "eef_dims", eef_dims),
+            goes_on=read.flag("gym", "goes_on", goes_on),
+            fps=float(fps or inner.metadata.get("render_fps", 10) or 10),
+            fingerprint=hashlib.sha256(f"{name} {success} {state} {steps}".encode()).hexdigest()[:16],
+        )
+    except ComponentError:
+        inner.close()
+        raise
+    options = GymOptions(success or "", keys, read.flag("gym", "rebuild", rebuild))
+    return GymEnv(spec, inner, env_id, known, options)
+
+
+class GymEnv:
+    """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset."""
+
+    def __init__(self, spec: EnvSpec, inner: Any, env_id: str, known: dict[str, Any], options: GymOptions) -> None:
+        self._spec, self._inner, self._id, self._known, self._options = spec, inner, env_id, known, options
+        self._state: F32 | None = None
+        self._success, self._over = False, False
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What this env is and can do."""
+        return self._spec
+
+    def reset(self, start: Start) -> None:
+        """Reset with the start's index as seed, also for envs that ignore ``reset(seed=…)`` (MetaWorld does)."""
+        if start.task != self._spec.tasks[0].name:
+            raise ComponentError(f"{self._spec.name}: no task {start.task!r}; there is {self._spec.tasks[0].name!r}")
+        from gymnasium.utils import seeding
+
+        with global_seed(start.index):
+            if self._options.rebuild:
+                self._inner.close()
+                self._inner = _build(self._id, self._known)
+            self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
+            observed, _ = self._inner.reset(seed=start.index)
+        self._state = _state(observed, self._options.state, self._id)
+        self._success, self._over = False, False
+
+    def step(self, action: F32) -> Step:
+        """One step. Success is sticky; ``done`` is the env's own end (terminated or truncated)."""
+        if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
+            raise ComponentError(
+                f"{self._spec.name}: an action is {self._spec.action_dim} finite numbers, got {action!r}"
+            )
+        if self._state is None or self._over:
+            raise ComponentError(f"{self._spec.name}: reset comes before step, and again after the env has ended")
+        observed, _, terminated, truncated, info = self._inner.step(action)
+        self._state = _state(observed, self._options.state, self._id)
+        self._success = self._success or self._reached(info)
+        self._over = bool(terminated) or bool(truncated)
+        return Step(success=self._success, done=self._over)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        """The state of the last observation; the picture of ``render()`` if asked for."""
+        if self._state is None:
+            raise ComponentError(f"{self._spec.name}: reset comes before observe")
+        images = {}
+        for camera in cameras:
+            if camera != _CAMERA:
+                raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there is {_CAMERA}")
+            picture = np.asarray(self._inner.render())
+            if picture.ndim != 3 or picture.shape[2] != 3:
+                raise ComponentError(f"{self._spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
+            images[camera] = np.ascontiguousarray(picture.astype(np.uint8))
+        return Observation(images, self._state.copy(), self._spec.tasks[0].instruction)
+
+    def close(self) -> None:
+        """Free the env."""
+        self._inner.close()
+
+    def _reached(self, info: dict[str, Any]) -> bool:
+        keys = (self._options.success,) if self._options.success else ("success", "is_success")
+        for key in keys:
+            if key in info:
+                return bool(info[key])
+        raise ComponentError(
+            f"{self._spec.name}: info has no {' or '.join(keys)} (it has {', '.join(map(str, info)) or 'nothing'}); "
+            "name the key with success=…"
+        )
+
+
+def _build(env_id: str, known: dict[str, Any]) -> Any:
+    choose_gl()
+    try:
+        import gymnasium
+    except ModuleNotFoundError as error:
+        raise MissingExtra("gymnasium", "gym", "gym:…") from error
+    try:
+        return gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **known)
+    except ModuleNotFoundError as error:
+        raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
+    except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
+        reason = str(error).strip().splitlines()
+        raise ComponentError(f"gym:{env_id}: {reason[0] if reason else type(error).__name__}") from error
+
+
+def _state(observed: Any, keys: tuple[str, ...], env_id: str) -> F32:
+    if isinstance(observed, dict):
+        if not keys:
+            raise ComponentError(f"gym:{env_id}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
+        missing = [key for key in keys if key not in observed]
+        if missing:
+            raise ComponentError(f"gym:{env_id}: no {missing[0]!r} in the observation ({', '.join(observed)})")
+        parts = [np.asarray(observed[key]) for key in keys]
+    else:
+        parts = [np.asarray(observed)]
+        if parts[0].ndim > 1:
+            # A picture is not a state; such an env is seen through render() alone.
+            parts = [np.zeros(0)]
+    return np.concatenate([np.atleast_1d(part).ravel() for part in parts]).astype(np.float32)

@@ -1,0 +1,235 @@
+"""SimplerEnv's Bridge tasks in ManiSkill 3: ``maniskill:carrot|spoon|stack?render=none|cpu|gpu``.
+
+Every reset rebuilds the scene. ManiSkill's soft reset lets objects settle while the arm still stands where the last
+take left it, so the same episode id then starts from other bits (and, after contacts, from other millimetres).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+import os
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from besttake.envs.options import whole
+from besttake.errors import ComponentError, MissingExtra
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+
+Render = Literal["none", "cpu", "gpu"]
+Reading = Literal["last", "any", "grasp"]
+
+_TASKS = {
+    "carrot": ("PutCarrotOnPlateInScene-v1", "put carrot on plate"),
+    "spoon": ("PutSpoonOnTableClothInScene-v1", "put the spoon on the towel"),
+    "stack": ("StackGreenCubeOnYellowCubeBakedTexInScene-v1", "stack the green block on the yellow block"),
+}
+_CAMERA = "3rd_view_camera"
+_EPISODES = 24
+_FINGERS = (0.015, 0.037)
+
+
+def make(tasks: str = "", *, render: str = "gpu", success: str = "last", horizon: int | str = 60) -> ManiSkillEnv:
+    """``maniskill:TASK``, several with commas, all three when none is named.
+
+    ``render=none`` is physics alone, with the poses of the objects in the state; ``cpu`` needs lavapipe of Mesa 25 or
+    newer. ``success`` is read at the last step as SimplerEnv's evaluator does (``last``), or holds from the first time
+    that the goal is met (``any``) or the object has been held for five steps (``grasp``).
+    """
+    names = tuple(tasks.split(",")) if tasks else tuple(_TASKS)
+    for name in names:
+        if name not in _TASKS:
+            raise ComponentError(f"maniskill:{name}: no such task; there are {', '.join(_TASKS)}")
+    for key, value, known in (("render", render, get_args(Render)), ("success", success, get_args(Reading))):
+        if value not in known:
+            raise ComponentError(f"maniskill: {key} is one of {', '.join(known)}, not {value!r}")
+    return ManiSkillEnv(names, render, success, whole("maniskill", "horizon", horizon))  # type: ignore[arg-type]
+
+
+class ManiSkillEnv:
+    """The Bridge tasks under BestTake's contract. Starts are the 24 episode ids of SimplerEnv."""
+
+    def __init__(self, names: Sequence[str], render: Render, reading: Reading, horizon: int) -> None:
+        self._render, self._reading, self._horizon = render, reading, horizon
+        self._registered = _import_maniskill(render)
+        for name in names:
+            if _TASKS[name][0] not in self._registered:
+                raise ComponentError(
+                    f"maniskill:{name}: this ManiSkill has no {_TASKS[name][0]}; install 3.0.1 or newer"
+                )
+        _check_assets()
+        self._spec = EnvSpec(
+            name=f"maniskill:{','.join(names)}",
+            tasks=tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names),
+            starts=range(_EPISODES),
+            action_dim=7,
+            state_dim=22 if render == "none" else 8,
+            cameras=(_CAMERA,),
+            score_camera=_CAMERA,
+            gripper_dim=6,
+            gripper_open=1,
+            eef_dims=(0, 1, 2),
+            goes_on=True,
+            fps=5.0,
+            fingerprint=_fingerprint(names, render, reading, horizon),
+            notes=("pictures are from a third-person camera; these tasks have no wrist camera",),
+        )
+        self._env: Any = None
+        self._name = ""
+        self._steps, self._reached = 0, False
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What this env is and can do."""
+        return self._spec
+
+    def reset(self, start: Start) -> None:
+        """Rebuild the scene of ``start``, whose index is SimplerEnv's episode id."""
+        if start.task not in {task.name for task in self._spec.tasks}:
+            raise ComponentError(f"{self._spec.name}: no task {start.task!r}")
+        if not 0 <= start.index < _EPISODES:
+            raise ComponentError(f"{self._spec.name}: starts are 0..{_EPISODES - 1}, not {start.index}")
+        if start.task != self._name:
+            self.close()
+            self._env, self._name = self._build(_TASKS[start.task][0]), start.task
+        import torch
+
+        self._env.reset(seed=0, options={"episode_id": torch.tensor([start.index]), "reconfigure": True})
+        self._steps, self._reached = 0, False
+
+    def step(self, action: F32) -> Step:
+        """One control step of 0.2 s."""
+        if action.shape != (7,) or not np.isfinite(action).all():
+            raise ComponentError(f"{self._spec.name}: an action must be 7 finite numbers, got {action!r}")
+        *_, info = self._opened.step(np.asarray(action, np.float32))
+        self._steps += 1
+        if self._reading == "last":
+            last = self._steps == self._horizon
+            return Step(success=last and bool(info["success"]), done=self._steps >= self._horizon)
+        key = "success" if self._reading == "any" else "consecutive_grasp"
+        self._reached = self._reached or bool(info[key])
+        return Step(success=self._reached, done=False)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        """State (8,): position 3 and quaternion wxyz 4 of the gripper in the robot's base frame, openness 1.
+
+        Without pictures the poses (7,) of the object to move and of its target follow: (22,).
+        """
+        images = {}
+        for camera in cameras:
+            if camera != _CAMERA:
+                raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there is {_CAMERA}")
+            if self._render == "none":
+                raise ComponentError(f"{self._spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
+            seen = self._opened._get_obs_sensor_data()[_CAMERA]["rgb"]
+            images[camera] = np.ascontiguousarray(seen[0].cpu().numpy().astype(np.uint8))
+        return Observation(images, self._state(), self._spec.task(self._name).instruction)
+
+    def close(self) -> None:
+        """Free the scene."""
+        if self._env is not None:
+            self._env.close()
+            self._env, self._name = None, ""
+
+    @property
+    def _opened(self) -> Any:
+        if self._env is None:
+            raise ComponentError(f"{self._spec.name}: reset comes before step and observe")
+        return self._env
+
+    def _state(self) -> F32:
+        env = self._opened
+        robot = env.agent.robot
+        things = [robot.links_map["ee_gripper_link"].pose]
+        if self._render == "none":
+            things += [env.objs[env.source_obj_name].pose, env.objs[env.target_obj_name].pose]
+        base = robot.pose.inv()
+        poses = [(base * pose).raw_pose[0].cpu().numpy() for pose in things]
+        low, high = _FINGERS
+        fingers = float(robot.get_qpos()[0, -2:].mean())
+        openness = np.clip((fingers - low) / (high - low), 0.0, 1.0)
+        return np.concatenate([poses[0], [openness], *poses[1:]]).astype(np.float32)
+
+    def _build(self, task_id: str) -> Any:
+        task = self._registered[task_id].cls
+        options = {"num_envs": 1, "sim_backend": "physx_cpu", "render_backend": self._render}
+        try:
+            if self._render == "none":
+                blind = {"SUPPORTED_OBS_MODES": ["state_dict"], "rgb_overlay_mode": "none"}
+                env = type(task.__name__, (task,), blind)(obs_mode="state_dict", **options)
+            else:
+                env = task(obs_mode="rgb+segmentation", **options)
+        except RuntimeError as error:
+            if self._render == "none":
+                raise
+            raise ComponentError(
+                f"maniskill: cannot render here ({str(error).splitlines()[0]}); use render=cpu with lavapipe of "
+                "Mesa 25 or newer (VK_ICD_FILENAMES names its json), or render=none"
+            ) from error
+        # A step would otherwise render; observe() asks the sensors itself.
+        env.get_obs = lambda info=None, unflattened=False: {}
+        return env
+
+
+def _import_maniskill(render: Render) -> Any:
+    if render == "cpu":
+        _choose_lavapipe()
+    try:
+        importlib.import_module("mani_skill.envs")
+        from mani_skill.utils.logging_utils import logger
+        from mani_skill.utils.registration import REGISTERED_ENVS
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "mani-skill", "maniskill", "maniskill:…") from error
+    logger.setLevel(logging.ERROR)
+    return REGISTERED_ENVS
+
+
+def _check_assets() -> None:
+    from mani_skill.envs.tasks.digital_twins.bridge_dataset_eval.base_env import BRIDGE_DATASET_ASSET_PATH
+
+    if not (BRIDGE_DATASET_ASSET_PATH / "custom").is_dir():
+        raise ComponentError(
+            f"maniskill: no Bridge assets at {BRIDGE_DATASET_ASSET_PATH}; set MS_ASSET_DIR to where they are, or run "
+            "python -m mani_skill.utils.download_asset bridge_v2_real2sim widowx250s"
+        )
+
+
+def _choose_lavapipe() -> None:
+    named = os.environ.get("VK_ICD_FILENAMES") or os.environ.get("VK_DRIVER_FILES")
+    if named:
+        files = [Path(name) for name in named.split(os.pathsep)]
+    else:
+        folders = (Path("/usr/share/vulkan/icd.d"), Path("/etc/vulkan/icd.d"), Path("/usr/local/share/vulkan/icd.d"))
+        files = [file for folder in folders for file in sorted(folder.glob("lvp_icd*.json"))]
+    if not files or not files[0].is_file():
+        raise ComponentError(
+            "maniskill?render=cpu: no lavapipe driver found; install mesa-vulkan-drivers 25 or newer, "
+            "or let VK_ICD_FILENAMES name its json"
+        )
+    # Mesa 25 is the first whose lavapipe speaks Vulkan 1.4; older ones crash inside SAPIEN.
+    try:
+        api = str(json.loads(files[0].read_text())["ICD"]["api_version"])
+        old = "lvp" in files[0].name and tuple(int(part) for part in api.split(".")[:2]) < (1, 4)
+    except (ValueError, KeyError, OSError) as error:
+        raise ComponentError(
+            f"maniskill?render=cpu: {files[0]} is not a Vulkan driver description ({error})"
+        ) from error
+    if old:
+        raise ComponentError(f"maniskill?render=cpu: lavapipe at {files[0]} is older than Mesa 25, which is needed")
+    os.environ.setdefault("VK_ICD_FILENAMES", str(files[0]))
+
+
+def _fingerprint(names: Sequence[str], render: Render, reading: Reading, horizon: int) -> str:
+    digest = hashlib.sha256(f"{','.join(names)} {render} {reading} {horizon}".encode())
+    for package in ("mani-skill", "sapien"):
+        try:
+            digest.update(f"{package} {version(package)}".encode())
+        except PackageNotFoundError:
+            digest.update(package.encode())
+    return digest.hexdigest()[:16]

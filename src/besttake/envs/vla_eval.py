@@ -1,0 +1,316 @@
+"""Any benchmark of vla-eval in this process: ``vla-eval:MODULE:CLASS?args``, and ``vla-eval:coke-can``.
+
+``vla-eval:libero:LIBEROBenchmark?suite=libero_object&send_state=true`` is short for the module
+``vla_eval.benchmarks.libero.benchmark``. These classes render every camera at every step: nothing here is lazy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from besttake.envs import options as read
+from besttake.envs.gl import choose_gl
+from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.seeding import global_seed
+from besttake.errors import ComponentError, MissingExtra
+from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
+
+# SimplerEnv's published grid for the Google robot's coke can: 5 x 5 positions of the can, one pose of the robot.
+COKE_CAN: Mapping[str, Any] = {
+    "task_name": "google_robot_pick_coke_can",
+    "env_name": "GraspSingleOpenedCokeCanInScene-v0",
+    "scene_name": "google_pick_coke_can_1_v4",
+    "max_episode_steps": 80,
+    "gripper_mode": "sticky",
+    "seed": 0,
+    "control_mode": (
+        "arm_pd_ee_delta_pose_align_interpolate_by_planner_gripper_pd_joint_target_delta_pos_interpolate_by_planner"
+    ),
+    "init_config": {
+        "robot_x": [0.35, 0.35, 1],
+        "robot_y": [0.20, 0.20, 1],
+        "robot_rot_quat": [0, 0, 0, 1],
+        "obj_x": [-0.35, -0.12, 5],
+        "obj_y": [-0.02, 0.42, 5],
+    },
+}
+_ORIENTATIONS = {"horizontal": "lr_switch", "vertical": "laid_vertically", "standing": "upright"}
+_GRID = 25
+
+
+def make(
+    target: str,
+    *,
+    task: str | None = None,
+    starts: int | str | None = None,
+    horizon: int | str | None = None,
+    score_camera: str | None = None,
+    action_dim: int | str | None = None,
+    gripper_dim: int | str | None = None,
+    gripper_open: int | str = -1,
+    eef_dims: str | None = None,
+    fps: float | str = 10,
+    render: str | None = None,
+    rebuild: bool | str = False,
+    **arguments: Any,
+) -> VlaEvalEnv:
+    """Make the benchmark; ``arguments`` (YAML values) go to its constructor.
+
+    ``starts`` says how many episode indexes are starts (default: what the benchmark says, else 50), ``render`` is
+    passed to its ``configure_render`` (``gpu`` or ``cpu``), ``rebuild`` makes it anew at each reset.
+    """
+    module, _, name = target.partition(":")
+    known = {key: read.value(text) for key, text in arguments.items()}
+    if target == "coke-can":
+        module, name, known = "simpler", "SimplerEnvBenchmark", coke_can(**known)
+        starts = starts or _GRID
+    if not name:
+        raise ComponentError(f"vla-eval:{target}: name a benchmark as MODULE:CLASS, e.g. libero:LIBEROBenchmark")
+    benchmark = _find(module, name)
+    if render:
+        _configure_render(benchmark, render, target)
+    label = f"vla-eval:{target}" + (f"?{urlencode(sorted(arguments.items()))}" if arguments else "")
+    env = VlaEvalEnv(label, benchmark, known, read.flag("vla-eval", "rebuild", rebuild))
+    try:
+        env.describe(
+            wanted=task,
+            starts=None if starts is None else read.whole("vla-eval", "starts", starts),
+            horizon=None if horizon is None else read.whole("vla-eval", "horizon", horizon),
+            score_camera=score_camera,
+            action_dim=read.optional_whole("vla-eval", "action_dim", action_dim),
+            gripper_dim=read.optional_whole("vla-eval", "gripper_dim", gripper_dim),
+            gripper_open=int(gripper_open),
+            eef_dims=read.dims("vla-eval", "eef_dims", eef_dims),
+            fps=float(fps),
+        )
+    except ComponentError:
+        env.close()
+        raise
+    return env
+
+
+def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **more: Any) -> dict[str, Any]:
+    """Arguments of vla-eval's SimplerEnv benchmark for the 25 starts of one orientation of the can.
+
+    ``overlay`` is the path of SimplerEnv's ``google_coke_can_real_eval_1.png`` for visual matching.
+    """
+    if orientation not in _ORIENTATIONS:
+        raise ComponentError(
+            f"vla-eval:coke-can: orientation is one of {', '.join(_ORIENTATIONS)}, not {orientation!r}"
+        )
+    build: dict[str, Any] = {
+        "robot": "google_robot_static",
+        "control_freq": 3,
+        "sim_freq": 513,
+        _ORIENTATIONS[orientation]: True,
+    }
+    if overlay:
+        build |= {"rgb_overlay_path": overlay, "rgb_overlay_cameras": ["overhead_camera"]}
+    return {**COKE_CAN, "env_build_kwargs": build, **more}
+
+
+class VlaEvalEnv:
+    """A vla-eval benchmark under BestTake's contract: the index of a start is its ``episode_idx``."""
+
+    def __init__(self, name: str, benchmark: Any, arguments: dict[str, Any], rebuild: bool) -> None:
+        self._name, self._class, self._arguments, self._rebuild = name, benchmark, arguments, rebuild
+        self._loop = asyncio.new_event_loop()
+        self._benchmark = self._construct()
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._spec: EnvSpec | None = None
+        self._started: str | None = None
+        self._steps, self._over = 0, False
+
+    def describe(
+        self,
+        *,
+        wanted: str | None,
+        starts: int | None,
+        horizon: int | None,
+        score_camera: str | None,
+        action_dim: int | None,
+        gripper_dim: int | None,
+        gripper_open: int,
+        eef_dims: tuple[int, ...] | None,
+        fps: float,
+    ) -> None:
+        """Work out the spec; cameras and state are known only from a first observation, so one episode is started."""
+        self._tasks = _named(self._benchmark.get_tasks(), wanted, self._name)
+        about = self._benchmark.get_metadata()
+        limit = horizon or about.get("max_steps")
+        if not limit:
+            raise ComponentError(f"{self._name}: the benchmark sets no limit of steps; add horizon=…")
+        first = next(iter(self._tasks))
+        self._start(first, 0)
+        seen = self._run(self._benchmark.get_observation())
+        cameras = tuple(_pictures(seen))
+        if not cameras:
+            raise ComponentError(f"{self._name}: its observations hold no pictures, so takes cannot be scored")
+        self._spec = EnvSpec(
+            name=self._name,
+            tasks=tuple(
+                TaskSpec(name, str(task.get("suite", self._class.__name__)), str(task.get("name", name)), int(limit))
+                for name, task in self._tasks.items()
+            ),
+            starts=range(starts or int(about.get("max_episodes_per_task", 50))),
+            action_dim=action_dim or self._action_dim(),
+            state_dim=_state(seen).size,
+            cameras=cameras,
+            score_camera=score_camera or ("wrist" if "wrist" in cameras else cameras[0]),
+            gripper_dim=gripper_dim,
+            gripper_open=gripper_open,
+            eef_dims=eef_dims,
+            goes_on=False,
+            fps=fps,
+            fingerprint=_fingerprint(self._name, self._arguments),
+            notes=("every camera is rendered at every step, as vla-eval does",),
+        )
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What this env is and can do."""
+        assert self._spec is not None
+        return self._spec
+
+    def reset(self, start: Start) -> None:
+        """Start the episode of that index; global generators are seeded with it, as benchmarks draw from them."""
+        if start.task not in self._tasks:
+            raise ComponentError(f"{self._name}: no task {start.task!r}; there are {', '.join(self._tasks)}")
+        if self._rebuild:
+            self._benchmark.cleanup()
+            self._benchmark = self._construct()
+            self._tasks = {**self._tasks, **_named(self._benchmark.get_tasks(), None, self._name)}
+        self._start(start.task, start.index)
+
+    def step(self, action: F32) -> Step:
+        """One step. Success is the benchmark's own result, read when it ends the episode or the limit is reached."""
+        if action.shape != (self.spec.action_dim,) or not np.isfinite(action).all():
+            raise ComponentError(f"{self._name}: an action is {self.spec.action_dim} finite numbers, got {action!r}")
+        if self._started is None or self._over:
+            raise ComponentError(f"{self._name}: reset comes before step, and again after the episode has ended")
+        self._run(self._benchmark.apply_action({"actions": np.asarray(action, np.float32)}))
+        self._steps += 1
+        self._over = bool(self._run(self._benchmark.is_done())) or self._steps >= self.spec.tasks[0].horizon
+        success = self._over and bool(self._run(self._benchmark.get_result()).get("success", False))
+        return Step(success=success, done=self._over)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        """The benchmark's observation: the pictures asked for, and its state (empty where it sends none)."""
+        if self._started is None:
+            raise ComponentError(f"{self._name}: reset comes before observe")
+        seen = self._run(self._benchmark.get_observation())
+        pictures = _pictures(seen)
+        for camera in cameras:
+            if camera not in pictures:
+                raise ComponentError(f"{self._name}: no camera {camera!r}; there are {', '.join(pictures)}")
+        told = str(seen.get("task_description") or self._tasks[self._started].get("name", ""))
+        return Observation({camera: pictures[camera] for camera in cameras}, _state(seen), told)
+
+    def close(self) -> None:
+        """Free the benchmark."""
+        if not self._loop.is_closed():
+            self._benchmark.cleanup()
+            self._loop.close()
+
+    def _start(self, task: str, index: int) -> None:
+        from vla_eval.recording import NullEpisodeRecorder
+
+        with global_seed(index):
+            self._run(self._benchmark.start_episode({**self._tasks[task], "episode_idx": index}, NullEpisodeRecorder()))
+        self._started, self._steps, self._over = task, 0, False
+
+    def _construct(self) -> Any:
+        try:
+            return self._class(**self._arguments)
+        except (TypeError, ValueError, AssertionError) as error:
+            reason = str(error).strip().splitlines()
+            raise ComponentError(f"{self._name}: {reason[0] if reason else type(error).__name__}") from error
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return self._loop.run_until_complete(work)
+        except ModuleNotFoundError as error:
+            raise ComponentError(f"{self._name}: needs {error.name}, which is not installed; see vla-eval") from error
+
+    def _action_dim(self) -> int:
+        try:
+            return sum(int(part.dims) for part in self._benchmark.get_action_spec().values())
+        except NotImplementedError:
+            raise ComponentError(
+                f"{self._name}: does not say how many numbers an action has; add action_dim=…"
+            ) from None
+
+
+def _find(module: str, name: str) -> Any:
+    try:
+        importlib.import_module("vla_eval")
+    except ModuleNotFoundError as error:
+        raise MissingExtra("vla-eval", "vla-eval", "vla-eval:…") from error
+    choose_gl()
+    if "libero" in module:
+        # Its first import asks a question on the terminal unless it is told where things are.
+        with suppress(MissingExtra):
+            import_libero(locate())
+    for path in (f"vla_eval.benchmarks.{module}.benchmark", module):
+        try:
+            return getattr(importlib.import_module(path), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not path.startswith(error.name):
+                raise ComponentError(f"vla-eval:{module}:{name} needs {error.name}, which is not installed") from error
+        except AttributeError:
+            raise ComponentError(f"vla-eval:{module}:{name}: module {path} has no {name}") from None
+    raise ComponentError(f"vla-eval:{module}:{name}: no module {module} and no vla_eval.benchmarks.{module}")
+
+
+def _configure_render(benchmark: Any, mode: str, target: str) -> None:
+    if mode not in benchmark.render_backends:
+        known = ", ".join(sorted(benchmark.render_backends))
+        raise ComponentError(f"vla-eval:{target}: render is one of {known}, not {mode!r}")
+    benchmark.configure_render(mode)
+
+
+def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> dict[str, dict[str, Any]]:
+    named: dict[str, dict[str, Any]] = {}
+    for index, task in enumerate(tasks):
+        name = str(task.get("name", f"task {index}"))
+        named[name if name not in named else f"{name} ({index})"] = task
+    if wanted is None:
+        return named
+    names = list(named)
+    if wanted.isdigit() and int(wanted) < len(names):
+        wanted = names[int(wanted)]
+    if wanted not in named:
+        raise ComponentError(f"{where}: no task {wanted!r}; there are {len(names)}, from {names[0]!r} on")
+    return {wanted: named[wanted]}
+
+
+def _pictures(seen: Mapping[str, Any]) -> dict[str, U8]:
+    return {
+        str(camera): np.ascontiguousarray(np.asarray(image).astype(np.uint8))
+        for camera, image in dict(seen.get("images", {})).items()
+        if np.ndim(image) == 3
+    }
+
+
+def _state(seen: Mapping[str, Any]) -> F32:
+    for key in ("states", "state"):
+        if seen.get(key) is not None:
+            return np.asarray(seen[key], np.float32).ravel()
+    return np.zeros(0, np.float32)
+
+
+def _fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    try:
+        of = version("vla-eval")
+    except PackageNotFoundError:
+        of = ""
+    return hashlib.sha256(f"{name} {sorted(arguments.items())} {of}".encode()).hexdigest()[:16]
