@@ -1,0 +1,218 @@
+"""LIBERO and robomimic HDF5, read with h5py: ``hdf5:FILE`` or ``hdf5:DIRECTORY`` (all its .hdf5 and .h5 files).
+
+LIBERO, known by ``obs/…_rgb``: the task is the file's name without ``_demo``, the instruction stands in
+``problem_info``; the state (8) is ``ee_pos``, ``ee_ori`` (axis-angle) and ``gripper_states``; pictures are stored as
+rendered, upside down, and are rotated by 180 degrees here, as LeRobot and openpi feed them.
+robomimic, known by ``obs/…_image``: the task is ``env_name`` of ``env_args``, without instruction; the state (8) is
+``robot0_eef_pos``, ``robot0_eef_quat`` as axis-angle and ``robot0_gripper_qpos``; pictures are stored upright.
+In both, the gripper is the last of 7 actions, -1 opens and +1 closes, and the position comes first in the state.
+
+Options: ``camera`` (``eye_in_hand_rgb`` …; by default the one in the hand), ``state`` (keys of ``obs`` joined by
+``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``size`` (longest side of a frame, 320).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.demos.frames import LARGEST, Unreadable, fitted_array, whole_number
+from besttake.demos.source import Bad
+from besttake.errors import LibraryError, MissingExtra
+from besttake.types import F32, Demo
+
+_LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
+_ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
+
+
+class Hdf5Demos:
+    """The demonstrations of one or more HDF5 files of the same kind."""
+
+    def __init__(
+        self,
+        name: str,
+        files: list[Path],
+        camera: str | None = None,
+        state: tuple[str, ...] | None = None,
+        rotate: int | None = None,
+        size: int = LARGEST,
+    ) -> None:
+        self.name, self._files, self._size = name, files, size
+        attributes, observations, action_dim = _first_readable(files, name)
+        self.camera = _camera(observations, camera, name)
+        self._libero = self.camera.endswith("_rgb")
+        known = _LIBERO_STATE if self._libero else _ROBOMIMIC_STATE
+        self._state = state or (known if set(known) <= set(observations) else None)
+        missing = set(self._state or ()) - set(observations)
+        if missing:
+            raise LibraryError(f"{name} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(observations))}")
+        self._rotate = (180 if self._libero else 0) if rotate is None else rotate
+        self.fps = float(_json(attributes, "env_args").get("env_kwargs", {}).get("control_freq", 20))
+        self.gripper_dim = action_dim - 1 if action_dim == 7 else None
+        self.gripper_open = -1
+        self.eef_dims = (0, 1, 2) if self._state == known else None
+        digest = hashlib.sha256(repr([self.camera, self._state, self._rotate, size]).encode())
+        for path in files:
+            digest.update(f"{path.name} {path.stat().st_size} {_edges(path)}\n".encode())
+        self.fingerprint = digest.hexdigest()[:16]
+
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        h5py = _h5py()
+        for path in self._files:
+            try:
+                with h5py.File(path, "r") as file:
+                    yield from self._demos(path, file)
+            except (OSError, KeyError) as error:
+                yield Bad(path.name, _why(path, error))
+
+    def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
+        attributes = dict(file["data"].attrs)
+        problem = _json(attributes, "problem_info")
+        instruction = str(problem.get("language_instruction", "")).strip('"')
+        env = str(_json(attributes, "env_args").get("env_name", path.stem))
+        task = re.sub("_demo$", "", path.stem) if self._libero else env
+        for key in sorted(file["data"], key=_number):
+            identity = f"{path.name}/{key}"
+            try:
+                yield self._demo(identity, task, instruction, file["data"][key])
+            except (Unreadable, OSError, KeyError, ValueError, TypeError) as error:
+                reason = str(error) if isinstance(error, Unreadable) else f"cannot be read ({_short(error)})"
+                yield Bad(identity, reason)
+
+    def _demo(self, identity: str, task: str, instruction: str, group: Any) -> Demo:
+        if "obs" not in group or self.camera not in group["obs"]:
+            raise Unreadable(f"has no camera {self.camera}")
+        frames = np.asarray(group["obs"][self.camera][()])
+        if self._rotate == 180:
+            frames = frames[:, ::-1, ::-1]
+        frames = fitted_array(np.ascontiguousarray(frames), self._size) if len(frames) else frames
+        return Demo(
+            id=identity,
+            task=task,
+            frames=frames,
+            frame_steps=np.arange(len(frames), dtype=np.int64),
+            states=self._states(group["obs"]),
+            actions=np.asarray(group["actions"][()], np.float32),
+            instruction=instruction,
+            source={"file": identity.rpartition("/")[0], "demo": identity.rpartition("/")[2]},
+        )
+
+    def _states(self, observations: Any) -> F32 | None:
+        if self._state is None:
+            return None
+        parts = []
+        for key in self._state:
+            if key not in observations:
+                raise Unreadable(f"has no obs/{key}")
+            values = np.asarray(observations[key][()], np.float64)
+            parts.append(
+                axis_angle(values)
+                if key.endswith("_quat")
+                else values.reshape(len(values), int(np.prod(values.shape[1:])))
+            )
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def make(
+    rest: str,
+    camera: str | None = None,
+    state: str | None = None,
+    rotate: int | str | None = None,
+    size: int | str = LARGEST,
+) -> Hdf5Demos:
+    """The source ``hdf5:rest``: a file, or a directory of files."""
+    path = Path(rest)
+    files = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.suffix in (".hdf5", ".h5"))
+    if not files:
+        raise LibraryError(f"hdf5:{rest}: no such file, and no directory with .hdf5 or .h5 files")
+    if str(rotate) not in ("None", "0", "180"):
+        raise LibraryError(f"hdf5:{rest}: rotate is 0 or 180, not {rotate}")
+    turned = None if rotate is None else int(rotate)
+    keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
+    return Hdf5Demos(f"hdf5:{rest}", files, camera, keys, turned, whole_number("size", size))
+
+
+def axis_angle(quaternions: Any) -> Any:
+    """Quaternions (T, 4), x y z w, as rotation vectors (T, 3), as robosuite's ``quat2axisangle`` gives them."""
+    q = np.asarray(quaternions, np.float64)
+    w = np.clip(q[:, 3:], -1.0, 1.0)
+    sine = np.sqrt(np.maximum(1.0 - w * w, 0.0))
+    turn = np.where(sine > 1e-8, 2.0 * np.arccos(w) / np.where(sine > 1e-8, sine, 1.0), 0.0)
+    return q[:, :3] * turn
+
+
+def _first_readable(files: list[Path], name: str) -> tuple[Mapping[str, Any], dict[str, tuple[int, ...]], int]:
+    """Attributes, observation shapes and action size of the first demonstration that shows them."""
+    h5py = _h5py()
+    trouble = "has no demonstrations under data/"
+    for path in files:
+        try:
+            with h5py.File(path, "r") as file:
+                for key in sorted(file["data"], key=_number):
+                    group = file["data"][key]
+                    if "obs" in group and "actions" in group and len(group["obs"]):
+                        shapes = {k: tuple(group["obs"][k].shape) for k in group["obs"]}
+                        return dict(file["data"].attrs), shapes, int(group["actions"].shape[-1])
+        except (OSError, KeyError, AttributeError) as error:
+            trouble = f"{path.name} {_why(path, error)}"
+    raise LibraryError(f"{name}: {trouble}")
+
+
+def _camera(observations: Mapping[str, tuple[int, ...]], wanted: str | None, name: str) -> str:
+    cameras = [k for k, shape in observations.items() if len(shape) == 4 and shape[-1] == 3]
+    if not cameras:
+        raise LibraryError(
+            f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
+        )
+    if wanted is None:
+        return next((c for c in cameras if "hand" in c or "wrist" in c), cameras[0])
+    if wanted not in cameras:
+        raise LibraryError(f"{name} has no camera {wanted}; it has {', '.join(sorted(cameras))}")
+    return wanted
+
+
+def _json(attributes: Mapping[str, Any], key: str) -> dict[str, Any]:
+    try:
+        found = json.loads(attributes.get(key, "{}"))
+    except (ValueError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(key: str) -> tuple[int, str]:
+    digits = re.search(r"\d+$", key)
+    return (int(digits.group()) if digits else -1, key)
+
+
+def _edges(path: Path) -> str:
+    """A digest of the first and last megabyte: enough to notice a file that was written again."""
+    with path.open("rb") as file:
+        head = file.read(1 << 20)
+        file.seek(max(0, path.stat().st_size - (1 << 20)))
+        return hashlib.sha256(head + file.read()).hexdigest()[:16]
+
+
+def _why(path: Path, error: Exception) -> str:
+    if isinstance(error, OSError) and not _h5py().is_hdf5(path):
+        return "is not an HDF5 file"
+    if isinstance(error, KeyError):
+        return "is not a LIBERO or robomimic file (it has no group data)"
+    return f"cannot be read ({_short(error)})"
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise MissingExtra("h5py", "hdf5", "hdf5 demonstrations") from None
+    return h5py

@@ -1,0 +1,70 @@
+"""A demonstration as a film strip: its frames in a row, events marked."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from besttake.demos.library import Library
+from besttake.errors import LibraryError
+
+_GAP = 4
+_BAR = 5
+_TEXT = 14
+_PAPER = (255, 255, 255)
+_INK = (60, 60, 60)
+_EVENT = (214, 90, 30)
+_OPEN = (120, 170, 220)
+
+
+def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 96) -> bytes:
+    """PNG of demonstration ``demo``: event frames, and others spread evenly between them, about ``columns`` in a row.
+
+    An orange frame marks an event; below stands the step, in orange where an event starts.
+    """
+    if not 0 <= demo < len(library.demos):
+        raise LibraryError(
+            f"{library.path} has {len(library.demos)} demonstrations, numbered from 0; there is no {demo}"
+        )
+    info = library.demos[demo]
+    rows = np.flatnonzero(library.frame_demo == demo)
+    steps = library.frame_step[rows]
+    events = {int(min(np.searchsorted(steps, event), len(steps) - 1)) for event in info.events}
+    shown = shown_frames(len(rows), sorted(events), columns)
+    pictures = [_scaled(library, int(rows[i]), height) for i in shown]
+    width = max(picture.width for picture in pictures)
+    lines = -(-len(shown) // columns)
+    cell = (width + _GAP, height + _BAR + _TEXT + _GAP)
+    sheet = Image.new("RGB", (min(len(shown), columns) * cell[0] + _GAP, _TEXT + _GAP + lines * cell[1]), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    title = f"{info.id}   {info.instruction or info.task}   {info.length} steps, {len(info.events)} events"
+    draw.text((_GAP, 2), title, fill=_INK)
+    for place, (index, picture) in enumerate(zip(shown, pictures, strict=True)):
+        x, y = _GAP + (place % columns) * cell[0], _TEXT + _GAP + (place // columns) * cell[1]
+        is_event = index in events
+        sheet.paste(picture, (x, y))
+        if is_event:
+            draw.rectangle((x, y, x + picture.width - 1, y + height - 1), outline=_EVENT, width=2)
+        draw.rectangle(
+            (x, y + height, x + picture.width - 1, y + height + _BAR - 2), fill=_EVENT if is_event else _OPEN
+        )
+        draw.text((x, y + height + _BAR), str(int(steps[index])), fill=_EVENT if is_event else _INK)
+    buffer = io.BytesIO()
+    sheet.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def shown_frames(frames: int, events: list[int], columns: int) -> list[int]:
+    """Which of ``frames`` to show: all events, and as many others as fill the row, spread evenly."""
+    even = np.linspace(0, frames - 1, min(frames, max(columns, 1))).round().astype(int).tolist()
+    spare = [i for i in even if i not in events]
+    room = max(0, min(frames, columns) - len(events))
+    picked = [spare[(k * len(spare)) // room] for k in range(min(room, len(spare)))] if room else []
+    return sorted({*events, *picked})
+
+
+def _scaled(library: Library, frame: int, height: int) -> Image.Image:
+    picture = Image.fromarray(library.frame_image(frame))
+    return picture.resize((max(1, round(picture.width * height / picture.height)), height), Image.Resampling.BILINEAR)

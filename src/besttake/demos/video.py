@@ -1,0 +1,156 @@
+"""A folder of recordings: ``video:DIRECTORY``. Each video, or folder of pictures, is one demonstration.
+
+``DIRECTORY/pour/take1.mp4`` demonstrates the task ``pour``, and so does the folder ``DIRECTORY/pour/take2/`` with
+``000.png``, ``001.png`` …; right under ``DIRECTORY`` the task is the option ``task``. A ``take1.csv`` beside it holds
+a row per frame with columns ``action_0``, ``action_1`` … and ``state_0``, ``state_1`` …, either kind or both; without
+one the demonstration can score takes and cannot be retrieved from.
+
+Options: ``task``, ``camera`` (its name, ``video``), ``fps`` (of picture folders, 10), ``size`` (longest side, 320).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate, whole_number
+from besttake.demos.source import Bad
+from besttake.errors import LibraryError
+from besttake.types import F32, U8, Demo
+
+VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A video file, or a folder of pictures, of a task."""
+
+    path: Path
+    task: str
+
+    @property
+    def table(self) -> Path:
+        """Where its states and actions would be."""
+        return self.path.with_name(self.path.stem + ".csv") if self.path.is_file() else self.path.with_suffix(".csv")
+
+
+class VideoDemos:
+    """Recordings of a folder, in the order of their names."""
+
+    gripper_dim: int | None = None
+    gripper_open: int = -1
+    eef_dims: tuple[int, ...] | None = None
+
+    def __init__(self, root: Path, name: str, task: str, camera: str, fps: float, size: int) -> None:
+        self.name, self.camera, self._root, self._size = name, camera, root, size
+        self.recordings = _recordings(root, task)
+        if not self.recordings:
+            raise LibraryError(f"{name} holds no videos ({', '.join(VIDEOS)}) and no folders of pictures")
+        first = self.recordings[0].path
+        self.fps = (video_rate(first) if first.is_file() else 0.0) or fps
+        digest = hashlib.sha256(repr([task, camera, size]).encode())
+        for recording in self.recordings:
+            for path in _files(recording):
+                digest.update(f"{path.relative_to(root)} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode())
+        self.fingerprint = digest.hexdigest()[:16]
+
+    def __len__(self) -> int:
+        return len(self.recordings)
+
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        for recording in self.recordings:
+            identity = str(recording.path.relative_to(self._root))
+            try:
+                frames = read_frames(recording.path, self._size)
+                states, actions = _table(recording.table, len(frames))
+            except Unreadable as error:
+                yield Bad(identity, str(error))
+                continue
+            yield Demo(
+                id=identity,
+                task=recording.task,
+                frames=frames,
+                frame_steps=np.arange(len(frames), dtype=np.int64),
+                states=states,
+                actions=actions,
+                instruction=recording.task.replace("_", " "),
+                source={"file": identity},
+            )
+
+
+def make(
+    rest: str, task: str = "", camera: str = "video", fps: float | str = 10.0, size: int | str = LARGEST
+) -> VideoDemos:
+    """The source ``video:rest``."""
+    if not Path(rest).is_dir():
+        raise LibraryError(f"video:{rest}: there is no such directory")
+    try:
+        rate = float(fps)
+    except ValueError:
+        raise LibraryError(f"video:{rest}: fps is a number, not {fps}") from None
+    return VideoDemos(Path(rest), f"video:{rest}", task, camera, rate, whole_number("size", size))
+
+
+def read_frames(path: Path, largest: int = LARGEST) -> U8:
+    """The frames of a video file or of a folder of pictures, uint8 (F, h, w, 3); `Unreadable` says what is wrong."""
+    if path.is_file():
+        return video_frames(path, largest)
+    frames = [picture(file, largest) for file in _pictures(path)]
+    if not frames:
+        raise Unreadable(f"has no frames in {path.name}")
+    if len({frame.shape for frame in frames}) > 1:
+        raise Unreadable(f"has pictures of different size in {path.name}")
+    return np.stack(frames)
+
+
+def _recordings(root: Path, task: str) -> list[Recording]:
+    found: list[Recording] = []
+    for path in sorted(root.iterdir()):
+        if _is_recording(path):
+            found.append(Recording(path, task))
+        elif path.is_dir():
+            found += [Recording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
+    return found
+
+
+def _is_recording(path: Path) -> bool:
+    return path.suffix.lower() in VIDEOS if path.is_file() else path.is_dir() and bool(_pictures(path))
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """The pictures of a folder in the order of their numbers: ``9.png`` comes before ``10.png``."""
+    found = [p for p in folder.iterdir() if p.suffix.lower() in PICTURES]
+    return sorted(found, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
+
+
+def _files(recording: Recording) -> list[Path]:
+    files = [recording.path] if recording.path.is_file() else _pictures(recording.path)
+    return [*files, recording.table] if recording.table.is_file() else files
+
+
+def _table(path: Path, frames: int) -> tuple[F32 | None, F32 | None]:
+    """States (T, s) and actions (T, a) of a CSV file; None for what it does not have."""
+    if not path.is_file():
+        return None, None
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            head, *rows = list(csv.reader(file))
+        values = np.array([[float(cell) for cell in row] for row in rows if row], np.float32).reshape(-1, len(head))
+    except (ValueError, UnicodeDecodeError, csv.Error) as error:
+        raise Unreadable(f"has a table {path.name} that is not numbers under one header ({error})") from error
+    if len(values) != frames:
+        raise Unreadable(f"has {frames} frames, but {path.name} has {len(values)} rows")
+    found = []
+    for kind in ("state", "action"):
+        places = [(int(m.group(1)), i) for i, n in enumerate(head) if (m := re.fullmatch(rf"\s*{kind}_(\d+)\s*", n))]
+        found.append(values[:, [i for _, i in sorted(places)]] if places else None)
+    if found[0] is None and found[1] is None:
+        raise Unreadable(f"has a table {path.name} without columns action_0 … or state_0 …")
+    return found[0], found[1]

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from besttake import registry
+from besttake.demos.hdf5 import axis_angle
+from besttake.demos.library import build
+from besttake.encoders.hog import Hog
+from besttake.errors import LibraryError, MissingExtra
+
+LIBERO = "pick_up_the_milk_and_place_it_in_the_basket"
+
+
+def libero(path, lengths=(12, 9), change=lambda demo: None, dim=7):
+    """A file as LIBERO's own script writes it; pictures as rendered, upside down."""
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        data.attrs["env_args"] = json.dumps({"env_name": "Libero_Floor", "env_kwargs": {"control_freq": 20}})
+        data.attrs["problem_info"] = json.dumps({"language_instruction": "pick up the milk and place it in the basket"})
+        for number, length in enumerate(lengths):
+            demo = data.create_group(f"demo_{number}")
+            demo["actions"] = rng.uniform(-1, 1, (length, dim))
+            for key, width in (("ee_pos", 3), ("ee_ori", 3), ("gripper_states", 2), ("joint_states", 7)):
+                demo[f"obs/{key}"] = rng.random((length, width))
+            for key in ("agentview_rgb", "eye_in_hand_rgb"):
+                demo[f"obs/{key}"] = rng.integers(0, 255, (length, 32, 32, 3), dtype=np.uint8)
+            change(demo)
+    return path
+
+
+def robomimic(path, lengths=(10, 11)):
+    rng = np.random.default_rng(1)
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        data.attrs["env_args"] = json.dumps({"env_name": "Lift", "env_kwargs": {"control_freq": 25}})
+        for number, length in enumerate(lengths):
+            demo = data.create_group(f"demo_{number}")
+            demo["actions"] = rng.uniform(-1, 1, (length, 7))
+            demo["obs/robot0_eef_pos"] = rng.random((length, 3))
+            demo["obs/robot0_eef_quat"] = Rotation.random(length, random_state=number).as_quat()
+            demo["obs/robot0_gripper_qpos"] = rng.random((length, 2))
+            for key in ("agentview_image", "robot0_eye_in_hand_image"):
+                demo[f"obs/{key}"] = rng.integers(0, 255, (length, 32, 32, 3), dtype=np.uint8)
+    return path
+
+
+def test_a_libero_file_is_read_back_exactly_and_turned_upright(tmp_path):
+    path = libero(tmp_path / f"{LIBERO}_demo.hdf5")
+    source = registry.demos(f"hdf5:{path}")
+    assert (source.camera, source.gripper_dim, source.eef_dims, source.fps) == ("eye_in_hand_rgb", 6, (0, 1, 2), 20)
+    demos = list(source)
+    assert [d.task for d in demos] == [LIBERO] * 2
+    assert demos[0].instruction == "pick up the milk and place it in the basket"
+    with h5py.File(path) as file:
+        for number, demo in enumerate(demos):
+            stored = file[f"data/demo_{number}"]
+            np.testing.assert_array_equal(demo.actions, stored["actions"][()].astype(np.float32))
+            state = np.concatenate([stored[f"obs/{k}"][()] for k in ("ee_pos", "ee_ori", "gripper_states")], axis=1)
+            np.testing.assert_array_equal(demo.states, state.astype(np.float32))
+            np.testing.assert_array_equal(demo.frames, stored["obs/eye_in_hand_rgb"][()][:, ::-1, ::-1])
+
+
+def test_a_robomimic_file_is_read_back_exactly_with_quaternions_as_axis_angle(tmp_path):
+    path = robomimic(tmp_path / "low_dim.hdf5")
+    source = registry.demos(f"hdf5:{path}?camera=agentview_image")
+    assert (source.gripper_dim, source.eef_dims, source.fps) == (6, (0, 1, 2), 25)
+    demo = list(source)[1]
+    assert demo.task == "Lift"
+    with h5py.File(path) as file:
+        stored = file["data/demo_1"]
+        np.testing.assert_array_equal(demo.actions, stored["actions"][()].astype(np.float32))
+        np.testing.assert_array_equal(demo.states[:, :3], stored["obs/robot0_eef_pos"][()].astype(np.float32))
+        turned = Rotation.from_rotvec(demo.states[:, 3:6]) * Rotation.from_quat(stored["obs/robot0_eef_quat"][()]).inv()
+        np.testing.assert_allclose(turned.magnitude(), 0, atol=1e-6)
+        np.testing.assert_array_equal(demo.frames, stored["obs/agentview_image"][()])
+
+
+def test_axis_angle_of_no_rotation_is_zero():
+    np.testing.assert_array_equal(axis_angle([[0, 0, 0, 1.0], [0, 0, 0, -1.0]]), np.zeros((2, 3)))
+
+
+def test_a_directory_of_files_is_one_source_and_demos_come_in_the_order_of_their_numbers(tmp_path):
+    libero(tmp_path / "b_task_demo.hdf5", lengths=(3,) * 12)
+    libero(tmp_path / "a_task_demo.hdf5", lengths=(4,))
+    made = build(registry.demos(f"hdf5:{tmp_path}"), Hog(), tmp_path / "library")
+    assert made.tasks == ("a_task", "b_task")
+    assert [d.id for d in made.demos][1:] == [f"b_task_demo.hdf5/demo_{i}" for i in range(12)]
+
+
+def test_state_rotation_and_size_can_be_chosen(tmp_path):
+    path = libero(tmp_path / "task_demo.hdf5")
+    demo = next(iter(registry.demos(f"hdf5:{path}?state=joint_states%2Bee_pos&rotate=0&size=16&camera=agentview_rgb")))
+    assert demo.states.shape == (12, 10)
+    assert demo.frames.shape == (12, 16, 16, 3)
+    with h5py.File(path) as file:
+        same = next(iter(registry.demos(f"hdf5:{path}?rotate=0&camera=agentview_rgb"))).frames
+        np.testing.assert_array_equal(same, file["data/demo_0/obs/agentview_rgb"][()])
+
+
+def test_bad_demonstrations_are_named_and_the_rest_is_built(tmp_path):
+    def spoil(demo):
+        number = int(demo.name[-1])
+        if number == 1:
+            demo["actions"][3, 2] = np.nan
+        if number == 2:
+            del demo["obs/eye_in_hand_rgb"]
+        if number == 3:
+            del demo["obs/ee_pos"]
+
+    path = libero(tmp_path / "task_demo.hdf5", lengths=(8, 8, 8, 8, 0, 1, 8), change=spoil)
+    made = build(registry.demos(f"hdf5:{path}"), Hog(), tmp_path / "library", skip_bad=True)
+    assert [d.source["demo"] for d in made.demos] == ["demo_0", "demo_6"]
+    assert [(b.id[-6:], b.reason.split(",")[0]) for b in made.left_out] == [
+        ("demo_1", "has actions that are not numbers"),
+        ("demo_2", "has no camera eye_in_hand_rgb"),
+        ("demo_3", "has no obs/ee_pos"),
+        ("demo_4", "has 0 steps"),
+        ("demo_5", "has 1 step"),
+    ]
+
+
+def test_a_file_that_is_no_hdf5_or_no_such_data_is_told_in_one_line(tmp_path):
+    fake = tmp_path / "fake.hdf5"
+    fake.write_text("this is not it")
+    with pytest.raises(LibraryError, match=r"fake.hdf5 is not an HDF5 file"):
+        registry.demos(f"hdf5:{fake}")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["weights"] = np.zeros(3)
+    with pytest.raises(LibraryError, match="no group data"):
+        registry.demos(f"hdf5:{tmp_path / 'other.h5'}")
+    with pytest.raises(LibraryError, match="no such file"):
+        registry.demos(f"hdf5:{tmp_path / 'nowhere'}")
+    both = tmp_path / "both"
+    both.mkdir()
+    fake.rename(both / "fake.hdf5")
+    libero(both / "good_demo.hdf5")
+    made = build(registry.demos(f"hdf5:{both}"), Hog(), tmp_path / "library", skip_bad=True)
+    assert made.left_out[0].reason == "is not an HDF5 file"
+    assert len(made.demos) == 2
+
+
+def test_missing_cameras_keys_and_libraries_are_told_in_one_line(tmp_path, monkeypatch):
+    path = libero(tmp_path / "task_demo.hdf5")
+    with pytest.raises(LibraryError, match="no camera top; it has agentview_rgb, eye_in_hand_rgb"):
+        registry.demos(f"hdf5:{path}?camera=top")
+    with pytest.raises(LibraryError, match="no obs/torque"):
+        registry.demos(f"hdf5:{path}?state=torque")
+    with pytest.raises(LibraryError, match="rotate is 0 or 180"):
+        registry.demos(f"hdf5:{path}?rotate=90")
+    bare = robomimic(tmp_path / "bare.hdf5")
+    with h5py.File(bare, "a") as file:
+        for demo in file["data"].values():
+            del demo["obs/agentview_image"], demo["obs/robot0_eye_in_hand_image"]
+    with pytest.raises(LibraryError, match="no pictures under obs/"):
+        registry.demos(f"hdf5:{bare}")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingExtra, match=r"besttake\[hdf5\]"):
+        registry.demos(f"hdf5:{path}")
+
+
+def test_actions_of_another_size_leave_the_gripper_unknown(tmp_path):
+    assert registry.demos(f"hdf5:{libero(tmp_path / 'task_demo.hdf5', dim=8)}").gripper_dim is None

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from besttake.demos.library import build
+from besttake.demos.strip import film_strip, shown_frames
+from besttake.encoders.hog import Hog
+from besttake.errors import LibraryError
+
+ORANGE = (214, 90, 30)
+
+
+@pytest.fixture(scope="module")
+def library(two_tasks, tmp_path_factory):
+    return build(two_tasks, Hog(), tmp_path_factory.mktemp("strips") / "library")
+
+
+def test_a_strip_is_a_picture_with_a_mark_for_each_event(library):
+    sheet = np.asarray(Image.open(io.BytesIO(film_strip(library, 2, columns=10, height=48))).convert("RGB"))
+    assert sheet.shape[1] >= 10 * 48
+    bar = sheet[18 + 48 + 1]
+    marked = (bar == ORANGE).all(axis=1)
+    assert (np.diff(marked.astype(int)) == 1).sum() == len(library.demos[2].events) == 3
+
+
+def test_the_frames_stand_in_the_strip(library):
+    sheet = np.asarray(Image.open(io.BytesIO(film_strip(library, 0, columns=30, height=32))).convert("RGB")).astype(int)
+    shown = sheet[18 : 18 + 32, 4 + 36 * 5 : 4 + 36 * 5 + 32]
+    assert np.abs(shown - library.frame_image(5)).mean() < 2
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.data())
+def test_every_event_is_shown_and_no_more_frames_than_fit_beside_them(frames, columns, data):
+    events = sorted(data.draw(st.sets(st.integers(0, frames - 1), min_size=1, max_size=frames)))
+    shown = shown_frames(frames, events, columns)
+    assert set(events) <= set(shown)
+    assert shown == sorted(set(shown))
+    assert len(shown) <= max(len(events), min(frames, columns))
+
+
+def test_more_events_than_columns_take_more_rows(library):
+    tall = Image.open(io.BytesIO(film_strip(library, 0, columns=2, height=40)))
+    assert tall.height > 2 * 40
+
+
+def test_a_demonstration_that_does_not_exist_is_told(library):
+    with pytest.raises(LibraryError, match="8 demonstrations.*there is no 8"):
+        film_strip(library, 8)
