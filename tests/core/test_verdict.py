@@ -2,6 +2,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from besttake.core import verdict as v
 from besttake.core.stats import difference_scale, gain_scale, headroom_scale
@@ -146,6 +148,12 @@ def test_identical_takes_have_nothing_to_reuse():
     assert "identical" in found.sentence
 
 
+def test_one_take_per_start_does_not_deny_headroom():
+    found = decide(headroom=np.zeros(S), n=1).reuse
+    assert found.choice == "undecided"
+    assert "two seeds" in found.sentence
+
+
 def test_a_gain_that_the_shortest_take_matches_is_flagged():
     found = decide(gain=YES, shortest=YES).reuse
     assert (found.choice, found.length_leak) == ("select", True)
@@ -192,6 +200,26 @@ def test_the_same_evidence_gives_the_same_verdict():
 def test_points_are_not_taken_for_shares():
     with pytest.raises(ValueError, match=r"0\.03 for 3 points"):
         v.decide(v.Evidence(headroom=YES), worth=3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=60))
+def test_whatever_is_measured_the_verdict_is_sound_and_can_be_printed(starts):
+    """Random starts: successes of three takes, whether the choice is right, and an arm's difference in thirds."""
+    share = np.array([c / 3 for c, _, _ in starts])
+    mixed = (share > 0) & (share < 1)
+    headroom = np.where(mixed, 1 - share, 0.0)
+    gain = np.where(mixed, np.array([right for _, right, _ in starts]) - share, 0.0)
+    arm = np.array([d for _, _, d in starts]) / 3
+    found = decide(headroom=headroom, gain=gain, retrieve=arm, cooled=-arm, content=2 * arm / 2, combine=np.sign(arm))
+    assert found.reuse.choice != "select" or gain.mean() >= 0.03 - 1e-9
+    assert found.retrieve.choice != "retrieve" or arm.mean() >= 0.03 - 1e-9
+    for part in (found.reuse, found.retrieve, found.combine):
+        assert (part.further is not None) == (part.choice == "undecided")
+        assert part.sentence.endswith(".")
+        assert "nan" not in part.sentence
+        assert "\n" not in part.sentence
+        assert part.gain.low <= part.gain.value <= part.gain.high
 
 
 def _around_dots(text):

@@ -16,6 +16,7 @@ Reuse, from headroom H and the gain G of the score on a window that does not giv
 | no | YES | NO | unranked: the takes hold it, the score does not find it |
 | no | UNDECIDED | NO | none: this score gains less than w, and headroom is not shown to reach w |
 | no | YES or UNDECIDED | UNDECIDED or no score | undecided |
+| no | one take per start | | undecided |
 
 If there is no leak-free window and `shortest` gains as much as the score, `select` becomes `undecided`. Wherever
 `shortest` gains w and at least as much as the score, ``length_leak`` is set and the sentence says so.
@@ -50,6 +51,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from besttake.core.evidence import Evidence as Evidence
 from besttake.core.planning import starts_until_decided
 from besttake.core.stats import (
     Estimate,
@@ -131,31 +133,6 @@ class Verdict:
     n: int
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Per-start values (S,), NaN where a start is missing; None where an arm or score was not run. See the module.
-
-    ``n``: takes per choice; ``takes``: takes per start where there are more, one number or one per start;
-    ``leak_free``: ``gain`` was measured on a window that hides the length; ``deterministic``: the takes of a start
-    are identical by construction; ``combine_content``: selection on retrieve takes - selection on cooled takes.
-    """
-
-    headroom: ArrayLike
-    gain: ArrayLike | None = None
-    shortest: ArrayLike | None = None
-    retrieve: ArrayLike | None = None
-    cooled: ArrayLike | None = None
-    content: ArrayLike | None = None
-    beyond_shuffled: ArrayLike | None = None
-    combine: ArrayLike | None = None
-    retrieve_selection: ArrayLike | None = None
-    combine_content: ArrayLike | None = None
-    n: int = 3
-    takes: ArrayLike | None = None
-    leak_free: bool = True
-    deterministic: bool = False
-
-
 def ask(
     values: ArrayLike, scale: Scale, worth: float, *, alpha: float = 0.05, rng: Rng = 0, draws: int = 10_000
 ) -> Finding:
@@ -218,6 +195,8 @@ def _reuse(evidence: Evidence, found: dict[str, Finding], worth: float) -> Reuse
     expected = gain.estimate if gain is not None else room.estimate
     if evidence.deterministic:
         choice, sentence = "none", "The takes of a start are identical: sampling has nothing to reuse."
+    elif evidence.n < 2:
+        choice, sentence = "undecided", "One take per start cannot show headroom: run at least two seeds."
     elif room.answer == "no":
         choice = "none"
         sentence = f"The oracle decides: even a perfect choice among {evidence.n} takes gains {_say(room)}, \
