@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from besttake.demos.library import build
-from besttake.demos.strip import film_strip, shown_frames
+from besttake.demos.strip import draw_all, film_strip, shown_frames
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 
@@ -52,3 +52,12 @@ def test_more_events_than_columns_take_more_rows(library):
 def test_a_demonstration_that_does_not_exist_is_told(library):
     with pytest.raises(LibraryError, match="8 demonstrations.*there is no 8"):
         film_strip(library, 8)
+
+
+def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
+    paths = draw_all(library, tmp_path / "strips")
+    assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]
+    assert all(Image.open(p).format == "PNG" for p in paths)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LibraryError, match="cannot write strips"):
+        draw_all(library, tmp_path / "file")

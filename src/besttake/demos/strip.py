@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -54,6 +56,20 @@ def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+def draw_all(library: Library, directory: Path) -> list[Path]:
+    """A strip of each demonstration as ``directory/000-id.png``; the paths, in order."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LibraryError(f"cannot write strips to {directory}: {error.strerror}") from error
+    paths = []
+    for number, info in enumerate(library.demos):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", info.id)[:80]
+        paths.append(directory / f"{number:03d}-{name}.png")
+        paths[-1].write_bytes(film_strip(library, number))
+    return paths
 
 
 def shown_frames(frames: int, events: list[int], columns: int) -> list[int]:

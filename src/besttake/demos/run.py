@@ -1,0 +1,84 @@
+"""The successful takes of a BestTake run as demonstrations: ``run:DIRECTORY``.
+
+A take is cut where it succeeded, so that what a policy did afterwards is not demonstrated. Options: ``arm`` (``base``
+by default, ``any`` for all), ``policy`` and ``env`` (URIs, to keep only theirs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from besttake import registry
+from besttake.demos.source import Bad
+from besttake.errors import BestTakeError, LibraryError
+from besttake.takes.store import Row, Store
+from besttake.types import Demo, EnvSpec
+
+
+class RunDemos:
+    """Successful takes in canonical order."""
+
+    def __init__(self, path: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> None:
+        self.name, self._path = f"run:{path}", path
+        with Store.open(path) as store:
+            done = [row for row in store.rows() if row.status == "done" and row.success]
+            self.fingerprint = store.digest()[:12] + f"-{arm}-{policy}-{env}"
+        self._rows = [
+            row
+            for row in done
+            if arm in ("any", row.key.arm) and policy in (None, row.key.policy) and env in (None, row.key.env)
+        ]
+        if not self._rows:
+            raise LibraryError(
+                f"{self.name} has no successful takes of arm {arm} to learn from; see `besttake runs show`"
+            )
+        spec = _spec(self._rows)
+        self.camera = spec.score_camera
+        self.fps = spec.fps
+        self.gripper_dim, self.gripper_open, self.eef_dims = spec.gripper_dim, spec.gripper_open, spec.eef_dims
+        self._instructions = {task.name: task.instruction for task in spec.tasks}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        with Store.open(self._path) as store:
+            for row in self._rows:
+                key = row.key
+                identity = f"{key.task}/{key.start}/{key.arm}/{key.seed}/{key.policy}"
+                try:
+                    take = store.load(row)
+                except BestTakeError as error:
+                    yield Bad(identity, f"cannot be read ({error})")
+                    continue
+                length = take.steps if take.success_step is None else take.success_step
+                seen = take.frame_steps < length
+                yield Demo(
+                    id=identity,
+                    task=key.task,
+                    frames=take.frames()[seen],
+                    frame_steps=take.frame_steps[seen].astype(np.int64),
+                    states=take.states[:length],
+                    actions=take.actions[:length],
+                    instruction=self._instructions.get(key.task, ""),
+                    source={"policy": key.policy, "env": key.env, "start": key.start, "arm": key.arm, "seed": key.seed},
+                )
+
+
+def make(rest: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> RunDemos:
+    """The source ``run:rest``."""
+    return RunDemos(rest, arm, policy, env)
+
+
+def _spec(rows: list[Row]) -> EnvSpec:
+    """The env that the takes were made in: it says which camera was kept and where gripper and end effector are."""
+    uris = sorted({row.key.env for row in rows})
+    if len(uris) > 1:
+        raise LibraryError(f"the takes come from {', '.join(uris)}; name one of them with ?env=…")
+    env = registry.env(uris[0])
+    try:
+        return env.spec
+    finally:
+        env.close()
