@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from inspect import cleandoc
 from typing import NoReturn
 
 import typer
@@ -17,19 +18,28 @@ _HELP = """What does a frozen robot policy need at test time?
 More takes and a good pick (reuse), a demonstration prior (retrieve), calmer sampling (cool), or nothing:
 BestTake measures it, with intervals, controls and the cost of each.
 
-    besttake demo                     the whole diagnosis on the embedded testbed, no robot or GPU needed
-    besttake diagnose --help          on your own policy and benchmark
+    besttake demo               the whole diagnosis on the embedded testbed
+    besttake diagnose --help    on your own policy and benchmark
 """
 _EXIT = "Exit codes: 0 done, 1 could not go on (disk full), 2 bad input, 3 undecided with --strict, 130 interrupted."
 
+
+def _kept(text: str) -> str:
+    """Keep the lines of examples: a paragraph with indented lines is not to be wrapped anew."""
+    paragraphs = cleandoc(text).split("\n\n")
+    return "\n\n".join(f"\b\n{p}" if "\n  " in p or p.startswith("  ") else p for p in paragraphs)
+
+
 app = typer.Typer(
-    help=_HELP, epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 for verb in (diagnose.demo, diagnose.diagnose, diagnose.probe, results.report):
     app.command()(verb)
 app.add_typer(library.app, name="library")
 app.add_typer(results.runs, name="runs")
+for known in (*app.registered_commands, *library.app.registered_commands, *results.runs.registered_commands):
+    known.help = _kept((known.callback and known.callback.__doc__) or "")
 
 
 def main() -> NoReturn:

@@ -115,6 +115,7 @@ class _Diagnosis:
         with self._timed("set-up"):
             self.envs = {uri: _spec_of(uri) for uri in plan.env}
             self._check_tasks()
+            self.loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
             self.library = library_for(plan, list(self.envs.values()), self.reporter)
             self.config = self._retrieval()
             self.encoder = self.library.encoder() if self.library is not None else None
@@ -224,7 +225,7 @@ class _Diagnosis:
     def _play(self, uri: str, store: Store) -> tuple[PolicySpec, Probed | None]:
         """Make the takes of a policy that are missing, and probe it; a policy with nothing to do is still loaded."""
         with self._timed("set-up"):
-            policy = load_policy(self.plan, uri)
+            policy = self.loaded.pop(uri, None) or load_policy(self.plan, uri)
             spec = policy.spec
             for env in self.envs.values():
                 check_fit(spec, env)

@@ -132,7 +132,7 @@ def probe(
         "probe_samples": samples, "trust_remote_code": trust_remote_code or None, "seed": seed, "arms": "base",
     }  # fmt: skip
     found = probe_only(load_plan(None, flags), reporter(quiet or as_json))
-    show(probe_table(found), [cell.model_dump(mode="json") for cell in found], as_json)
+    show(probe_table(found, Console().width), [cell.model_dump(mode="json") for cell in found], as_json)
 
 
 def _diagnose(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame
-from besttake.demos.source import Bad, Shape, Source, fault, length_of
+from besttake.demos.source import Bad, Shape, Showing, Source, fault, length_of
 from besttake.demos.write import Writer
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
@@ -103,7 +103,7 @@ class _Building:
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
-            writer.finish(self._head(), stored)
+            writer.finish(self._head(), stored, self._aside())
         return out
 
     def _refuse(self, name: str, reason: str) -> None:
@@ -168,7 +168,7 @@ class _Building:
         assert self._shape is not None
         return {
             "format": FORMAT,
-            "source": {"name": source.name, "fingerprint": source.fingerprint},
+            "source_fingerprint": source.fingerprint,
             "encoder": {
                 "uri": options.encoder_uri or spec.name,
                 "name": spec.name,
@@ -187,6 +187,10 @@ class _Building:
             "demos": self._demos,
             "left_out": [asdict(bad) for bad in self._left_out],
         }
+
+    def _aside(self) -> dict[str, Any]:
+        shows = self._source.uri if isinstance(self._source, Showing) else None
+        return {"source": self._source.name, "shows": shows, "retrieval": None}
 
 
 def _options(values: dict[str, Any]) -> Options:

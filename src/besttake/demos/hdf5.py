@@ -8,7 +8,8 @@ robomimic, known by ``obs/…_image``: the task is ``env_name`` of ``env_args``,
 In both, the gripper is the last of 7 actions, -1 opens and +1 closes, and the position comes first in the state.
 
 Options: ``camera`` (``eye_in_hand_rgb`` …; by default the one in the hand), ``state`` (keys of ``obs`` joined by
-``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``size`` (longest side of a frame, 320).
+``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``size`` (longest side of a frame, 320),
+``map`` (for a policy that looks: ``agentview:agentview_rgb``, where the names do not say which camera is which).
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 
 from besttake.demos.frames import LARGEST, Unreadable, fitted_array, whole_number
-from besttake.demos.source import Bad
+from besttake.demos.source import Bad, match_cameras, parse_told
 from besttake.errors import LibraryError, MissingExtra
-from besttake.types import F32, Demo
+from besttake.types import F32, U8, Demo
 
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
@@ -42,10 +44,13 @@ class Hdf5Demos:
         state: tuple[str, ...] | None = None,
         rotate: int | None = None,
         size: int = LARGEST,
+        told: Mapping[str, str] | None = None,
+        uri: str = "",
     ) -> None:
-        self.name, self._files, self._size = name, files, size
+        self.name, self._files, self._size, self._told, self.uri = name, files, size, told or {}, uri
         attributes, observations, action_dim = _first_readable(files, name)
         self.camera = _camera(observations, camera, name)
+        self._cameras = [k for k, shape in observations.items() if len(shape) == 4]
         self._libero = self.camera.endswith("_rgb")
         known = _LIBERO_STATE if self._libero else _ROBOMIMIC_STATE
         self._state = state or (known if set(known) <= set(observations) else None)
@@ -70,6 +75,23 @@ class Hdf5Demos:
                     yield from self._demos(path, file)
             except (OSError, KeyError) as error:
                 yield Bad(path.name, _why(path, error))
+
+    def shows(self, cameras: Sequence[str]) -> bool:
+        """Whether it has these cameras."""
+        return match_cameras(cameras, self._cameras, self._told) is not None
+
+    def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
+        """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
+        file, _, key = demo.rpartition("/")
+        path = next(p for p in self._files if p.name == file)
+        matched = match_cameras(cameras, self._cameras, self._told) or {}
+        try:
+            with _h5py().File(path, "r") as opened:
+                pictures = {w: np.asarray(opened["data"][key]["obs"][s][step]) for w, s in matched.items()}
+        except (OSError, KeyError, ValueError) as error:
+            raise LibraryError(f"{self.name}: {demo} cannot be shown ({_short(error)})") from error
+        turn = slice(None, None, -1 if self._rotate == 180 else 1)
+        return {camera: np.ascontiguousarray(picture[turn, turn]) for camera, picture in pictures.items()}
 
     def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
         attributes = dict(file["data"].attrs)
@@ -125,6 +147,7 @@ def make(
     state: str | None = None,
     rotate: int | str | None = None,
     size: int | str = LARGEST,
+    map: str = "",
 ) -> Hdf5Demos:
     """The source ``hdf5:rest``: a file, or a directory of files."""
     path = Path(rest)
@@ -135,7 +158,10 @@ def make(
         raise LibraryError(f"hdf5:{rest}: rotate is 0 or 180, not {rotate}")
     turned = None if rotate is None else int(rotate)
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
-    return Hdf5Demos(f"hdf5:{rest}", files, camera, keys, turned, whole_number("size", size))
+    options = {"camera": camera, "state": state, "rotate": rotate, "size": size, "map": map}
+    again = f"hdf5:{path.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
+    told = parse_told(map, f"hdf5:{rest}")
+    return Hdf5Demos(f"hdf5:{rest}", files, camera, keys, turned, whole_number("size", size), told, again)
 
 
 def axis_angle(quaternions: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Options: ``camera`` (a feature such as ``observation.images.wrist``, or its last word; by default the wrist camera, as
 in the paper, else the first), ``state`` and ``action`` (features), ``episodes`` (``0:50``), ``size`` (longest side of a
-frame, 320), ``revision`` (of a hub data set). The gripper and the end effector are found where the features name them:
+frame, 320), ``revision`` (of a hub data set), ``map`` (for a policy that looks: ``agentview:observation.images.image``,
+where the names do not say which camera is which). The gripper and the end effector are found where the features name them:
 one action called ``…gripper…``, states called ``x``, ``y``, ``z``; else they are unknown and the user says.
 """
 
@@ -13,13 +14,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice, whole_number
-from besttake.demos.source import Bad
+from besttake.demos.source import Bad, match_cameras, parse_told
 from besttake.errors import LibraryError, MissingExtra
 from besttake.types import F32, U8, Demo
+
+_FULL = 1 << 20
 
 
 class LeRobotDemos:
@@ -34,8 +38,10 @@ class LeRobotDemos:
         action: str = "action",
         episodes: slice = slice(None),
         size: int = LARGEST,
+        told: Mapping[str, str] | None = None,
+        uri: str = "",
     ) -> None:
-        self.name, self._root, self._size = name, root, size
+        self.name, self._root, self._size, self._told, self.uri = name, root, size, told or {}, uri
         self._info = _info(root, name)
         features: Mapping[str, Any] = self._info["features"]
         self.camera = _camera(features, camera, name)
@@ -60,11 +66,44 @@ class LeRobotDemos:
             except Unreadable as error:
                 yield Bad(f"episode {number}", str(error))
 
+    def shows(self, cameras: Sequence[str]) -> bool:
+        """Whether it has these cameras."""
+        matched = match_cameras(cameras, self._cameras, self._told)
+        return matched is not None and all(self._is_stored(camera) for camera in matched.values())
+
+    def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
+        """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
+        episode = next(e for e in self._episodes if f"episode {e['episode_index']}" == demo)
+        matched = match_cameras(cameras, self._cameras, self._told) or {}
+        try:
+            return {wanted: self._one(episode, step, stored) for wanted, stored in matched.items()}
+        except Unreadable as error:
+            raise LibraryError(f"{self.name}: {demo} {error}") from error
+
+    @property
+    def _cameras(self) -> list[str]:
+        return [k for k, v in self._info["features"].items() if v["dtype"] in ("video", "image")]
+
+    def _is_stored(self, camera: str) -> bool:
+        is_video = self._info["features"][camera]["dtype"] == "video"
+        return not is_video or (self._root / "videos" / camera).is_dir()
+
+    def _one(self, episode: Mapping[str, Any], step: int, camera: str) -> U8:
+        if self._info["features"][camera]["dtype"] == "video":
+            path = self._root / self._path("video_path", episode, f"videos/{camera}", camera)
+            start = float(episode[f"videos/{camera}/from_timestamp"]) + step / self.fps
+            return video_slice(path, start, 1, self.fps, _FULL)[0]
+        import pyarrow.parquet as pq
+
+        filters = [("episode_index", "=", int(episode["episode_index"])), ("frame_index", "=", step)]
+        path = self._root / self._path("data_path", episode, "data", camera)
+        return self._picture(pq.read_table(path, columns=[camera], filters=filters).to_pylist()[0][camera], _FULL)
+
     def _demo(self, number: int, episode: Mapping[str, Any]) -> Demo:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self._root / self._path("data_path", episode, "data")
+        path = self._root / self._path("data_path", episode, "data", self.camera)
         is_video = self._info["features"][self.camera]["dtype"] == "video"
         columns = [c for c in (self._state, self._action, None if is_video else self.camera) if c is not None]
         try:
@@ -91,23 +130,23 @@ class LeRobotDemos:
     def _video(self, episode: Mapping[str, Any], length: int) -> U8:
         if length == 0:
             return np.zeros((0, 1, 1, 3), np.uint8)
-        path = self._root / self._path("video_path", episode, f"videos/{self.camera}")
+        path = self._root / self._path("video_path", episode, f"videos/{self.camera}", self.camera)
         start = float(episode[f"videos/{self.camera}/from_timestamp"])
         return video_slice(path, start, length, self.fps, self._size)
 
     def _pictures(self, column: Any, length: int) -> U8:
-        frames = [self._picture(value) for value in column.to_pylist()]
+        frames = [self._picture(value, self._size) for value in column.to_pylist()]
         return np.stack(frames) if length else np.zeros((0, 1, 1, 3), np.uint8)
 
-    def _picture(self, value: Mapping[str, Any]) -> U8:
+    def _picture(self, value: Mapping[str, Any], largest: int) -> U8:
         if value.get("bytes") is not None:
-            return picture(value["bytes"], self._size)
-        return picture(self._root / str(value.get("path")), self._size)
+            return picture(value["bytes"], largest)
+        return picture(self._root / str(value.get("path")), largest)
 
-    def _path(self, key: str, episode: Mapping[str, Any], columns: str) -> str:
+    def _path(self, key: str, episode: Mapping[str, Any], columns: str, camera: str) -> str:
         pattern = str(self._info[key])
         chunk, file = int(episode[f"{columns}/chunk_index"]), int(episode[f"{columns}/file_index"])
-        return pattern.format(video_key=self.camera, chunk_index=chunk, file_index=file)
+        return pattern.format(video_key=camera, chunk_index=chunk, file_index=file)
 
     def _fingerprint(self) -> str:
         """Over the metadata, and the names and sizes of data and videos: to read those takes as long as to use them."""
@@ -129,21 +168,29 @@ def make(
     episodes: str = ":",
     size: int | str = LARGEST,
     revision: str | None = None,
+    map: str = "",
 ) -> LeRobotDemos:
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
+    told = parse_told(map, f"lerobot:{rest}")
+    options = {"camera": camera, "state": state, "action": action, "episodes": episodes, "size": size, "map": map}
     root = Path(rest)
     if not root.is_dir():
-        root = _download(rest, camera, revision)
+        root = _download(rest, [camera, *told.values()], revision)
     first, colon, last = episodes.partition(":")
     try:
         chosen = slice(int(first or 0), int(last) if last else None) if colon else slice(int(first), int(first) + 1)
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
-    return LeRobotDemos(root, f"lerobot:{rest}", camera, state, action, chosen, whole_number("size", size))
+    again = f"lerobot:{root.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
+    pixels = whole_number("size", size)
+    return LeRobotDemos(root, f"lerobot:{rest}", camera, state, action, chosen, pixels, told, again)
 
 
-def _download(repo: str, camera: str | None, revision: str | None) -> Path:
-    """The data set from the hub: metadata first, because it says which video files are needed."""
+def _download(repo: str, cameras: Sequence[str | None], revision: str | None) -> Path:
+    """The data set from the hub: metadata first, because it says which video files are needed.
+
+    The first camera is the one to score by; others are those that a policy is to be shown.
+    """
     if repo.count("/") != 1 or repo.startswith((".", "/")):
         raise LibraryError(f"lerobot:{repo}: there is no such directory, and it is not a hub name such as org/name")
     try:
@@ -153,8 +200,9 @@ def _download(repo: str, camera: str | None, revision: str | None) -> Path:
     try:
         options = {"repo_type": "dataset", "revision": revision}
         root = Path(snapshot_download(repo, allow_patterns=["meta/**"], **options))
-        chosen = _camera(_info(root, f"lerobot:{repo}")["features"], camera, f"lerobot:{repo}")
-        return Path(snapshot_download(repo, allow_patterns=["meta/**", "data/**", f"videos/{chosen}/**"], **options))
+        features = _info(root, f"lerobot:{repo}")["features"]
+        videos = [f"videos/{_camera(features, camera, f'lerobot:{repo}')}/**" for camera in cameras]
+        return Path(snapshot_download(repo, allow_patterns=["meta/**", "data/**", *videos], **options))
     except LibraryError:
         raise
     except Exception as error:

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import FORMAT, build_cached_at, build_to
-from besttake.demos.source import Bad, Source
+from besttake.demos.source import Bad, Showing, Source, is_wrist
 from besttake.demos.view import Matched, View
 from besttake.demos.write import sha256_of, write_json
 from besttake.encoders.base import Encoder, Fitted
-from besttake.errors import LibraryError
+from besttake.errors import BestTakeError, LibraryError
 from besttake.types import F32, U8, EnvSpec
 
 __all__ = ["Bad", "Library", "Source", "View", "build", "build_cached"]
@@ -213,7 +213,7 @@ class Library:
 
     def check_fit(self, env: EnvSpec, config: RetrievalConfig | None = None) -> None:
         """LibraryError when retrieval from this library cannot serve ``env``: camera, actions, states, events."""
-        if _is_wrist(self.camera) != _is_wrist(env.score_camera):
+        if is_wrist(self.camera) != is_wrist(env.score_camera):
             raise LibraryError(
                 f"{self.path} shows camera {self.camera}, but {env.name} is scored by {env.score_camera};"
                 " build it with the matching ?camera=…"
@@ -270,16 +270,30 @@ class Library:
         return Library.open(self.path)
 
     def can_show(self, cameras: Sequence[str]) -> bool:
-        """Whether `show` can give these cameras. It keeps small pictures only, which a policy was not made for: no."""
-        return not cameras
+        """Whether `show` can give these cameras: the source is still there, unchanged, and has them."""
+        return not cameras or (self._shower is not None and self._shower.shows(cameras))
 
     def show(self, demo: int, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """Pictures of ``cameras`` at a step, for a policy to look at."""
-        if cameras:
+        """Pictures of ``cameras`` at a step, full size, for a policy to look at; read from the source itself."""
+        if not cameras:
+            return {}
+        if self._shower is None or not self._shower.shows(cameras):
             raise LibraryError(
-                f"{self.path} keeps small pictures only and cannot show {', '.join(cameras)} to a policy"
+                f"{self.path} cannot show {', '.join(cameras)}: {self.head['source']} is gone or has none"
             )
-        return {}
+        return self._shower.show(self.demos[demo].id, step, cameras)
+
+    @cached_property
+    def _shower(self) -> Showing | None:
+        from besttake import registry
+
+        uri = self.head.get("shows")
+        try:
+            source = None if uri is None else registry.demos(uri)
+        except BestTakeError:
+            return None
+        same = source is not None and source.fingerprint == self.head["source_fingerprint"]
+        return source if same and isinstance(source, Showing) else None
 
     def summary(self) -> dict[str, Any]:
         """What to tell about this library: plain values, for JSON."""
@@ -335,7 +349,3 @@ def build_cached(source: Source, encoder: Encoder | Fitted, cache: str | Path, *
 def _same(one: str, other: str) -> bool:
     """Whether two task names or instructions are the same words: ``pick_up_the_bowl`` is "Pick up the bowl."."""
     return one.replace("_", " ").strip(" .").casefold() == other.replace("_", " ").strip(" .").casefold()
-
-
-def _is_wrist(camera: str) -> bool:
-    return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from besttake.types import Demo
+from besttake.errors import LibraryError
+from besttake.types import U8, Demo
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,56 @@ class Source(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Demo | Bad]: ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """A source that can also show any of its cameras at any step, at full size, for a policy to look at."""
+
+    @property
+    def uri(self) -> str:
+        """How to open this source again."""
+        ...
+
+    def shows(self, cameras: Sequence[str]) -> bool:
+        """Whether it has these cameras (`match_cameras`)."""
+        ...
+
+    def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
+        """The pictures of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
+        ...
+
+
+def match_cameras(wanted: Sequence[str], there: Sequence[str], told: Mapping[str, str]) -> dict[str, str] | None:
+    """Which of the cameras ``there`` each one ``wanted`` is; None unless all are found.
+
+    As ``told``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
+    camera is the wrist camera and the only other one the other.
+    """
+    found = {}
+    for camera in wanted:
+        alike = [t for t in there if camera in (t, t.rpartition(".")[2])]
+        if camera in told:
+            alike = [told[camera]] if told[camera] in there else []
+        elif not alike and sum(is_wrist(w) == is_wrist(camera) for w in wanted) == 1:
+            alike = [t for t in there if is_wrist(t) == is_wrist(camera)]
+        if len(alike) != 1:
+            return None
+        found[camera] = alike[0]
+    return found
+
+
+def parse_told(text: str, name: str) -> dict[str, str]:
+    """``"agentview:observation.images.image,wrist:…"`` as a mapping from wanted to stored cameras."""
+    pairs = [part.partition(":") for part in text.split(",") if part]
+    if any(not (wanted and colon and stored) for wanted, colon, stored in pairs):
+        raise LibraryError(f"{name}: map is written wanted:stored,wanted:stored, not {text}")
+    return {wanted: stored for wanted, _, stored in pairs}
+
+
+def is_wrist(camera: str) -> bool:
+    """Whether a camera's name says that it sits in the hand."""
+    return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from besttake.errors import ComponentError
-from besttake.testbed import scene, seeds
+from besttake.testbed import camera, expert, scene, seeds
+from besttake.testbed import demonstrations as demonstrations_code
+from besttake.testbed import tasks as tasks_code
 from besttake.testbed.demonstrations import demonstrations
+from besttake.testbed.engine import mujoco
+from besttake.testbed.essence import fingerprint
 from besttake.testbed.tasks import ACTION_DIM, CONTROL_HZ, INSTRUCTIONS, STATE_DIM, TASKS
 from besttake.types import Demo
 
@@ -33,8 +35,9 @@ class TestbedDemos:
         self._count = demos_per_task
         self._stride = stride
         self._style = style
-        what = [{task: scene.xml(task) for task in tasks}, seeds.LIBRARY.start, demos_per_task, stride, style]
-        self.fingerprint = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+        scenes = {task: scene.xml(task) for task in tasks}
+        what = (scenes, mujoco.__version__, seeds.LIBRARY.start, demos_per_task, stride, style)
+        self.fingerprint = fingerprint(*what, code=(tasks_code, expert, demonstrations_code, camera))
 
     def __len__(self) -> int:
         return len(self.tasks) * self._count

@@ -81,8 +81,13 @@ class Writer:
             self._pictures.write(buffer.getvalue())
             self._ends.append(self._pictures.tell())
 
-    def finish(self, head: Mapping[str, Any], encoder: Mapping[str, NDArray[Any]] | None) -> None:
-        """Write ``library.json`` with the sha256 of every file, and put the directory in its place."""
+    def finish(
+        self, head: Mapping[str, Any], encoder: Mapping[str, NDArray[Any]] | None, aside: Mapping[str, Any]
+    ) -> None:
+        """Write ``library.json`` with the sha256 of every file, and put the directory in its place.
+
+        The fingerprint covers ``head`` and all files; ``aside`` holds what is told but does not change what it is.
+        """
         for array in self._arrays.values():
             array.close()
         self._pictures.close()
@@ -94,7 +99,7 @@ class Writer:
         files = {p.name: {"size": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(self.path.iterdir())}
         content = {**head, "files": files}
         fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        write_json(self.path / "library.json", {**content, "fingerprint": fingerprint, "retrieval": None})
+        write_json(self.path / "library.json", {**content, **aside, "fingerprint": fingerprint})
         replace_directory(self.path, self.out)
 
     def __enter__(self) -> Self:
@@ -107,7 +112,9 @@ class Writer:
         if self.path.exists():
             shutil.rmtree(self.path, ignore_errors=True)
         if isinstance(error, OSError) and error.errno == 28:
-            raise LibraryError(f"no room left on the disk of {self.out}; make room and build the library again")
+            raise LibraryError(
+                f"no room left on the disk of {self.out}; make room and build the library again"
+            ) from error
 
 
 def replace_directory(made: Path, out: Path) -> None:

@@ -48,11 +48,12 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
 def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
     timm = need("timm", f"the encoder timm:{rest}")
-    source = {"pretrained": True} if weights is None else {"checkpoint_path": weights}
+    # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
+    source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
     if weights is not None and not weights.endswith(".safetensors"):
         raise ComponentError(f"timm:{rest}: weights={weights} must be a .safetensors file (no pickle is read)")
     try:
-        model = timm.create_model(rest, num_classes=0, **source)
+        model = timm.create_model(rest, pretrained=True, num_classes=0, **source)
     except (OSError, ValueError, RuntimeError) as error:
         raise hub_failure(f"timm:{rest}", error) from None
     settings = timm.data.resolve_model_data_config(model)

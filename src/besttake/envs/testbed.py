@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from besttake.errors import ComponentError
+from besttake.testbed import camera as camera_code
 from besttake.testbed import scene, seeds
+from besttake.testbed import tasks as tasks_code
 from besttake.testbed.camera import RayCamera
 from besttake.testbed.demonstrations import WRIST_PX
 from besttake.testbed.engine import mujoco
+from besttake.testbed.essence import fingerprint
 from besttake.testbed.tasks import (
     ACTION_DIM,
     CONTROL_HZ,
@@ -33,7 +34,7 @@ class TestbedEnv:
     __test__ = False
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
-        scenes = json.dumps([{task: scene.xml(task) for task in tasks}, mujoco.__version__])
+        scenes = {task: scene.xml(task) for task in tasks}
         self._spec = EnvSpec(
             name="testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}",
             tasks=tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks),
@@ -48,7 +49,7 @@ class TestbedEnv:
             eef_dims=(0, 1, 2),
             goes_on=True,
             fps=CONTROL_HZ,
-            fingerprint=hashlib.sha256(scenes.encode()).hexdigest()[:16],
+            fingerprint=fingerprint(scenes, mujoco.__version__, code=(tasks_code, camera_code)),
         )
         self._worlds: dict[str, World] = {}
         self._cameras: dict[tuple[str, str], RayCamera] = {}

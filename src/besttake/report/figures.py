@@ -9,7 +9,7 @@ from besttake.report import drawing
 from besttake.report.axes import Scale, datum, horizontal, shorten, spread, vertical
 from besttake.report.dots import WIDTH, Row, Style, dots
 from besttake.report.drawing import SERIES, SHAPES, Area, Figure, Label, Line, Mark, Shape
-from besttake.report.numbers import estimate_points, interval, number, percent, points
+from besttake.report.numbers import bounds, estimate_points, interval, number, percent, points
 from besttake.result import Cell, Estimate, Relation, Result
 
 ARM_TEXT = {
@@ -133,13 +133,13 @@ def curve(cell: Cell, path: str) -> Figure | None:
     measured = [(i, p) for i, p in known if p.measured]
     beyond = [(i, p) for i, p in known if not p.measured]
     if beyond:
-        bounds = [(p.k, *p.bounds) for _, p in beyond if p.bounds is not None]
-        if measured and bounds:
+        possible = [(p.k, *p.bounds) for _, p in beyond if p.bounds is not None]
+        if measured and possible:
             end = measured[-1][1]
-            bounds = [(end.k, float(end.value or 0), float(end.value or 0)), *bounds]
-        if bounds:
-            outline = [(x_scale(k), y_scale.clip(b)) for k, _, b in bounds]
-            outline += [(x_scale(k), y_scale.clip(a)) for k, a, _ in reversed(bounds)]
+            possible = [(end.k, float(end.value or 0), float(end.value or 0)), *possible]
+        if possible:
+            outline = [(x_scale(k), y_scale.clip(b)) for k, _, b in possible]
+            outline += [(x_scale(k), y_scale.clip(a)) for k, a, _ in reversed(possible)]
             shapes.append(Area(outline, "muted", opacity=0.14))
         tail = [measured[-1], *beyond] if measured else beyond
         shapes.append(Line([(x_scale(p.k), y_scale(p.value or 0)) for _, p in tail], "muted", 1.5, (4, 4)))
@@ -150,7 +150,7 @@ def curve(cell: Cell, path: str) -> Figure | None:
             shapes.append(Line([(x_scale(p.k), y_scale.clip(p.low)), (x_scale(p.k), y_scale.clip(p.high))], "ink", 1.5))
         span = interval(p.low, p.high, scale=100) if p.measured else ""
         if p.bounds is not None and not p.measured:
-            span = "extrapolated; cannot leave " + interval(*p.bounds, scale=100)
+            span = f"extrapolated{bounds(p)}"
         tip = f"pass@{p.k}: {percent(p.value)} {span}".strip()
         color = "ink" if p.measured else "muted"
         shapes.append(

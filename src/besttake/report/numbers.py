@@ -46,6 +46,16 @@ def estimate_points(estimate: Any) -> str:
     return f"{text} points {span}".rstrip()
 
 
+def bounds(point: Any) -> str:
+    """``, within [60.1, 88.0] whatever the starts are like`` of a `CurvePoint`; empty where they pin nothing down.
+
+    Moments of few starts may belong to no distribution at all; the bounds then close on one point, which says nothing.
+    """
+    if point.bounds is None or point.bounds[1] - point.bounds[0] < 0.005:
+        return ""
+    return f", within {interval(*point.bounds, scale=100)} whatever the starts are like"
+
+
 def times(cost: float) -> str:
     """``3.0`` -> "3x", ``1.5`` -> "1.5x"."""
     return f"{cost:g}\N{MULTIPLICATION SIGN}"

@@ -46,8 +46,8 @@ def undecided(result: Result) -> bool:
     return any("undecided" in (v.reuse.answer, v.retrieve.answer, v.combine.answer) for v in verdicts)
 
 
-def probe_table(cells: Sequence[Cell]) -> Table:
-    """The demonstration-fit error of each policy and cell."""
+def probe_table(cells: Sequence[Cell], width: int = 200) -> Table:
+    """The demonstration-fit error of each policy and cell; intervals where there is room for them."""
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     grid.add_column("policy / task", no_wrap=True)
     for name in ("DFE", "floor", "DFE/floor", "first action r", "spread", "states"):
@@ -60,7 +60,8 @@ def probe_table(cells: Sequence[Cell]) -> Table:
             continue
         numbers = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread)
         style = "bold" if cell.group == "*" else ""
-        grid.add_row(Text(name, style=style), *map(_number, numbers), str(probe.states))
+        told = (_number(number, width >= 140) for number in numbers)
+        grid.add_row(Text(name, style=style), *told, str(probe.states))
     return grid
 
 
@@ -96,11 +97,11 @@ def _arm_gain(cell: Cell, name: str) -> Estimate | None:
     return arm.gain if arm else None
 
 
-def _number(value: Estimate) -> Text:
+def _number(value: Estimate, interval: bool) -> Text:
     if value.value is None:
         return Text("-", style="dim")
     told = Text(f"{value.value:.3f}")
-    if value.low is not None and value.high is not None:
+    if interval and value.low is not None and value.high is not None:
         told.append(f" [{value.low:.3f}, {value.high:.3f}]", style="dim")
     return told
 

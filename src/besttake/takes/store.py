@@ -234,9 +234,7 @@ class Store:
 def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
     path = directory / "takes.sqlite"
     if read_only and not path.exists():
-        raise RunError(
-            f"{directory} has no takes.sqlite: the run was stopped before its first take, or the file was removed"
-        )
+        raise _no_takes(directory)
     try:
         connection = sqlite3.connect(path, check_same_thread=False)
         if not read_only:
@@ -249,8 +247,14 @@ def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         if "full" in str(error) or "disk I/O" in str(error):
             raise _full(directory) from error
+        if "no such table" in str(error):
+            raise _no_takes(directory) from error
         raise _damaged(directory, error) from error
     return connection
+
+
+def _no_takes(directory: Path) -> RunError:
+    return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
 
 
 def _damaged(directory: Path, error: Exception) -> RunError:

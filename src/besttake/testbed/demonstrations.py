@@ -15,6 +15,8 @@ from besttake.types import F32, U8
 
 WRIST_PX = 64
 _STYLES: tuple[Style, ...] = ("std", "alt")
+PATIENCE = 2
+"""Horizons that an expert may take: demonstrations are not timed, takes are."""
 _AFTER_SUCCESS = 10
 """Steps that a demonstration goes on after success, so that letting go and leaving are demonstrated too."""
 
@@ -52,7 +54,7 @@ def _act(world: World, camera: RayCamera, seed: int, style: Style, stride: int |
     actions: list[F32] = []
     frames: list[U8] = []
     frame_steps: list[int] = []
-    left = HORIZONS[world.task]
+    left = PATIENCE * HORIZONS[world.task]
     while left:
         if stride and len(actions) % stride == 0:
             frames.append(camera(world.data))

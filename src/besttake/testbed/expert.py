@@ -18,7 +18,11 @@ _SPEED = 30.0
 
 
 class Expert:
-    """Acts one demonstration. ``std`` moves low and fast; ``alt`` in high, slow arcs: another action prior."""
+    """Acts one demonstration.
+
+    ``std`` moves low and fast. ``alt`` takes high, slow arcs, which from many starts outlast the task's horizon: who
+    learns from it has another action prior, and fails in a way that more takes do not mend.
+    """
 
     def __init__(self, task: str, rng: np.random.Generator, style: Style = "std") -> None:
         self._rng = rng
@@ -29,7 +33,7 @@ class Expert:
         self._tremor = rng.uniform(0.0, 0.15)
         if style == "alt":
             self._travel = rng.uniform(0.17, 0.21)
-            self._gain = rng.uniform(0.5, 0.65)
+            self._gain = rng.uniform(0.26, 0.34)
         moves: dict[str, Callable[[World], tuple[Vector, float]]] = {
             "pick": self._place,
             "stack": self._place,

@@ -6,9 +6,7 @@ Each policy is a recipe below. The weights carry the fingerprint of everything t
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
-import inspect
 import json
 import time
 from dataclasses import asdict, dataclass
@@ -18,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.testbed import demonstrations, expert, network, scene, seeds, tasks
+from besttake.testbed import demonstrations, essence, expert, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.types import F32, Array
 
@@ -46,19 +44,18 @@ RECIPES = {
     for recipe in (
         Recipe("half", "std", 40, 4_000, 128),
         Recipe("few", "std", 8, 8_000, 256),
-        Recipe("alt", "alt", 24, 8_000, 256),
+        Recipe("alt", "alt", 40, 8_000, 256),
         Recipe("mid", "std", 40, 8_000, 256),
-        Recipe("strong", "std", 160, 16_000, 384, noisy=True),
+        Recipe("strong", "std", 160, 12_000, 320),
     )
 }
 
 
 def fingerprint(recipe: Recipe) -> str:
     """A hash of all that decides the weights: scenes, starts, recipe, and the code of world, expert and training."""
-    code = [inspect.getsource(part) for part in (tasks, expert, demonstrations._act, network.perceive, _windows, _fit)]
-    where = [seeds.TRAINING.start, seeds.TRAINING.stop]
-    what = [[scene.xml(task) for task in tasks.TASKS], where, asdict(recipe), [_essence(part) for part in code]]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+    code = (tasks, expert, demonstrations._act, network.perceive, _windows, _fit)
+    scenes = [scene.xml(task) for task in tasks.TASKS]
+    return essence.fingerprint(scenes, seeds.TRAINING.start, seeds.TRAINING.stop, asdict(recipe), code=code)
 
 
 def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
@@ -66,10 +63,14 @@ def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
     from safetensors.numpy import save_file
 
     states, chunks = _windows(recipe)
+    metadata = {
+        "fingerprint": fingerprint(recipe),
+        "recipe": json.dumps(asdict(recipe)),
+        "data": hashlib.sha256(states.tobytes() + chunks.tobytes()).hexdigest()[:16],
+    }
     began = time.perf_counter()
     arrays, loss = _fit(recipe, states, chunks)
     path = out / f"{recipe.name}.safetensors"
-    metadata = {"fingerprint": fingerprint(recipe), "recipe": json.dumps(asdict(recipe)), "loss": f"{loss:.4f}"}
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
     path.chmod(0o644)
@@ -137,21 +138,14 @@ def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], fl
     return arrays, smooth
 
 
-def _essence(source: str) -> str:
-    """``source`` without docstrings, comment lines and blank lines: words may change without a new training."""
-    lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-
-
 def main() -> None:
     """Train the named policies, or all."""
     parser = argparse.ArgumentParser(prog="python -m besttake.testbed.train", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*RECIPES, []], help="policies to train; all when none is named")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(RECIPES)}; all when none is named")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights")
     asked = parser.parse_args()
+    if unknown := [name for name in asked.names if name not in RECIPES]:
+        parser.error(f"no policy {', '.join(unknown)}; known: {', '.join(RECIPES)}")
     for name in asked.names or RECIPES:
         train(RECIPES[name], asked.out)
 

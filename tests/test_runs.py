@@ -1,0 +1,150 @@
+"""A run can be trusted: same plan, same bits, whatever happens to it on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from besttake.errors import RunError
+from besttake.takes.store import Row, Store
+
+PLAN = """
+policy: [testbed:half, testbed:mid]
+env: testbed
+task: [pick, drawer]
+arms: [base, retrieve]
+starts: 3
+seeds: 2
+probe_states: 8
+demos_per_task: 6
+"""
+TAKES = 2 * 2 * 2 * 3 * 2
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "plan.yaml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reference(plan: Path, besttake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reference") / "run"
+    besttake("diagnose", plan, "-o", out, "--workers", "2", "--batch", "16", "-q")
+    return out
+
+
+def digest(run: Path, besttake) -> str:
+    shown = json.loads(besttake("runs", "show", run, "--json").stdout)
+    assert (shown["done"], shown["missing"], shown["failed"], shown["damaged"]) == (TAKES, 0, 0, 0)
+    return str(shown["digest"])
+
+
+def kept(run: Path) -> dict[object, Row]:
+    try:
+        with Store.open(run) as store:
+            return {row.key: row for row in store.rows()}
+    except RunError as error:
+        assert "no takes yet" in str(error) or "not a run" in str(error)
+        return {}
+
+
+@pytest.mark.parametrize(("workers", "batch"), [(1, 16), (2, 1), (1, 5)])
+def test_workers_and_batch_change_no_bit(
+    plan: Path, reference: Path, besttake, tmp_path: Path, workers: int, batch: int
+) -> None:
+    besttake("diagnose", plan, "-o", tmp_path / "run", "--workers", str(workers), "--batch", str(batch), "-q")
+    assert digest(tmp_path / "run", besttake) == digest(reference, besttake)
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_five_random_moments_ends_with_the_same_bits(
+    plan: Path, reference: Path, besttake, tmp_path: Path
+) -> None:
+    out, rng = tmp_path / "run", random.Random(5)
+    command = [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"]
+    moments = sorted(rng.sample(range(1, TAKES), 5))
+    seen: dict[object, Row] = {}
+    for moment in moments:
+        process = subprocess.Popen(command, start_new_session=True)
+        while process.poll() is None and len(kept(out)) < moment:
+            time.sleep(0.02)
+        assert process.poll() is None, "the run ended before it could be killed"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        now = kept(out)
+        assert seen.items() <= now.items(), "a finished take was lost or made twice"
+        seen = now
+    besttake("diagnose", plan, "-o", out, "-q")
+    assert seen.items() <= kept(out).items()
+    assert digest(out, besttake) == digest(reference, besttake)
+    assert not list(out.glob("**/*.tmp"))
+
+
+def test_ctrl_c_ends_cleanly_and_the_run_goes_on(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while process.poll() is None and len(kept(out)) < 5:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip().splitlines() == [
+        "besttake: interrupted; finished takes are kept, run the same command to go on"
+    ]
+    besttake("diagnose", plan, "-o", out, "-q")
+    assert digest(out, besttake) == digest(reference, besttake)
+
+
+def test_a_damaged_take_is_made_again(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:
+    before = kept(reference)
+    row = next(iter(before.values()))
+    path = reference / str(row.file)
+    path.write_bytes(path.read_bytes()[:1000])
+    shown = json.loads(besttake("runs", "show", reference, "--json").stdout)
+    assert shown["damaged"] == 1
+    told = besttake("diagnose", plan, "-o", reference).stderr
+    assert "1 takes are damaged and will be made again" in told
+    after = kept(reference)
+    assert after[row.key].sha256 == row.sha256
+    assert {k: r for k, r in after.items() if k != row.key} == {k: r for k, r in before.items() if k != row.key}
+
+
+def test_a_run_grows_and_keeps_what_it_has(plan: Path, reference: Path, besttake) -> None:
+    before = kept(reference)
+    besttake("diagnose", plan, "-o", reference, "--starts", "4", "-q")
+    after = kept(reference)
+    assert before.items() <= after.items()
+    assert len(after) == TAKES * 4 // 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(plan: Path, besttake, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let us mount a tmpfs")
+    try:
+        stopped = besttake("diagnose", plan, "-o", small / "run", "-q", check=False)
+        assert stopped.returncode == 1
+        assert len(stopped.stderr.strip().splitlines()) == 1
+        assert "no room left on the disk" in stopped.stderr
+        safe = kept(small / "run")
+        assert safe
+        subprocess.run(["mount", "-o", "remount,size=32m", str(small)], check=True)
+        besttake("diagnose", plan, "-o", small / "run", "-q")
+        assert safe.items() <= kept(small / "run").items()
+        assert len(kept(small / "run")) == TAKES
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
