@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from besttake.core.score import Trace, common_window, coverage, episode_window, full_window, manifold
-from besttake.demos.library import Library
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.takes.store import Row, Store
 from besttake.takes.take import Take, TakeKey
@@ -114,7 +114,10 @@ def score_run(
 
 
 def _score_start(store: Store, library: Library, encoder: Encoder, rows: Sequence[Row]) -> dict[TakeKey, TakeScore]:
-    """Score the takes that a selector chooses among: one policy, start and arm."""
+    """Score the takes that a selector chooses among: one policy, start and arm.
+
+    Every window is the first so many frames of a take, so windows of equal size share one coverage.
+    """
     takes = [store.load(row) for row in rows]
     view = library.view(takes[0].key.task)
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
@@ -126,18 +129,23 @@ def _score_start(store: Store, library: Library, encoder: Encoder, rows: Sequenc
             "full": full_window(take.frame_steps, take.steps),
             "common": common_window(take.frame_steps, ends),
         }
-        trace = view.index.nearest(frames)
-        scores = {f"manifold/{name}": manifold(trace, window) for name, window in windows.items()}
+        trace, visited = view.index.sweep(frames)
+        covered = {len(frames): coverage_of(trace, visited, view)}
+        scores = {}
         for name, window in windows.items():
-            scores[f"coverage/{name}"] = _coverage(view.index.sweep(frames[window]), view.frame_demo, view.frame_step)
+            count = int(window.sum())
+            if count not in covered:
+                covered[count] = coverage_of(*view.index.sweep(frames[window]), view)
+            scores[f"manifold/{name}"] = manifold(trace, window)
+            scores[f"coverage/{name}"] = covered[count]
         nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
         found[take.key] = TakeScore(take.frame_steps, trace.best, nearest, scores)
     return found
 
 
-def _coverage(swept: tuple[Trace, NDArray[np.float32]], demo: NDArray[np.int64], step: NDArray[np.int64]) -> float:
-    trace, visited = swept
-    return coverage(trace, visited, demo, step) if len(trace.best) else float("nan")
+def coverage_of(trace: Trace, visited: NDArray[np.float32], view: View) -> float:
+    """`coverage` of the frames that were swept over a view; NaN where there were none."""
+    return coverage(trace, visited, view.frame_demo, view.frame_step) if len(trace.best) else float("nan")
 
 
 def _embed(encoder: Encoder, takes: Sequence[Take]) -> list[NDArray[np.float32]]:
