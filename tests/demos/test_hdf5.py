@@ -167,3 +167,15 @@ def test_missing_cameras_keys_and_libraries_are_told_in_one_line(tmp_path, monke
 
 def test_actions_of_another_size_leave_the_gripper_unknown(tmp_path):
     assert registry.demos(f"hdf5:{libero(tmp_path / 'task_demo.hdf5', dim=8)}").gripper_dim is None
+
+
+def test_a_policy_can_be_shown_every_camera_upright(tmp_path):
+    path = libero(tmp_path / "task_demo.hdf5")
+    made = build(registry.demos(f"hdf5:{path}?size=16"), Hog(), tmp_path / "library")
+    assert made.can_show(("agentview", "wrist"))
+    with h5py.File(path) as file:
+        stored = file["data/demo_1/obs"]
+        shown = made.show(1, 4, ("agentview", "wrist"))
+        np.testing.assert_array_equal(shown["agentview"], stored["agentview_rgb"][4][::-1, ::-1])
+        np.testing.assert_array_equal(shown["wrist"], stored["eye_in_hand_rgb"][4][::-1, ::-1])
+    assert not made.can_show(("front", "side"))

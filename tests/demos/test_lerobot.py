@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.library import build
+from besttake.demos.library import Library, build
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, MissingExtra
 
@@ -225,3 +225,28 @@ def test_the_fingerprint_changes_with_the_data_and_the_camera(tmp_path):
     }
     assert len(prints) == 4
     assert registry.demos(f"lerobot:{one}").fingerprint in prints
+
+
+@pytest.mark.parametrize("codec", ["libx264", None])
+def test_a_policy_can_be_shown_every_camera_at_full_size(tmp_path, codec):
+    root = write(tmp_path / "set", codec=codec)
+    made = build(registry.demos(f"lerobot:{root}?size=32"), Hog(), tmp_path / "library")
+    assert made.can_show(("agentview", "wrist"))
+    shown = made.show(1, 7, ("agentview", "wrist"))
+    for number, camera in enumerate(("agentview", "wrist")):
+        assert shown[camera].shape == (64, 64, 3)
+        assert np.abs(shown[camera].astype(int) - picture(1, 7, number)).mean() < 2.5
+    assert not made.can_show(("left", "right"))
+
+
+def test_cameras_can_be_told_apart_by_hand_and_a_source_that_changed_shows_nothing(tmp_path):
+    root = write(tmp_path / "set", codec=None)
+    told = "left:observation.images.top,right:observation.images.wrist"
+    made = build(registry.demos("lerobot:" + str(root), map=told), Hog(), tmp_path / "library")
+    np.testing.assert_array_equal(made.show(0, 2, ["left"])["left"], picture(0, 2, 0))
+    with pytest.raises(LibraryError, match="map is written"):
+        registry.demos(f"lerobot:{root}?map=left")
+    (root / "meta" / "info.json").unlink()
+    assert not Library.open(made.path).can_show(["left"])
+    with pytest.raises(LibraryError, match="cannot show left"):
+        Library.open(made.path).show(0, 2, ["left"])

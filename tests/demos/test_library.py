@@ -304,6 +304,13 @@ def test_the_summary_is_plain_json(library):
     assert summary["events"] == 24
 
 
+def test_where_a_library_was_built_does_not_change_what_it_is(make_demo, source_of, tmp_path):
+    here = build(source_of([make_demo(0)], name="data/here"), Hog(), tmp_path / "a")
+    there = build(source_of([make_demo(0)], name="data/there"), Hog(), tmp_path / "b")
+    assert here.fingerprint == there.fingerprint
+    assert there.summary()["source"]["name"] == "data/there"
+
+
 def test_more_frames_than_the_encoder_is_fitted_to_are_spread_evenly(monkeypatch, make_demo, source_of, tmp_path):
     monkeypatch.setattr("besttake.demos.build._FIT_FRAMES", 100)
     monkeypatch.setattr("besttake.demos.build._HELD_BYTES", 0)

@@ -3,8 +3,8 @@
 Options: ``camera`` (a feature such as ``observation.images.wrist``, or its last word; by default the wrist camera, as
 in the paper, else the first), ``state`` and ``action`` (features), ``episodes`` (``0:50``), ``size`` (longest side of a
 frame, 320), ``revision`` (of a hub data set), ``map`` (for a policy that looks: ``agentview:observation.images.image``,
-where the names do not say which camera is which). The gripper and the end effector are found where the features name them:
-one action called ``…gripper…``, states called ``x``, ``y``, ``z``; else they are unknown and the user says.
+where the names do not say which camera is which). The gripper and the end effector are found where the features name
+them: one action called ``…gripper…``, states called ``x``, ``y``, ``z``; else they are unknown and the user says.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class LeRobotDemos:
         if self._info["features"][camera]["dtype"] == "video":
             path = self._root / self._path("video_path", episode, f"videos/{camera}", camera)
             start = float(episode[f"videos/{camera}/from_timestamp"]) + step / self.fps
-            return video_slice(path, start, 1, self.fps, _FULL)[0]
+            frame: U8 = video_slice(path, start, 1, self.fps, _FULL)[0]
+            return frame
         import pyarrow.parquet as pq
 
         filters = [("episode_index", "=", int(episode["episode_index"])), ("frame_index", "=", step)]

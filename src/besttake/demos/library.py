@@ -56,6 +56,7 @@ class Library:
     def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
         self.path, self.head = path, head
         self.fingerprint: str = head["fingerprint"]
+        self.source = {"name": head["source"], "fingerprint": head["source_fingerprint"]}
         self.camera: str = head["camera"]
         self.action_dim: int | None = head["action_dim"]
         self.state_dim: int | None = head["state_dim"]
@@ -279,7 +280,7 @@ class Library:
             return {}
         if self._shower is None or not self._shower.shows(cameras):
             raise LibraryError(
-                f"{self.path} cannot show {', '.join(cameras)}: {self.head['source']} is gone or has none"
+                f"{self.path} cannot show {', '.join(cameras)}: {self.source['name']} is gone or has none"
             )
         return self._shower.show(self.demos[demo].id, step, cameras)
 
@@ -292,14 +293,14 @@ class Library:
             source = None if uri is None else registry.demos(uri)
         except BestTakeError:
             return None
-        same = source is not None and source.fingerprint == self.head["source_fingerprint"]
+        same = source is not None and source.fingerprint == self.source["fingerprint"]
         return source if same and isinstance(source, Showing) else None
 
     def summary(self) -> dict[str, Any]:
         """What to tell about this library: plain values, for JSON."""
         head = self.head
         return {
-            "source": head["source"], "encoder": head["encoder"], "camera": self.camera, "fps": head["fps"],
+            "source": self.source, "encoder": head["encoder"], "camera": self.camera, "fps": head["fps"],
             "demos": len(self.demos), "tasks": {t: sum(d.task == t for d in self.demos) for t in self.tasks},
             "frames": len(self.frame_demo), "steps": sum(d.length for d in self.demos),
             "events": sum(len(d.events) for d in self.demos), "stride": head["stride"],
