@@ -1,0 +1,245 @@
+"""``lerobot:ORG/NAME`` or ``lerobot:DIRECTORY``: any LeRobot policy, with the processors saved beside it.
+
+A chunk in environment space goes into the policy's own space through the checkpoint's own preprocessor, as an action
+in training does (relative to the state where the checkpoint works so, then normalised), and the policy's answer comes
+back through its postprocessor. Rows are evaluated ``width`` at a time, the last group filled up, so that a row has
+the same bits whatever batch the caller uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import ComponentError
+from besttake.policies.lerobot_family import Family, family_of, images_in, noise_of
+from besttake.policies.lerobot_load import Checkpoint, load
+from besttake.policies.remote import parse_map, parse_number
+from besttake.takes.draws import Draw
+from besttake.types import F32, U8, Observation, PolicySpec, Warm
+
+CAMERA_NAMES: Mapping[str, str] = {
+    "image": "agentview",
+    "base_0_rgb": "agentview",
+    "image2": "wrist",
+    "wrist_image": "wrist",
+    "left_wrist_0_rgb": "wrist",
+}
+NO_CAMERA = "none"
+
+
+def make(
+    rest: str,
+    *,
+    map: str = "",
+    width: str | int = 8,
+    replan: str | int | None = None,
+    steps: str | int | None = None,
+    device: str | None = None,
+    revision: str | None = None,
+) -> LerobotPolicy:
+    """Build from a checkpoint; the options are documented in docs/policies.md."""
+    cameras = parse_map(map, "map")
+    wide = int(parse_number(width, "width"))
+    executed = None if replan is None else int(parse_number(replan, "replan"))
+    denoising = None if steps is None else int(parse_number(steps, "steps"))
+    if not rest:
+        raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
+    return LerobotPolicy(
+        load(rest, revision=revision, device=device, steps=denoising), cameras, width=wide, replan=executed
+    )
+
+
+class LerobotPolicy:
+    """A loaded checkpoint behind the contract of `besttake.policies.base`."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, cameras: Mapping[str, str], *, width: int = 8, replan: int | None = None
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._family: Family = family_of(checkpoint.family, checkpoint.config)
+        self._cameras, self._sizes = _camera_map(checkpoint, cameras)
+        self._width = 1 if self._family.alone else width
+        state = checkpoint.config.robot_state_feature
+        horizon = self._family.horizon
+        steps = replan or min(self._family.replan, horizon)
+        if steps > horizon:
+            raise ComponentError(f"lerobot:{checkpoint.name}: replan={steps} is more than the {horizon} of a chunk")
+        noisy = bool(self._family.latent)
+        self._spec = PolicySpec(
+            name=f"lerobot:{checkpoint.name}",
+            kind=self._family.kind,
+            horizon=horizon,
+            action_dim=int(checkpoint.config.action_feature.shape[0]),
+            replan=steps,
+            cameras=tuple(dict.fromkeys(self._cameras.values())),
+            state_dim=int(state.shape[0]) if state is not None else None,
+            # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
+            warm_start=noisy and not getattr(checkpoint.config, "adapt_to_pi_aloha", False),
+            cools=noisy,
+            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/{_steps_of(checkpoint.config)}",
+            notes=(f"{checkpoint.family} policy", *self._family.notes),
+        )
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What this policy is and can do."""
+        return self._spec
+
+    @property
+    def cameras(self) -> dict[str, str]:
+        """The checkpoint's image features and the env cameras they are fed from."""
+        return dict(self._cameras)
+
+    def sample(
+        self,
+        observations: Sequence[Observation],
+        draws: Sequence[Draw],
+        warm: Sequence[Warm | None] | None = None,
+    ) -> F32:
+        """One chunk per row, float32 (B, horizon, action_dim)."""
+        starts = list(warm) if warm is not None else [None] * len(observations)
+        self._check_warm(starts)
+        rows = list(zip(observations, draws, starts, strict=True))
+        out = np.empty((len(rows), self._spec.horizon, self._spec.action_dim), np.float32)
+        for first in range(0, len(rows), self._width):
+            group = rows[first : first + self._width]
+            filled = group + [group[-1]] * (self._width - len(group))
+            out[first : first + len(group)] = self._sample(*zip(*filled, strict=True))[: len(group)]
+        return out
+
+    def latent(self, observations: Sequence[Observation], chunks: F32) -> Any:
+        """Chunks (B, horizon, action_dim) of the env as the policy's latents (B, *latent), a torch tensor."""
+        batch = self._batch(observations, chunks)
+        return self._family.place(self._checkpoint.before(batch)["action"])
+
+    def actions(self, latents: Any) -> F32:
+        """The way back, for latents of the observations last given to `latent`: (B, horizon, action_dim)."""
+        past = getattr(self._family, "past", 0)
+        chunk = latents[:, past : past + self._spec.horizon, : self._spec.action_dim]
+        back: F32 = self._checkpoint.after(chunk).float().cpu().numpy()
+        return back
+
+    def _sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None]) -> F32:
+        import torch
+
+        chunks = _chunks(warm, self._spec)
+        batch = self._checkpoint.before(self._batch(observations, chunks))
+        retrieved = batch.pop("action", None)
+        noise = None
+        if self._family.latent:
+            placed = None if chunks is None else self._family.place(retrieved).float().cpu().numpy()
+            start = np.stack(
+                [_mixed(*row) for row in zip(noise_of(self._family, draws), warm, _rows(placed, warm), strict=True)]
+            )
+            noise = torch.from_numpy(start).to(self._checkpoint.config.device)
+        with torch.inference_mode():
+            normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws)
+        actions: F32 = self._checkpoint.after(normalised[:, : self._spec.horizon]).float().cpu().numpy()
+        if not np.isfinite(actions).all():
+            raise ComponentError(
+                f"{self._spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
+            )
+        if actions.shape[1:] != (self._spec.horizon, self._spec.action_dim):
+            told = (self._spec.horizon, self._spec.action_dim)
+            raise ComponentError(f"{self._spec.name}: chunks of {actions.shape[1:]} where its config says {told}")
+        return actions
+
+    def _batch(self, observations: Sequence[Observation], chunks: F32 | None) -> dict[str, Any]:
+        """What LeRobot's preprocessors take: pictures float (B, 3, H, W) in 0..1, states, instructions."""
+        import torch
+
+        batch: dict[str, Any] = {"task": [seen.instruction for seen in observations]}
+        for key, camera in self._cameras.items():
+            pictures = np.stack([self._picture(seen, key, camera) for seen in observations])
+            batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+        if self._spec.state_dim is not None:
+            batch["observation.state"] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
+        if chunks is not None:
+            batch["action"] = torch.from_numpy(chunks)
+        return batch
+
+    def _picture(self, seen: Observation, key: str, camera: str) -> U8:
+        if camera not in seen.images:
+            have = ", ".join(seen.images) or "none"
+            need = ", ".join(f"{k} <- {c}" for k, c in self._cameras.items())
+            raise ComponentError(
+                f"{self._spec.name}: needs {need}; the env gave: {have}; change it with ?map=KEY:CAMERA"
+            )
+        image = seen.images[camera]
+        height, width = self._sizes[key]
+        if self._family.resizes or image.shape[:2] == (height, width):
+            return image
+        from PIL import Image
+
+        return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR))
+
+    def _state(self, seen: Observation) -> F32:
+        if len(seen.state) != self._spec.state_dim:
+            raise ComponentError(
+                f"{self._spec.name}: trained on {self._spec.state_dim} state numbers, the env gave {len(seen.state)}"
+            )
+        return seen.state
+
+    def _check_warm(self, warm: Sequence[Warm | None]) -> None:
+        for row in warm:
+            if row is None:
+                continue
+            if not self._spec.cools or (row.chunk is not None and not self._spec.warm_start):
+                raise ComponentError(f"{self._spec.name}: a {self._checkpoint.family} policy cannot be warm-started")
+            expected = (self._spec.horizon, self._spec.action_dim)
+            if row.chunk is not None and row.chunk.shape != expected:
+                raise ComponentError(f"{self._spec.name}: a warm chunk of {row.chunk.shape} where {expected} is needed")
+
+
+def _mixed(noise: F32, warm: Warm | None, placed: F32 | None) -> F32:
+    """Eq. 6 in the policy's own space; ``placed`` is the chunk as a latent."""
+    if warm is None or warm.alpha == 0:
+        return noise
+    calmer = np.float32(1 - warm.alpha) * noise
+    return calmer if warm.chunk is None or placed is None else calmer + np.float32(warm.alpha) * placed
+
+
+def _chunks(warm: Sequence[Warm | None], spec: PolicySpec) -> F32 | None:
+    """The rows' chunks with zeros for rows that have none, or None where no row has one."""
+    if all(row is None or row.chunk is None for row in warm):
+        return None
+    chunks = np.zeros((len(warm), spec.horizon, spec.action_dim), np.float32)
+    for index, row in enumerate(warm):
+        if row is not None and row.chunk is not None:
+            chunks[index] = row.chunk
+    return chunks
+
+
+def _rows(placed: F32 | None, warm: Sequence[Warm | None]) -> Sequence[F32 | None]:
+    return [None] * len(warm) if placed is None else list(placed)
+
+
+def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
+    """Image feature -> env camera (as given, else by the usual names, else its own last part), and -> (H, W).
+
+    Keys are those that go into the preprocessor: where it renames observations, the names before renaming.
+    """
+    features = images_in(checkpoint.config)
+    renamed = {new: old for step in checkpoint.before.steps for old, new in getattr(step, "rename_map", {}).items()}
+    short = {key.rpartition(".")[2]: key for key in features}
+    chosen = {short.get(key, key): camera for key, camera in given.items()}
+    unknown = [key for key in chosen if key not in features]
+    if unknown:
+        have = ", ".join(features) or "none"
+        raise ComponentError(f"lerobot:{checkpoint.name}: map names {', '.join(unknown)}; the checkpoint reads: {have}")
+    cameras, sizes = {}, {}
+    for key, feature in features.items():
+        last = key.rpartition(".")[2]
+        camera = chosen.get(key, CAMERA_NAMES.get(last, last))
+        if camera != NO_CAMERA:
+            raw = renamed.get(key, key)
+            cameras[raw] = camera
+            sizes[raw] = (int(feature.shape[1]), int(feature.shape[2]))
+    return cameras, sizes
+
+
+def _steps_of(config: Any) -> str:
+    return f"s{getattr(config, 'num_inference_steps', None) or getattr(config, 'num_steps', None)}"

@@ -1,0 +1,159 @@
+"""How each LeRobot family takes its randomness: the shape of its latent, where a chunk lies in it, and the call.
+
+Each family has ``latent``, the shape of a row's noise (empty where it takes none from us); ``place``, which puts a
+normalised chunk (B, horizon, action_dim) into a latent (B, *latent); ``predict``, which gives the normalised actions
+(B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; and ``resizes``, whether the
+model brings pictures to its own size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from besttake.takes.draws import Draw
+from besttake.types import F32, PolicyKind
+
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+
+    latent: tuple[int, ...]
+    horizon: int
+    replan: int
+    kind: PolicyKind = "flow"
+    alone: bool = False
+    resizes: bool = True
+    notes: tuple[str, ...] = ()
+
+    def place(self, chunk: Any) -> Any:
+        """Zeros beyond the action's own dimensions, as in training."""
+        latent = chunk.new_zeros((len(chunk), *self.latent))
+        latent[:, :, : chunk.shape[2]] = chunk
+        return latent
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+        """The class's own call, with the noise it would otherwise draw."""
+        return policy.predict_action_chunk(batch, noise=noise)
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """DiffusionPolicy: noise (horizon, action_dim) that begins ``n_obs_steps - 1`` steps in the past."""
+
+    latent: tuple[int, ...]
+    horizon: int
+    replan: int
+    past: int
+    kind: PolicyKind = "flow"
+    alone: bool = False
+    resizes: bool = False
+    notes: tuple[str, ...] = ()
+
+    def place(self, chunk: Any) -> Any:
+        """The chunk at its place; the first action before it and the last one after it."""
+        index = np.clip(np.arange(self.latent[0]) - self.past, 0, chunk.shape[1] - 1)
+        return chunk[:, index]
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+        """One observation stands for the whole window of the past; DDPM's later noise comes from each row's draw."""
+        import torch
+
+        window = {key: _repeat(value, self.past + 1) for key, value in batch.items() if key.startswith("observation.")}
+        generators = [torch.Generator(device="cpu").manual_seed(draw.integer()) for draw in draws]
+        policy.reset()
+        model = policy.diffusion
+        # `generate_actions` has no argument for generators, `conditional_sample` beneath it has.
+        model.conditional_sample = partial(type(model).conditional_sample, model, generator=generators)
+        try:
+            return policy.predict_action_chunk(window, noise=noise)
+        finally:
+            del model.conditional_sample
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """ACT: no randomness at test time."""
+
+    horizon: int
+    replan: int
+    latent: tuple[int, ...] = ()
+    kind: PolicyKind = "deterministic"
+    alone: bool = False
+    resizes: bool = False
+    notes: tuple[str, ...] = ("deterministic: sampling has nothing to reuse",)
+
+    def place(self, chunk: Any) -> Any:
+        """Never asked: there is no latent."""
+        raise NotImplementedError
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+        """The class's own call."""
+        policy.reset()
+        return policy.predict_action_chunk(batch)
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Any other family: it draws from torch's global generator, which is seeded from the row's draw, row by row."""
+
+    horizon: int
+    replan: int
+    latent: tuple[int, ...] = ()
+    kind: PolicyKind = "flow"
+    alone: bool = True
+    resizes: bool = False
+    notes: tuple[str, ...] = ("sampled one row at a time with torch's generator seeded; no warm start or cooling",)
+
+    def place(self, chunk: Any) -> Any:
+        """Never asked: its latent is not in our hands."""
+        raise NotImplementedError
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+        """The class's own call, under a seed."""
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(draws[0].integer())
+            policy.reset()
+            return policy.predict_action_chunk(batch)
+
+
+Family = Flow | Diffusion | Deterministic | Seeded
+
+
+def family_of(name: str, config: Any) -> Family:
+    """The `Family` of a policy whose type is ``name``."""
+    replan = int(getattr(config, "n_action_steps", 1))
+    horizon = int(getattr(config, "chunk_size", replan))
+    if name in ("pi0", "pi05", "smolvla"):
+        return Flow((horizon, int(config.max_action_dim)), horizon, replan)
+    if name == "diffusion":
+        past = int(config.n_obs_steps) - 1
+        note = f"its window of {past + 1} observations is the current one repeated: rows have no history"
+        shape = (int(config.horizon), int(config.action_feature.shape[0]))
+        return Diffusion(shape, replan, replan, past, notes=(note,) if past else ())
+    if name == "act":
+        return Deterministic(horizon, replan)
+    return Seeded(horizon, replan)
+
+
+def noise_of(family: Family, draws: Sequence[Draw]) -> F32:
+    """The rows' noise, float32 (B, *latent)."""
+    return np.stack([draw.normal(family.latent) for draw in draws])
+
+
+def _repeat(value: Any, times: int) -> Any:
+    return value.unsqueeze(1).repeat_interleave(times, dim=1) if hasattr(value, "unsqueeze") else value
+
+
+def images_in(config: Any) -> Mapping[str, Any]:
+    """The image features of a policy, without the placeholders for cameras it has none for."""
+    return {key: feature for key, feature in config.image_features.items() if "empty_camera" not in key}

@@ -1,0 +1,155 @@
+"""A LeRobot checkpoint from disk or hub: the policy, its saved processors, and proof that its weights were read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from besttake.errors import ComponentError, MissingExtra
+
+_WEIGHTS = "model.safetensors"
+_PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
+_SAMPLED_TENSORS = 16
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded policy. ``before`` and ``after`` are its own processors, around the model."""
+
+    name: str
+    family: str
+    policy: Any
+    config: Any
+    before: Any
+    after: Any
+    fingerprint: str
+
+
+def load(name: str, *, revision: str | None, device: str | None, steps: int | None) -> Checkpoint:
+    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample; ``steps`` of denoising."""
+    try:
+        from lerobot.configs.policies import PreTrainedConfig
+        from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+    except ImportError:
+        raise MissingExtra("lerobot", "lerobot", f"lerobot:{name}") from None
+    where = _directory(name, revision)
+    family = _family(where, name)
+    with _quiet(), _one_line(name):
+        config = PreTrainedConfig.from_pretrained(where)
+        _settle(config, device, steps, name)
+        policy = get_policy_class(family).from_pretrained(where, config=config)
+        # Its own device may be one that this machine lacks.
+        overrides = {"device_processor": {"device": str(config.device)}}
+        before, after = make_pre_post_processors(config, pretrained_path=str(where), preprocessor_overrides=overrides)
+    _check_weights(policy, where / _WEIGHTS, name)
+    for step in before.steps:
+        if hasattr(step, "tokenizer_name") and hasattr(step, "padding"):
+            # "longest" would let a row's tokens depend on the instructions beside it.
+            step.padding = "max_length"
+    policy.eval().requires_grad_(False)
+    return Checkpoint(name, family, policy, config, before, after, _digest(where))
+
+
+def _directory(name: str, revision: str | None) -> Path:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+        raise ComponentError(f"lerobot:{name}: no such directory, and not a repository name (ORG/NAME)")
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, allow_patterns=["*.json", "*.safetensors"]))
+    except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ComponentError(
+            f"lerobot:{name}: not a directory here, and the hub did not give it ({reason[:160]})"
+        ) from None
+
+
+def _family(where: Path, name: str) -> str:
+    try:
+        told = json.loads((where / "config.json").read_text())
+    except (OSError, ValueError):
+        raise ComponentError(f"lerobot:{name}: no readable config.json in {where}; is it a saved policy?") from None
+    if not isinstance(told, dict) or not isinstance(told.get("type"), str):
+        kind = told.get("model_type") if isinstance(told, dict) else None
+        hint = f"it holds a transformers model ({kind})" if kind else "its config.json names no policy type"
+        raise ComponentError(f"lerobot:{name}: not a LeRobot policy, {hint}")
+    if told.get("use_peft") or (where / "adapter_config.json").exists():
+        raise ComponentError(f"lerobot:{name}: a PEFT adapter; merge it into its base policy and save that")
+    missing = [file for file in (_WEIGHTS, *_PROCESSORS) if not (where / file).exists()]
+    if missing:
+        hint = "convert it with LeRobot's migrate_policy_normalization" if missing[0] != _WEIGHTS else "save it again"
+        raise ComponentError(f"lerobot:{name}: {', '.join(missing)} not in the checkpoint; {hint}")
+    return str(told["type"])
+
+
+def _settle(config: Any, device: str | None, steps: int | None, name: str) -> None:
+    """Settings that a diagnosis needs, whatever the training run left in the config."""
+    if device:
+        config.device = device
+    for flag in ("compile_model", "load_vlm_weights"):
+        # Compiling specialises on shapes for minutes; the VLM's own weights would be overwritten by the checkpoint's.
+        if getattr(config, flag, False):
+            setattr(config, flag, False)
+    if getattr(config, "rtc_config", None) is not None:
+        config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
+    if steps is not None:
+        names = [key for key in ("num_inference_steps", "num_steps") if hasattr(config, key)]
+        if not names:
+            raise ComponentError(f"lerobot:{name}: steps={steps}, but a {config.type} policy does not denoise")
+        setattr(config, names[0], steps)
+
+
+def _check_weights(policy: Any, path: Path, name: str) -> None:
+    """LeRobot's pi0 goes on with random weights when it cannot read the file; compare some tensors to be sure."""
+    import torch
+    from safetensors import safe_open
+
+    state = policy.state_dict()
+    with safe_open(str(path), framework="pt") as file:
+        there = {key: key if key in state else f"model.{key}" for key in file.keys()}  # noqa: SIM118
+        known = sorted(key for key, mine in there.items() if mine in state)
+        sampled = known[:: max(1, len(known) // _SAMPLED_TENSORS)]
+        same = all(torch.equal(file.get_tensor(k).to(state[there[k]]), state[there[k]]) for k in sampled)
+    if not same or len(known) < 0.9 * len(there):
+        raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
+
+
+def _digest(where: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted([*where.glob("*.json"), *where.glob("*.safetensors")]):
+        digest.update(path.name.encode())
+        blob = path.resolve().name
+        if len(blob) == 64:  # the hub's cache names large files by their sha256
+            digest.update(blob.encode())
+        else:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """LeRobot prints while it loads; stdout belongs to our caller's answer."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+@contextlib.contextmanager
+def _one_line(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ComponentError:
+        raise
+    except Exception as error:  # the checkpoint's content decides what can go wrong in there
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0][:240] if lines else type(error).__name__
+        raise ComponentError(f"lerobot:{name}: cannot be loaded: {type(error).__name__}: {reason}") from error

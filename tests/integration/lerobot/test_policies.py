@@ -1,0 +1,241 @@
+"""The adapter on tiny random models of LeRobot's real classes, loaded through the path that a checkpoint takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from besttake import registry
+from besttake.errors import ComponentError
+from besttake.takes.draws import Draw
+from besttake.testing import check_policy
+from besttake.types import Observation, Warm
+
+FLOW = ("pi0", "pi05", "relative", "smolvla")
+NOISY = (*FLOW, "diffusion", "ddpm")
+
+
+@pytest.fixture(scope="session")
+def policy(checkpoint):
+    made = {}
+
+    def of(name):
+        if name not in made:
+            made[name] = registry.policy(f"lerobot:{checkpoint(name)}?width=4")
+        return made[name]
+
+    return of
+
+
+def observations(count, seed=3):
+    rng = np.random.default_rng(seed)
+    tasks = ("pick up the cube", "open the drawer and stack it", "push")
+    return [
+        Observation(
+            {camera: rng.integers(0, 256, (64, 64, 3), np.uint8) for camera in ("agentview", "wrist")},
+            rng.normal(0, 0.3, 8).astype(np.float32),
+            tasks[row % 3],
+        )
+        for row in range(count)
+    ]
+
+
+def draws(count):
+    return [Draw(5, "task", start=row // 2, seed=row % 2, chunk=row) for row in range(count)]
+
+
+def chunks(policy, count):
+    shape = (count, policy.spec.horizon, policy.spec.action_dim)
+    return np.random.default_rng(8).uniform(-0.6, 0.6, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", [*NOISY, "act"])
+def test_the_contract_holds_bit_for_bit_in_any_batch(policy, name):
+    held = check_policy(policy(name), observations=observations(8), atol=0.0)
+    assert ("warm" in held) == (name != "act")
+
+
+def test_specs_say_what_each_family_is_and_which_cameras_feed_it(policy):
+    for name in NOISY:
+        spec = policy(name).spec
+        assert (spec.kind, spec.action_dim, spec.state_dim, spec.replan) == ("flow", 7, 8, 4)
+        assert (spec.warm_start, spec.cools, spec.seeded) == (True, True, True)
+        assert spec.cameras == ("agentview", "wrist")
+    assert policy("pi0").spec.horizon == 6
+    assert policy("diffusion").spec.horizon == 4
+    act = policy("act").spec
+    assert (act.kind, act.warm_start, act.cools) == ("deterministic", False, False)
+
+
+@pytest.mark.parametrize("name", FLOW)
+def test_the_noise_of_the_draw_reaches_the_models_own_call(policy, name):
+    """Against LeRobot called as LeRobot is: preprocessor, predict_action_chunk with noise, postprocessor."""
+    ours = policy(name)
+    seen, which = observations(4), draws(4)
+    loaded = ours._checkpoint
+    raw = {"task": [o.instruction for o in seen], "observation.state": torch.tensor(np.stack([o.state for o in seen]))}
+    for key, camera in (("image", "agentview"), ("image2", "wrist")):
+        pictures = np.stack([o.images[camera] for o in seen])
+        raw[f"observation.images.{key}"] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+    noise = torch.from_numpy(np.stack([d.normal((6, 32)) for d in which]))
+    expected = loaded.after(loaded.policy.predict_action_chunk(loaded.before(raw), noise=noise))
+    np.testing.assert_array_equal(ours.sample(seen, which), expected.numpy())
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_cooled_is_the_noise_times_one_minus_alpha_exactly(policy, name, monkeypatch):
+    ours = policy(name)
+    seen, which = observations(4), draws(4)
+    cooled = ours.sample(seen, which, [Warm(0.3)] * 4)
+    plain = Draw.normal
+    monkeypatch.setattr(
+        Draw, "normal", lambda self, shape, stream="noise": np.float32(0.7) * plain(self, shape, stream)
+    )
+    np.testing.assert_array_equal(cooled, ours.sample(seen, which))
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_chunk_survives_the_way_into_the_policys_space_and_back(policy, name):
+    ours = policy(name)
+    seen, sent = observations(4), chunks(ours, 4)
+    latent = ours.latent(seen, sent)
+    assert latent.shape[1:] == ((8, 7) if name in ("diffusion", "ddpm") else (6, 32))
+    assert np.abs(ours.actions(latent) - sent).max() < 1e-5
+    if name in FLOW:
+        assert float(latent[:, :, 7:].abs().max()) == 0
+    assert np.abs(latent[:, -4:, :7].numpy() - sent[:, -4:]).max() > 0.1
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_warm_start_is_equation_6_in_the_policys_own_space(policy, name, monkeypatch):
+    ours = policy(name)
+    seen, which, sent = observations(4), draws(4), chunks(ours, 4)
+    warm = ours.sample(seen, which, [Warm(0.3, chunk) for chunk in sent])
+    placed = ours.latent(seen, sent).numpy()
+    mixed = {
+        d: np.float32(0.7) * d.normal(placed.shape[1:]) + np.float32(0.3) * p
+        for d, p in zip(which, placed, strict=True)
+    }
+    monkeypatch.setattr(Draw, "normal", lambda self, shape, stream="noise": mixed[self])
+    np.testing.assert_array_equal(warm, ours.sample(seen, which))
+
+
+def test_relative_actions_follow_the_state_except_for_the_gripper(policy):
+    ours = policy("relative")
+    (seen,), sent = observations(1), chunks(ours, 1)
+    moved = Observation(seen.images, seen.state + np.float32(0.1), seen.instruction)
+    here, there = ours.latent([seen], sent).numpy(), ours.latent([moved], sent).numpy()
+    assert np.abs(here - there)[..., :6].min() > 1e-3
+    np.testing.assert_array_equal(here[..., 6], there[..., 6])
+
+
+def test_ddpms_later_noise_comes_from_the_draw_and_leaves_torchs_generator_alone(policy):
+    ours = policy("ddpm")
+    seen, which = observations(2), draws(2)
+    torch.manual_seed(1)
+    first = ours.sample(seen, which)
+    after = torch.rand(3)
+    torch.manual_seed(1)
+    np.testing.assert_array_equal(after, torch.rand(3))
+    torch.manual_seed(2)
+    np.testing.assert_array_equal(first, ours.sample(seen, which))
+
+
+def test_the_width_is_part_of_the_fingerprint_and_moves_rows_by_rounding_alone(policy, checkpoint):
+    narrow = registry.policy(f"lerobot:{checkpoint('smolvla')}?width=1")
+    wide = policy("smolvla")
+    assert narrow.spec.fingerprint != wide.spec.fingerprint
+    far = np.abs(narrow.sample(observations(4), draws(4)) - wide.sample(observations(4), draws(4))).max()
+    assert far < 1e-5
+
+
+def test_fewer_denoising_steps_are_another_policy(policy, checkpoint):
+    quick = registry.policy(f"lerobot:{checkpoint('smolvla')}?width=4&steps=1")
+    assert quick.spec.fingerprint != policy("smolvla").spec.fingerprint
+    assert not np.array_equal(
+        quick.sample(observations(2), draws(2)), policy("smolvla").sample(observations(2), draws(2))
+    )
+
+
+def test_cameras_can_be_mapped_by_short_or_full_name(checkpoint):
+    ours = registry.policy(f"lerobot:{checkpoint('act')}?map=image:front,observation.images.image2:hand")
+    assert ours.cameras == {"observation.images.image": "front", "observation.images.image2": "hand"}
+    with pytest.raises(ComponentError, match=r"observation\.images\.image <- front.*the env gave: agentview, wrist"):
+        ours.sample(observations(1), draws(1))
+    with pytest.raises(ComponentError, match=r"map names top; the checkpoint reads: observation\.images\.image,"):
+        registry.policy(f"lerobot:{checkpoint('act')}?map=top:front")
+
+
+def test_pictures_of_another_size_are_brought_to_what_the_checkpoint_was_trained_on(policy):
+    (seen,) = observations(1)
+    big = {camera: np.kron(image, np.ones((2, 2, 1), np.uint8)) for camera, image in seen.images.items()}
+    got = policy("act").sample([Observation(big, seen.state, seen.instruction)], draws(1))
+    assert got.shape == (1, 6, 7)
+
+
+def test_what_does_not_fit_is_one_clear_line(policy):
+    (seen,) = observations(1)
+    cases = (
+        ("pi0", Observation(seen.images, seen.state[:5]), None, "trained on 8 state numbers, the env gave 5"),
+        ("act", seen, Warm(0.3), "a act policy cannot be warm-started"),
+        ("pi0", seen, Warm(0.3, np.zeros((6, 5), np.float32)), r"a warm chunk of \(6, 5\) where \(6, 7\) is needed"),
+    )
+    for name, observation, warm, words in cases:
+        with pytest.raises(ComponentError, match=words) as error:
+            policy(name).sample([observation], draws(1), [warm])
+        assert "\n" not in str(error.value)
+
+
+def changed(source, target, **settings):
+    shutil.copytree(source, target)
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, **settings}))
+    return target
+
+
+def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_path):
+    act = checkpoint("act")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf" / "config.json").write_text(json.dumps({"model_type": "vit"}))
+    bare = changed(act, tmp_path / "bare")
+    (bare / "policy_preprocessor.json").unlink()
+    headless = changed(act, tmp_path / "headless")
+    (headless / "model.safetensors").unlink()
+    other = changed(checkpoint("pi0"), tmp_path / "other")
+    shutil.copy(act / "model.safetensors", other / "model.safetensors")
+    cases = {
+        str(tmp_path / "nowhere"): "no such directory",
+        "no-such-org/no-such-policy": "the hub did not give it",
+        str(tmp_path / "empty"): "no readable config.json",
+        str(tmp_path / "hf"): r"not a LeRobot policy, it holds a transformers model \(vit\)",
+        str(changed(act, tmp_path / "alien", type="telepathy")): "telepathy",
+        str(bare): "policy_preprocessor.json not in the checkpoint; convert it",
+        str(headless): "model.safetensors not in the checkpoint; save it again",
+        str(changed(act, tmp_path / "peft", use_peft=True)): "PEFT adapter",
+        str(other): "did not take the weights",
+        f"{act}?replan=9": "replan=9 is more than the 6",
+        f"{act}?steps=3": "does not denoise",
+        f"{act}?width=0": "width=0: must be at least 1",
+    }
+    for name, words in cases.items():
+        with pytest.raises(ComponentError, match=words) as error:
+            registry.policy(f"lerobot:{name}")
+        assert "\n" not in str(error.value), name
+
+
+def test_actions_that_are_not_finite_are_refused(checkpoint):
+    ours = registry.policy(f"lerobot:{checkpoint('act')}")
+    with torch.no_grad():
+        list(ours._checkpoint.policy.parameters())[-1].fill_(float("nan"))
+    with pytest.raises(ComponentError, match="not finite"):
+        ours.sample(observations(1), draws(1))
+
+
+def test_loading_prints_nothing_on_stdout(checkpoint, capsys):
+    registry.policy(f"lerobot:{checkpoint('pi0')}")
+    assert capsys.readouterr().out == ""

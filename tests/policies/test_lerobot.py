@@ -1,0 +1,51 @@
+"""What can be said of `lerobot:` where LeRobot is not installed; tests/integration/lerobot has the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.errors import ComponentError, MissingExtra
+from besttake.policies.lerobot_family import Diffusion
+from besttake.types import Warm
+
+without_lerobot = pytest.mark.skipif(importlib.util.find_spec("lerobot") is not None, reason="lerobot is installed")
+
+
+@without_lerobot
+def test_a_missing_library_names_the_extra():
+    with pytest.raises(MissingExtra, match=r"lerobot:org/name needs lerobot.*pip install 'besttake\[lerobot\]'"):
+        registry.policy("lerobot:org/name")
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("lerobot:", "names no checkpoint"),
+        ("lerobot:org/name?map=image", "write it as key:camera"),
+        ("lerobot:org/name?width=wide", "width=wide: expected a number"),
+        ("lerobot:org/name?colour=red", "colour"),
+    ],
+)
+def test_wrong_options_are_said_before_anything_is_loaded(uri, words):
+    with pytest.raises(ComponentError, match=words):
+        registry.policy(uri)
+
+
+def test_a_diffusion_latent_repeats_the_ends_of_the_chunk_where_it_has_none():
+    family = Diffusion(latent=(8, 1), horizon=4, replan=4, past=1)
+    chunk = np.array([[[1.0], [2.0], [3.0], [4.0]]])
+    np.testing.assert_array_equal(family.place(chunk)[0, :, 0], [1, 1, 2, 3, 4, 4, 4, 4])
+
+
+def test_mixing_is_equation_6_and_alpha_zero_is_the_noise_itself():
+    from besttake.policies.lerobot import _mixed
+
+    noise, chunk = np.float32([[1.0, -2.0]]), np.float32([[10.0, 10.0]])
+    np.testing.assert_allclose(_mixed(noise, Warm(0.3, chunk), chunk), [[3.7, 1.6]], rtol=1e-6)
+    np.testing.assert_array_equal(_mixed(noise, Warm(0.3), None), np.float32(0.7) * noise)
+    assert _mixed(noise, Warm(0.0, chunk), chunk) is noise
+    assert _mixed(noise, None, None) is noise
