@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -113,9 +114,20 @@ def load_plan(path: Path | None, flags: dict[str, Any]) -> Plan:
         raise PlanError(f"{where}: {_explain(name, first)}") from None
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads 20:40 as a number of base 60; here it is a range, so it stays text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:int"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(path.read_text())
+        loaded = yaml.load(path.read_text(), Loader=_Loader)
     except OSError as error:
         raise PlanError(
             f"{path}: {error.strerror}; give a plan file, or use flags (besttake diagnose --help)"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from besttake.config import Plan, load_plan, parse_starts
+from besttake.errors import PlanError
+
+FLAGS = {"policy": ["testbed:half"], "env": ["testbed"]}
+
+
+def test_a_file_and_flags_give_the_same_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("policy: testbed:half\nenv: testbed\nstarts: 60\narms: base,cooled\neef-dims: [0, 1, 2]\n")
+    flags = {**FLAGS, "starts": "60", "arms": "base,cooled", "eef_dims": "0,1,2"}
+    assert load_plan(path, {}) == load_plan(None, flags)
+
+
+def test_flags_override_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("policy: testbed:half\nenv: testbed\nseeds: 3\n")
+    assert load_plan(path, {"seeds": 5, "starts": None}).seeds == 5
+
+
+def test_starts_are_a_count_or_a_range() -> None:
+    assert parse_starts("20") == (0, 20)
+    assert parse_starts("20:60") == (20, 60)
+    plan = Plan(policy=("p",), env=("e",), starts="2:4")
+    assert plan.chosen_starts(range(100, 110), "e") == (102, 103)
+
+
+def test_a_range_in_a_file_is_not_a_number_of_base_sixty(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("policy: p\nenv: e\nstarts: 20:40\nseed: 12\n")
+    plan = load_plan(path, {})
+    assert (plan.starts, plan.seed) == ("20:40", 12)
+
+
+def test_base_is_always_run() -> None:
+    assert Plan(policy=("p",), env=("e",), arms=("retrieve",)).arms == ("base", "retrieve")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("policy: p\n", "--env is missing"),
+        ("env: e\n", "--policy is missing"),
+        ("policy: p\nenv: e\nstart: 5\n", "unknown key 'start'; did you mean 'starts'?"),
+        ("policy: p\nenv: e\nstarts: many\n", "neither a count (20) nor a range (20:60)"),
+        ("policy: p\nenv: e\nstarts: 5:5\n", "holds no start"),
+        ("policy: p\nenv: e\nseeds: 0\n", "seeds = 0"),
+        ("policy: p\nenv: e\narms: [base, warm]\n", "arms"),
+        ("policy: p\nenv: e\nwindow: half\n", "window = 'half'"),
+        ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),
+        ("policy: [p\n", "not valid YAML at line"),
+        ("- p\n", "a plan is a mapping"),
+    ],
+)
+def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        load_plan(path, {})
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_asking_for_more_starts_than_there_are_says_how_many_there_are() -> None:
+    with pytest.raises(PlanError, match="testbed has 10 starts per task"):
+        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "testbed")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from besttake import registry
+from besttake.errors import ComponentError
+from besttake.registry import Uri
+
+
+def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
+    assert Uri.parse("libero:spatial?images=openpi&x=") == Uri("libero", "spatial", {"images": "openpi", "x": ""})
+    assert Uri.parse("pixels") == Uri("pixels", "", {})
+    assert Uri.parse("openpi:ws://host:8000").rest == "ws://host:8000"
+
+
+def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ComponentError, match="did you mean testbed"):
+        registry.policy("testbet:half")
+
+
+def test_an_unknown_scheme_is_answered_with_all() -> None:
+    with pytest.raises(ComponentError, match="no env of kind 'zzz'; known: .*testbed"):
+        registry.env("zzz:1")
+
+
+def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "their_package.py").write_text("def make(rest, **options): return (rest, options)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = EntryPoint("theirs", "their_package:make", "besttake.encoders")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == entry.group else [])
+    assert registry.encoder("theirs:a/b?k=v", more=1) == ("a/b", {"k": "v", "more": 1})
+    assert "theirs" in registry.schemes("encoders")
+    sys.modules.pop("their_package")
+
+
+def test_a_component_that_is_not_packaged_is_named_by_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "my_module.py").write_text("def make(size='1'): return int(size)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registry.demos("python:my_module:make?size=3") == 3
+    with pytest.raises(ComponentError, match="cannot import nothing_here"):
+        registry.demos("python:my_module:nothing_here")
+    with pytest.raises(ComponentError, match="unexpected keyword argument 'colour'"):
+        registry.demos("python:my_module:make?colour=red")
+    sys.modules.pop("my_module")

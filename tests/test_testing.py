@@ -1,0 +1,193 @@
+"""The contract checks must fail for adapters that break their contract, each for its own reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.errors import ContractError
+from besttake.takes.draws import Draw
+from besttake.testing import check_encoder, check_env, check_policy
+from besttake.types import F32, U8, EncoderSpec, EnvSpec, Observation, PolicySpec, Start, Step, TaskSpec, Warm
+
+
+class GoodPolicy:
+    spec = PolicySpec("good", "flow", 4, 2, 2, (), 3, warm_start=True, cools=True)
+
+    def sample(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
+    ) -> F32:
+        rows = []
+        for o, d, w in zip(observations, draws, warm or [None] * len(draws), strict=True):
+            eps = d.normal((4, 2))
+            if w is not None:
+                eps = np.float32(1 - w.alpha) * eps + np.float32(w.alpha) * (0 if w.chunk is None else w.chunk)
+            rows.append(eps + o.state[:2])
+        return np.stack(rows).astype(np.float32)
+
+
+class Forgetful(GoodPolicy):
+    def sample(self, observations, draws, warm=None):  # type: ignore[no-untyped-def]
+        return super().sample(observations, draws, warm) + np.random.default_rng().normal(0, 1e-3, 1).astype(np.float32)
+
+
+class Sociable(GoodPolicy):
+    def sample(self, observations, draws, warm=None):  # type: ignore[no-untyped-def]
+        return super().sample(observations, draws, warm) + np.float32(len(draws))
+
+
+class Deaf(GoodPolicy):
+    def sample(self, observations, draws, warm=None):  # type: ignore[no-untyped-def]
+        return super().sample(observations, [Draw(0, "x", 0, 0)] * len(draws), warm)
+
+
+class Stubborn(GoodPolicy):
+    def sample(self, observations, draws, warm=None):  # type: ignore[no-untyped-def]
+        return super().sample(observations, draws)
+
+
+class Long(GoodPolicy):
+    spec = replace(GoodPolicy.spec, horizon=5)
+
+
+def test_a_good_policy_passes() -> None:
+    assert check_policy(GoodPolicy()) == ("shape", "repeat", "batch", "draw", "warm")
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (Forgetful(), "same draws, another result"),
+        (Sociable(), "a row alone differs"),
+        (Deaf(), "ignores the draw"),
+        (Stubborn(), "a warm start changes nothing"),
+        (Long(), "its spec says"),
+    ],
+)
+def test_a_policy_that_breaks_a_promise_is_told_which(policy: GoodPolicy, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        check_policy(policy)
+
+
+class GoodEnv:
+    def __init__(self) -> None:
+        self.spec = EnvSpec("good", (TaskSpec("t", "t", "go", 9),), range(3), 2, 2, ("eye",), "eye", tuning=range(5, 7))
+        self.x = np.zeros(2)
+
+    def reset(self, start: Start) -> None:
+        self.x = np.full(2, float(start.index))
+
+    def step(self, action: F32) -> Step:
+        self.x = self.x * 0.9 + action
+        return Step(bool(self.x[0] > 1), False)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        return Observation({c: np.full((4, 4, 3), 7, np.uint8) for c in cameras}, self.x.astype(np.float32))
+
+    def save(self) -> F32:
+        return self.x.copy()
+
+    def restore(self, snapshot: F32) -> None:
+        self.x = snapshot.copy()
+
+    def close(self) -> None:
+        pass
+
+
+class Nervous(GoodEnv):
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        if cameras:
+            self.x = self.x + 1e-9
+        return super().observe(cameras)
+
+
+class Restless(GoodEnv):
+    def reset(self, start: Start) -> None:
+        self.x = self.x * 0.01 + start.index
+
+
+class Leaky(GoodEnv):
+    def restore(self, snapshot: F32) -> None:
+        self.x = snapshot + 1e-6
+
+
+class Eager(GoodEnv):
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        return super().observe(("eye",))
+
+
+class Same(GoodEnv):
+    def reset(self, start: Start) -> None:
+        self.x = np.zeros(2)
+
+
+def test_a_good_env_passes() -> None:
+    assert check_env(GoodEnv()) == ("spec", "observe", "reset", "lazy", "starts", "restore")
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (Nervous(), "observing changes the physics"),
+        (Restless(), "twice, same actions"),
+        (Leaky(), "restore differs from reset"),
+        (Eager(), "rendered one all the same"),
+        (Same(), "are identical"),
+    ],
+)
+def test_an_env_that_breaks_a_promise_is_told_which(env: GoodEnv, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        check_env(env)
+
+
+def test_tuning_starts_must_lie_apart() -> None:
+    env = GoodEnv()
+    env.spec = replace(env.spec, tuning=range(2, 4))
+    with pytest.raises(ContractError, match="tuning starts overlap"):
+        check_env(env)
+
+
+class GoodEncoder:
+    spec = EncoderSpec("good", 3, "f")
+
+    def encode(self, images: U8) -> F32:
+        means = images.reshape(len(images), -1, 3).mean(axis=1) + 1
+        return (means / np.linalg.norm(means, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Unnormalised(GoodEncoder):
+    def encode(self, images: U8) -> F32:
+        return super().encode(images) * np.float32(2)
+
+
+class Anonymous(GoodEncoder):
+    spec = EncoderSpec("anonymous", 3, "")
+
+
+def test_a_good_encoder_passes_and_bad_ones_are_told_why() -> None:
+    assert "unit" in check_encoder(GoodEncoder())
+    with pytest.raises(ContractError, match="not unit vectors"):
+        check_encoder(Unnormalised())
+    with pytest.raises(ContractError, match="no fingerprint"):
+        check_encoder(Anonymous())
+
+
+@pytest.mark.parametrize("task", ["pick", "push", "drawer", "stack"])
+def test_the_testbed_keeps_its_contract(task: str) -> None:
+    assert "restore" in check_env(registry.env("testbed"), task=task)
+
+
+@pytest.mark.parametrize("name", ["half", "few", "alt", "mid", "strong"])
+def test_the_testbed_policies_keep_their_contract(name: str) -> None:
+    assert "warm" in check_policy(registry.policy(f"testbed:{name}"))
+
+
+def test_the_embedded_encoders_keep_their_contract() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3), np.uint8)
+    check_encoder(registry.encoder("hog"), images=pictures)
+    fitted = registry.encoder("pixels").fit(pictures)  # type: ignore[attr-defined]
+    check_encoder(fitted, images=pictures)
