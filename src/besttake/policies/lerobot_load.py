@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from besttake.errors import ComponentError, MissingExtra
+from besttake.policies.checkpoints import digest, directory, first_line
 
+_FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
 _PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 _SAMPLED_TENSORS = 16
@@ -38,7 +39,7 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
         from lerobot.policies.factory import get_policy_class, make_pre_post_processors
     except ImportError:
         raise MissingExtra("lerobot", "lerobot", f"lerobot:{name}") from None
-    where = _directory(name, revision)
+    where = directory(f"lerobot:{name}", name, revision, _FILES)
     family = _family(where, name)
     with _quiet(), _one_line(name):
         config = PreTrainedConfig.from_pretrained(where)
@@ -53,24 +54,7 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
             # "longest" would let a row's tokens depend on the instructions beside it.
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
-    return Checkpoint(name, family, policy, config, before, after, _digest(where))
-
-
-def _directory(name: str, revision: str | None) -> Path:
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
-    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
-        raise ComponentError(f"lerobot:{name}: no such directory, and not a repository name (ORG/NAME)")
-    try:
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(name, revision=revision, allow_patterns=["*.json", "*.safetensors"]))
-    except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ComponentError(
-            f"lerobot:{name}: not a directory here, and the hub did not give it ({reason[:160]})"
-        ) from None
+    return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES))
 
 
 def _family(where: Path, name: str) -> str:
@@ -123,19 +107,6 @@ def _check_weights(policy: Any, path: Path, name: str) -> None:
         raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
 
 
-def _digest(where: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted([*where.glob("*.json"), *where.glob("*.safetensors")]):
-        digest.update(path.name.encode())
-        blob = path.resolve().name
-        if len(blob) == 64:  # the hub's cache names large files by their sha256
-            digest.update(blob.encode())
-        else:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """LeRobot prints while it loads; stdout belongs to our caller's answer."""
@@ -150,6 +121,5 @@ def _one_line(name: str) -> Iterator[None]:
     except ComponentError:
         raise
     except Exception as error:  # the checkpoint's content decides what can go wrong in there
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0][:240] if lines else type(error).__name__
-        raise ComponentError(f"lerobot:{name}: cannot be loaded: {type(error).__name__}: {reason}") from error
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise ComponentError(f"lerobot:{name}: cannot be loaded: {reason}") from error

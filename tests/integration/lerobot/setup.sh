@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# LeRobot's policies and the vision encoders share one environment: both want torch and transformers, and torch is most of it.
+# LeRobot's policies and the vision encoders share one environment: torch and transformers are most of both.
 set -euo pipefail
 dir="$1"
 packages=(

@@ -1,0 +1,46 @@
+"""Where a checkpoint is (a directory here, or a repository of the hub) and what identifies its content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from besttake.errors import ComponentError
+
+
+def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]) -> Path:
+    """The directory called ``name``, else the hub's repository ``name``, downloaded; ``uri`` is for the message."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+        raise ComponentError(f"{uri}: no such directory, and not a repository name (ORG/NAME)")
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+    except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
+        raise ComponentError(
+            f"{uri}: not a directory here, and the hub did not give it ({first_line(error)})"
+        ) from None
+
+
+def digest(where: Path, patterns: Sequence[str]) -> str:
+    """A hash of the files that match, by content."""
+    total = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in where.glob(pattern)):
+        total.update(path.name.encode())
+        blob = path.resolve().name
+        if len(blob) == 64:  # the hub's cache names large files by their sha256
+            total.update(blob.encode())
+        else:
+            with path.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:16]
+
+
+def first_line(error: Exception, width: int = 200) -> str:
+    """What an exception says first, short enough for one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:width] if lines else type(error).__name__

@@ -1,0 +1,183 @@
+"""``openvla:ORG/NAME`` or ``openvla:DIRECTORY``: OpenVLA through its own ``predict_action``.
+
+The model's code comes with the checkpoint, so loading one runs it: only with ``trust_remote_code``. Actions are
+tokens, sampled at a temperature (0 is greedy, and then the policy is deterministic). Rows go one at a time, because
+the model's own generation takes a batch of one; each row seeds torch from its draw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from besttake.encoders.torch_common import need, pick_device
+from besttake.errors import ComponentError
+from besttake.policies.checkpoints import digest, directory, first_line
+from besttake.policies.remote import parse_number, picture
+from besttake.takes.draws import Draw
+from besttake.types import F32, Observation, PolicySpec, Warm
+
+PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
+EMPTY_TOKEN = 29871  # the token OpenVLA was trained to see after "Out:"
+_FILES = ("*.json", "*.safetensors", "*.py", "*.model")
+
+Gripper = Literal["raw", "libero"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How actions are drawn and read. ``gripper="libero"`` turns 0 closed .. 1 open into LIBERO's +1 .. -1."""
+
+    camera: str = "agentview"
+    unnorm_key: str | None = None
+    temperature: float = 1.0
+    crop: bool = False
+    gripper: Gripper = "raw"
+
+
+def make(
+    rest: str,
+    *,
+    unnorm_key: str | None = None,
+    temperature: str | float = 1.0,
+    camera: str = "agentview",
+    crop: str | bool = False,
+    gripper: str = "raw",
+    trust_remote_code: str | bool = False,
+    device: str = "auto",
+    revision: str | None = None,
+) -> OpenvlaPolicy:
+    """Build from a checkpoint; the options are documented in docs/policies.md."""
+    if not rest:
+        raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
+    if gripper not in ("raw", "libero"):
+        raise ComponentError(f"openvla:{rest}: gripper={gripper} is unknown; known: raw, libero")
+    heat = parse_number(temperature, "temperature", 0)
+    if not _is_true(trust_remote_code):
+        raise ComponentError(
+            f"openvla:{rest} runs code from its checkpoint: read it, then allow it with --trust-remote-code"
+        )
+    settings = Settings(camera, unnorm_key, heat, _is_true(crop), "libero" if gripper == "libero" else "raw")
+    return OpenvlaPolicy(rest, settings, device=device, revision=revision)
+
+
+class OpenvlaPolicy:
+    """A loaded OpenVLA checkpoint behind the contract of `besttake.policies.base`."""
+
+    def __init__(self, name: str, settings: Settings, *, device: str = "auto", revision: str | None = None) -> None:
+        self._name = f"openvla:{name}"
+        self._settings = settings
+        self._torch = need("torch", self._name)
+        self._device = pick_device(self._torch, device)
+        where = directory(self._name, name, revision, _FILES)
+        self._processor, self._model = self._load(str(where))
+        stats = getattr(self._model, "norm_stats", None) or {}
+        key = settings.unnorm_key or (next(iter(stats)) if len(stats) == 1 else None)
+        if key not in stats:
+            asked = f"unnorm_key={key} is not there" if key else "several data sets"
+            raise ComponentError(
+                f"{self._name}: {asked}; choose with ?unnorm_key= one of: {', '.join(stats) or 'none'}"
+            )
+        self._key = str(key)
+        hot = settings.temperature > 0
+        self._spec = PolicySpec(
+            name=self._name,
+            kind="tokens" if hot else "deterministic",
+            horizon=1,
+            action_dim=int(self._model.get_action_dim(self._key)),
+            replan=1,
+            cameras=(settings.camera,),
+            cools=hot,
+            fingerprint=f"{digest(where, _FILES)}/{settings}",
+            notes=("tokens: cooled is a lower temperature, and a warm start does not exist",),
+        )
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What this policy is and can do."""
+        return self._spec
+
+    def sample(
+        self,
+        observations: Sequence[Observation],
+        draws: Sequence[Draw],
+        warm: Sequence[Warm | None] | None = None,
+    ) -> F32:
+        """One action per row, float32 (B, 1, action_dim)."""
+        starts = list(warm) if warm is not None else [None] * len(observations)
+        rows = [self._act(*row) for row in zip(observations, draws, starts, strict=True)]
+        return np.stack(rows)[:, None] if rows else np.empty((0, 1, self._spec.action_dim), np.float32)
+
+    def _act(self, seen: Observation, draw: Draw, warm: Warm | None) -> F32:
+        heat = self._temperature(warm)
+        inputs = self._inputs(seen)
+        sampling = {"do_sample": True, "temperature": heat} if heat > 0 else {"do_sample": False}
+        devices = [self._device] if self._device.type == "cuda" else []
+        with self._torch.random.fork_rng(devices=devices), self._torch.inference_mode():
+            self._torch.manual_seed(draw.integer())
+            told = self._model.predict_action(**inputs, unnorm_key=self._key, **sampling)
+        action = np.asarray(told, np.float32).reshape(-1)
+        if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
+            raise ComponentError(f"{self._name}: predicted {action}, not {self._spec.action_dim} finite numbers")
+        if self._settings.gripper == "libero":
+            action[-1] = -np.sign(2 * action[-1] - 1)
+        return action
+
+    def _temperature(self, warm: Warm | None) -> float:
+        if warm is None:
+            return self._settings.temperature
+        if warm.chunk is not None or not self._spec.cools:
+            why = "a token policy cannot be warm-started" if warm.chunk is not None else "greedy: nothing to cool"
+            raise ComponentError(f"{self._name}: {why}")
+        return self._settings.temperature * (1 - warm.alpha)
+
+    def _inputs(self, seen: Observation) -> dict[str, Any]:
+        from PIL import Image
+
+        image = Image.fromarray(picture(seen, self._settings.camera, self._name))
+        if self._settings.crop:
+            image = _central(image)
+        inputs = self._processor(PROMPT.format(instruction=seen.instruction.lower()), image)
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        if int(ids[0, -1]) != EMPTY_TOKEN:
+            # predict_action would add the token to the ids alone and leave the mask one short.
+            ids = self._torch.cat([ids, ids.new_full((1, 1), EMPTY_TOKEN)], dim=1)
+            mask = self._torch.cat([mask, mask.new_ones((1, 1))], dim=1)
+        pixels = inputs["pixel_values"].to(self._device, self._model.dtype)
+        return {"input_ids": ids.to(self._device), "attention_mask": mask.to(self._device), "pixel_values": pixels}
+
+    def _load(self, where: str) -> tuple[Any, Any]:
+        transformers = need("transformers", self._name)
+        kind = getattr(transformers, "AutoModelForVision2Seq", None)
+        if kind is None:
+            raise ComponentError(
+                f"{self._name}: OpenVLA's code was written for transformers 4.40.1; this is {transformers.__version__}"
+            )
+        dtype = self._torch.float32 if self._device.type == "cpu" else self._torch.bfloat16
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)
+                model = kind.from_pretrained(where, trust_remote_code=True, torch_dtype=dtype)
+        except Exception as error:  # code that came with the checkpoint ran in there
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise ComponentError(f"{self._name}: cannot be loaded: {reason}") from error
+        if not hasattr(model, "predict_action"):
+            raise ComponentError(f"{self._name}: a {type(model).__name__}, which has no predict_action; not an OpenVLA")
+        return processor, model.to(self._device).eval()
+
+
+def _central(image: Any) -> Any:
+    """The central 90 % of the area at the old size, as OpenVLA's fine-tuned checkpoints expect."""
+    side = 0.9**0.5
+    width, height = image.size
+    left, top = (1 - side) / 2 * width, (1 - side) / 2 * height
+    return image.resize((width, height), 2, box=(left, top, width - left, height - top))
+
+
+def _is_true(value: str | bool) -> bool:
+    return value if isinstance(value, bool) else value.lower() in ("1", "true", "yes")

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# OpenVLA's modelling code lives in its checkpoints; the PyPI package vla-arena carries it, with the versions it was
+# written for. The same torch as in tests/integration/lerobot, so that uv's cache gives it to both.
+set -euo pipefail
+dir="$1"
+packages=(
+  "torch==2.11.0" "torchvision==0.26.0" "transformers==4.40.1" "tokenizers==0.19.1" "timm==0.9.10" "numpy<2"
+  "huggingface-hub<1" "accelerate<1"
+  "mujoco>=3.3,<3.9" "scipy>=1.12" "safetensors>=0.4.3" "pydantic>=2.7" "pyyaml>=6.0" "typer>=0.12" "rich>=13.7"
+  "jinja2>=3.1" "pillow>=10.3" "pyarrow>=15" "av>=12" "pytest>=8"
+)
+python="${BESTTAKE_PYTHON312:-}"
+for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do
+  [ -z "$python" ] && command -v "$candidate" >/dev/null && "$candidate" -c 'pass' 2>/dev/null && python="$candidate"
+done
+if command -v uv >/dev/null; then
+  uv venv -q --allow-existing --python "${python:-3.12}" "$dir"
+  uv pip install -q --python "$dir/bin/python" "${packages[@]}"
+  uv pip install -q --python "$dir/bin/python" --no-deps "vla-arena==1.0.0"
+else
+  "${python:-python3}" -m venv "$dir"
+  "$dir/bin/python" -m pip install -q "${packages[@]}"
+  "$dir/bin/python" -m pip install -q --no-deps "vla-arena==1.0.0"
+fi

@@ -1,0 +1,121 @@
+"""`openvla:` on a tiny random model of OpenVLA's own interface class, loaded with the code in its checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from besttake import registry
+from besttake.errors import ComponentError
+from besttake.takes.draws import Draw
+from besttake.testing import check_policy
+from besttake.types import Observation, Warm
+
+
+@pytest.fixture(scope="module")
+def policy(checkpoint):
+    return registry.policy(f"openvla:{checkpoint}?trust_remote_code=true")
+
+
+@pytest.fixture(scope="module")
+def greedy(checkpoint):
+    return registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0")
+
+
+def observation(seed=0, instruction="Pick up the cube"):
+    image = np.random.default_rng(seed).integers(0, 256, (48, 64, 3), np.uint8)
+    return Observation({"agentview": image}, np.zeros(8, np.float32), instruction)
+
+
+def test_sampling_keeps_the_contract(policy):
+    assert check_policy(policy) == ("shape", "repeat", "batch", "draw", "warm")
+    assert (policy.spec.kind, policy.spec.horizon, policy.spec.action_dim) == ("tokens", 1, 7)
+    assert (policy.spec.cools, policy.spec.warm_start, policy.spec.seeded) == (True, False, True)
+
+
+def test_greedy_is_deterministic_and_says_so(greedy):
+    assert check_policy(greedy) == ("shape", "repeat", "batch", "draw")
+    assert greedy.spec.kind == "deterministic"
+
+
+def test_k_samples_differ_between_draws_repeat_within_one_and_stay_in_the_data_sets_range(policy):
+    seen = [observation()] * 6
+    draws = [Draw(0, "t", 0, seed) for seed in range(6)]
+    torch.manual_seed(1)
+    first = policy.sample(seen, draws)
+    torch.manual_seed(2)
+    np.testing.assert_array_equal(first, policy.sample(seen, draws))
+    assert len({row.tobytes() for row in first}) > 1
+    assert (first[..., :6] >= -0.6001).all()
+    assert (first[..., :6] <= 0.7001).all()
+
+
+def test_sampling_leaves_torchs_generator_alone(policy):
+    torch.manual_seed(3)
+    policy.sample([observation()], [Draw(0, "t", 0, 0)])
+    after = torch.rand(2)
+    torch.manual_seed(3)
+    assert torch.equal(after, torch.rand(2))
+
+
+def test_the_mask_covers_the_token_that_is_added_after_the_prompt(greedy, monkeypatch):
+    """Left alone, predict_action changes the ids and not the mask."""
+    asked = {}
+    model = greedy._model
+    plain = type(model).generate
+
+    def spy(self, input_ids, **settings):
+        asked.update(ids=input_ids, mask=settings["attention_mask"])
+        return plain(self, input_ids, **settings)
+
+    monkeypatch.setattr(type(model), "generate", spy)
+    greedy.sample([observation()], [Draw(0, "t", 0, 0)])
+    assert asked["ids"].shape == asked["mask"].shape
+    assert int(asked["ids"][0, -1]) == 29871
+    prompt = greedy._processor.tokenizer("In: What action should the robot take to pick up the cube?\nOut:")
+    assert asked["ids"][0, :-1].tolist() == prompt["input_ids"]
+
+
+def test_cooled_is_the_temperature_times_one_minus_alpha(policy, checkpoint):
+    cooler = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0.7")
+    seen, draws = [observation(s) for s in range(4)], [Draw(0, "t", s, 0) for s in range(4)]
+    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.3)] * 4), cooler.sample(seen, draws))
+
+
+def test_cooled_to_nothing_is_greedy(policy, greedy):
+    seen, draws = [observation()], [Draw(0, "t", 0, 0)]
+    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(1.0)]), greedy.sample(seen, draws))
+
+
+def test_liberos_gripper_is_plus_or_minus_one(checkpoint):
+    libero = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&gripper=libero&crop=true")
+    got = libero.sample([observation(s) for s in range(3)], [Draw(0, "t", s, 0) for s in range(3)])
+    assert set(np.abs(got[:, 0, 6])) <= {0.0, 1.0}
+
+
+def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_checkpoint, tmp_path):
+    stats = policy._model.norm_stats["bridge"]
+    two = make_checkpoint(tmp_path, {"bridge": stats, "fractal": stats})
+    chunk = np.zeros((1, 7), np.float32)
+    cases = [
+        (lambda: registry.policy(f"openvla:{checkpoint}"), "runs code from its checkpoint"),
+        (lambda: registry.policy(f"openvla:{two}?trust_remote_code=true"), "one of: bridge, fractal"),
+        (
+            lambda: registry.policy(f"openvla:{two}?trust_remote_code=true&unnorm_key=libero"),
+            "unnorm_key=libero is not there",
+        ),
+        (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "the hub did not give it"),
+        (lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3, chunk)]), "cannot be warm-started"),
+        (lambda: greedy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3)]), "nothing to cool"),
+        (
+            lambda: policy.sample(
+                [Observation({"front": np.zeros((8, 8, 3), np.uint8)}, chunk[0])], [Draw(0, "t", 0, 0)]
+            ),
+            "needs camera 'agentview'; the env gave: front",
+        ),
+    ]
+    for attempt, words in cases:
+        with pytest.raises(ComponentError, match=words) as error:
+            attempt()
+        assert "\n" not in str(error.value)

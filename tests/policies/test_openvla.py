@@ -1,0 +1,33 @@
+"""What can be said of `openvla:` without its model; tests/integration/openvla has the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from besttake import registry
+from besttake.errors import ComponentError, MissingExtra
+
+without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("openvla:", "names no checkpoint"),
+        ("openvla:org/name", "runs code from its checkpoint: read it, then allow it with --trust-remote-code"),
+        ("openvla:org/name?trust_remote_code=false", "runs code from its checkpoint"),
+        ("openvla:org/name?gripper=soft", "known: raw, libero"),
+        ("openvla:org/name?temperature=-1", "temperature=-1: must be at least 0"),
+    ],
+)
+def test_code_is_not_trusted_by_default_and_wrong_options_are_said(uri, words):
+    with pytest.raises(ComponentError, match=words):
+        registry.policy(uri)
+
+
+@without_torch
+def test_a_missing_library_names_the_extra():
+    with pytest.raises(MissingExtra, match=r"pip install 'besttake\[vision\]'"):
+        registry.policy("openvla:org/name?trust_remote_code=true")
