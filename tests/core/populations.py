@@ -4,6 +4,7 @@ The chance of success of a start is Beta(a, b), solved so that pass@1 and pass@3
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,6 +26,7 @@ def beta_pass(a: float, b: float, k: int) -> float:
     return float(1 - np.exp(betaln(a, b + k) - betaln(a, b)))
 
 
+@cache
 def matched(pass1: float, pass3: float) -> tuple[float, float]:
     def miss(log_size: float) -> float:
         return beta_pass(pass1 * np.exp(log_size), (1 - pass1) * np.exp(log_size), 3) - pass3

@@ -220,9 +220,9 @@ def test_intervals_cover_the_truth_as_often_as_they_say(starts, seeds, reps):
             settings_ = {"seeds": seeds, "ranking": ranking, "content": content}
             population = shown(draw(rng, pair, 60_000, **settings_), seeds)
             truth = {k: np.nanmean(v) for k, (v, _) in population.items()}
-            for _ in range(reps // 2):
-                for name, (x, scale) in shown(draw(rng, pair, starts, **settings_), seeds).items():
-                    found = t.mean_interval(x, scale, rng=rng, draws=500)
+            for name, (x, scale) in shown(draw(rng, pair, starts * reps // 2, **settings_), seeds).items():
+                for one in np.split(x, reps // 2):
+                    found = t.mean_interval(one, scale, rng=rng, draws=500)
                     if found.value is not None:
                         covered[name].append(found.low <= truth[name] <= found.high)
     for name, hits in covered.items():
