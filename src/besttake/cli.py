@@ -21,6 +21,7 @@ BestTake measures it, with intervals, controls and the cost of each.
     besttake demo               the whole diagnosis on the embedded testbed
     besttake diagnose --help    on your own policy and benchmark
 """
+_INTERRUPTED = 130
 _EXIT = "Exit codes: 0 done, 1 could not go on (disk full), 2 bad input, 3 undecided with --strict, 130 interrupted."
 
 
@@ -49,7 +50,7 @@ def main() -> NoReturn:
     except typer.Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = _say("interrupted; finished takes are kept, run the same command to go on", 130)
+        code = _INTERRUPTED
     except BestTakeError as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
@@ -59,6 +60,8 @@ def main() -> NoReturn:
         if not hasattr(error, "format_message"):
             raise
         code = _say(error.format_message(), 2)
+    if code == _INTERRUPTED:
+        _say("interrupted; finished takes are kept, run the same command to go on", code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

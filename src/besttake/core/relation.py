@@ -92,7 +92,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) ->
 def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, points: int = 50) -> Line | None:
     """Least-squares line over cells and its pointwise 95 % band; None where the line is not determined."""
     a, b, reason = _pairs(x, y)
-    if (reason and np.ptp(a) < 1e-12) or a.size < 3:
+    if a.size < 3 or (reason and np.ptp(a) < 1e-12):
         return None
     slope, intercept = np.polyfit(a, b, 1)
     grid = np.linspace(min(0.0, float(a.min())), float(a.max()) * 1.05, points)
