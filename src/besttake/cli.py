@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from besttake.commands import diagnose, library, results
+from besttake.commands import data, diagnose, library, results, serve
 from besttake.errors import BestTakeError
 
 _HELP = """What does a frozen robot policy need at test time?
@@ -35,7 +35,7 @@ app = typer.Typer(
     help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-for verb in (diagnose.demo, diagnose.diagnose, diagnose.probe, results.report):
+for verb in (diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.ingest, serve.serve):
     app.command()(verb)
 app.add_typer(library.app, name="library")
 app.add_typer(results.runs, name="runs")

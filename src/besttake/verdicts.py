@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from besttake import result as r
-from besttake.cells import CellData, start_means, start_picked
-from besttake.core import select, verdict
-from besttake.core.headroom import F64, start_headroom
+from besttake.cells import CellData
+from besttake.core import verdict
+from besttake.core.evidence import Arm, Evidence, gather
 from besttake.core.stats import Estimate
 
 
@@ -25,26 +25,19 @@ def judge(data: CellData, worth: float) -> r.Verdict:
     )  # fmt: skip
 
 
-def evidence(data: CellData) -> verdict.Evidence:
-    """The per-start values that the verdict rests on."""
-    base = data.arms["base"]
-    seeds = base.outcomes.shape[1]
-    ones, cooled, retrieved = (start_means(data, arm) for arm in ("base", "cooled", "retrieve"))
-    picked, picked_retrieved = start_picked(data, "base"), start_picked(data, "retrieve")
-    return verdict.Evidence(
-        headroom=start_headroom(base.outcomes),
-        gain=_measured(picked - ones),
-        shortest=select.start_gain(base.outcomes, -base.lengths),
-        retrieve=_measured(retrieved - ones),
-        cooled=_measured(cooled - ones),
-        content=_measured(retrieved - cooled),
-        beyond_shuffled=_measured(retrieved - start_means(data, "shuffled")),
-        combine=_measured(picked_retrieved - picked),
-        retrieve_selection=_measured(picked_retrieved - retrieved),
-        n=seeds,
-        leak_free=data.windows[0] != "episode",
-        deterministic=data.deterministic or seeds == 1,
-    )
+def evidence(data: CellData) -> Evidence:
+    """The per-start values that the verdict rests on, on the leak-free window."""
+    arms = {name: _arm(data, name) for name in ("base", "cooled", "shuffled", "retrieve") if name in data.arms}
+    return gather(
+        arms["base"], cooled=arms.get("cooled"), shuffled=arms.get("shuffled"), retrieve=arms.get("retrieve"),
+        leak_free=data.windows[0] != "episode", deterministic=data.deterministic,
+    )  # fmt: skip
+
+
+def _arm(data: CellData, name: str) -> Arm:
+    arm = data.arms[name]
+    scores = arm.scores[data.kind]
+    return Arm(arm.outcomes, scores if np.isfinite(scores).any() else None, arm.lengths)
 
 
 def headline(decided: verdict.Verdict) -> str:
@@ -76,10 +69,6 @@ def headline(decided: verdict.Verdict) -> str:
 def told(value: Estimate) -> r.Estimate:
     """A core estimate in the result's words."""
     return r.Estimate(value=value.value, low=value.low, high=value.high, n=value.n, reason=value.reason)
-
-
-def _measured(values: F64) -> F64 | None:
-    return None if bool(np.isnan(values).all()) else values
 
 
 def _points(value: Estimate) -> str:
