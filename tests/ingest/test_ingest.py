@@ -22,6 +22,12 @@ EXPORTS = sorted((DATA / "vla_eval").glob("*_aggregate.json"))
 INFOS = sorted((DATA / "lerobot_eval").glob("*/eval_info.json"))
 
 
+@pytest.fixture(scope="module")
+def recorded() -> Result:
+    """What the three recordings give."""
+    return ingest(RECORDINGS).result
+
+
 def outcomes_by_hand(task: str) -> np.ndarray:
     """(starts, seeds) of one task, straight from the exported JSON."""
     columns = []
@@ -32,9 +38,8 @@ def outcomes_by_hand(task: str) -> np.ndarray:
     return np.array(columns).T
 
 
-def test_headroom_of_a_recording_equals_what_its_export_says_by_hand() -> None:
-    result = ingest(RECORDINGS).result
-    (cell,) = result.cells
+def test_headroom_of_a_recording_equals_what_its_export_says_by_hand(recorded: Result) -> None:
+    (cell,) = recorded.cells
     assert (cell.policy, cell.env, cell.seeds, cell.starts) == ("Pusher", "roll", 3, 16)
     whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
     assert cell.headroom is not None
@@ -45,8 +50,8 @@ def test_headroom_of_a_recording_equals_what_its_export_says_by_hand() -> None:
         assert line.pass_1.value == pytest.approx(pass_at_k(outcomes_by_hand(line.task), 1))
 
 
-def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike() -> None:
-    (cell,) = ingest(RECORDINGS).result.cells
+def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike(recorded: Result) -> None:
+    (cell,) = recorded.cells
     whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
     shares = []
     for row in whole:
@@ -58,22 +63,21 @@ def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike() -> None:
     assert cell.retest.agreement.value == pytest.approx(np.mean(shares))
 
 
-def test_a_recording_and_its_export_say_the_same_and_are_counted_once() -> None:
-    recorded, exported = ingest(RECORDINGS).result, ingest(EXPORTS).result
+def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: Result) -> None:
+    exported = ingest(EXPORTS).result
     assert recorded.cells == exported.cells
     both = ingest([DATA / "vla_eval"]).result
     assert both.cells == recorded.cells
     assert any("counted once" in note for note in both.notes)
 
 
-def test_errors_are_missing_takes_not_failures() -> None:
+def test_errors_are_missing_takes_not_failures(recorded: Result) -> None:
     sources, _ = read(RECORDINGS[:1])
     errors = [o for o in sources[0].outcomes if o.success is None]
     assert [(o.task, o.start) for o in errors] == [("roll far", "5")]
     assert "contact solver diverged" in errors[0].error
-    result = ingest(RECORDINGS).result
-    assert result.cost.errors == 3
-    assert result.cells[0].errors == 3
+    assert recorded.cost.errors == 3
+    assert recorded.cells[0].errors == 3
 
 
 def test_lerobot_eval_gives_a_cell_per_suite_and_says_how_episodes_were_paired() -> None:

@@ -24,6 +24,7 @@ from besttake.ingest.vla_eval import is_export, is_recording, read_export, read_
 from besttake.measure import cell as measure_cell
 from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
 from besttake.scoring import SCORERS
+from besttake.threads import one_thread
 
 UNKNOWN = (
     "outcomes alone: what a score would pick, what cooling or retrieval would gain, and the fit to demonstrations are "
@@ -60,7 +61,8 @@ def ingest(
         Source(s.path, s.format, tuple(_named(o, policy) for o in s.outcomes), s.evaluation, s.versions, s.notes)
         for s in sources
     ]
-    result = _result(named, notes, worth, command)
+    with one_thread():
+        result = _result(named, notes, worth, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
@@ -151,7 +153,7 @@ def _named(outcome: Outcome, policy: str) -> Outcome:
 def _result(sources: Sequence[Source], notes: list[str], worth: float, command: str) -> Result:
     cells = [_cell_data(*group) for group in _groups(sources)]
     names = list(dict.fromkeys(c.policy for c in cells))
-    pooled = [_pool(name, [c for c in cells if c.policy == name]) for name in names]
+    measured = [_cell(c, worth) for c in cells]
     outcomes = [o for s in sources for o in s.outcomes]
     done = [o for o in outcomes if o.success is not None]
     versions = {name: v for s in sources for name, v in s.versions.items()}
@@ -164,8 +166,8 @@ def _result(sources: Sequence[Source], notes: list[str], worth: float, command: 
         versions=versions,
         library=None,
         worth=worth / 100,
-        cells=[_cell(c, worth) for c in cells],
-        policies=[_cell(c, worth) for c in pooled],
+        cells=measured,
+        policies=[_policy(name, cells, measured, worth) for name in names],
         relation=_no_relation(),
         cost=Cost(
             takes=len(done),
@@ -218,6 +220,13 @@ def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Outcome
         planned=outcomes.size,
         errors=sum(take.success is None for take in takes),
     )
+
+
+def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], worth: float) -> Cell:
+    own = [(data, cell) for data, cell in zip(cells, measured, strict=True) if data.policy == name]
+    if len(own) == 1:
+        return own[0][1].model_copy(update={"group": "*"})
+    return _cell(_pool(name, [data for data, _ in own]), worth)
 
 
 def _pool(policy: str, cells: Sequence[CellData]) -> CellData:

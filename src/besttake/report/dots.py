@@ -13,8 +13,8 @@ from besttake.result import Estimate
 WIDTH = 460.0
 _ROW = 24.0
 _GAP = 10.0
-_LEFT = 150.0
-_RIGHT = 126.0
+_LEFT = 160.0
+_RIGHT = 124.0
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,6 @@ def relation(result: Result) -> Figure | None:
     ]
     reach = min(x_scale.high, y_scale.high)
     shapes.append(Line([(x_scale(0), y_scale(0)), (x_scale(reach), y_scale(reach))], "muted", 1, (2, 4)))
-    shapes.append(
-        Label(x_scale(reach) - 6, y_scale(reach) + 26, "all headroom", color="muted", size=11.5, anchor="end")
-    )
     shapes += _fit(result.relation, x_scale, y_scale)
     order = {policy.policy: i for i, policy in enumerate(result.policies)}
     for i, cell, x, y in known:

@@ -67,6 +67,7 @@ def render(result: Result, takes: dict[str, Any]) -> str:
         viewer_text=page.asset("takes.js"),
         shapes=SHAPES,
         plan_text=_plan_text(result.plan),
+        library=_library(result.library or {}),
     )
 
 
@@ -84,6 +85,22 @@ def _view(cell: Cell, index: int, result: Result) -> PolicyView:
         curve=svg(figures.curve(cell, path)),
         series=index,
     )
+
+
+def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the library is, as lines: nested values on one line, empty ones and fingerprints left out."""
+    lines = []
+    for name, value in about.items():
+        if isinstance(value, dict):
+            if "name" in value:
+                value = value["name"]
+            else:
+                value = ", ".join(f"{key} {part}" for key, part in value.items())
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value not in (None, "") and name != "fingerprint":
+            lines.append((name.replace("_", " "), str(value)))
+    return lines
 
 
 def _plan_text(plan: dict[str, Any]) -> str:

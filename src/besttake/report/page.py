@@ -73,7 +73,7 @@ class Page:
             part = part.replace("~1", "/").replace("~0", "~")
             if value is None:
                 return None
-            value = value[int(part)] if isinstance(value, list) else value.get(part)
+            value = value[int(part)] if isinstance(value, list | tuple) else value.get(part)
         return value
 
 
@@ -83,8 +83,16 @@ _STYLES: dict[str, Callable[[float], str]] = {
     "points": numbers.points,
     "count": lambda v: f"{round(v):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
     "small": lambda v: numbers.number(v, 3),
+    "fine": lambda v: numbers.number(v, 4),
 }
-_INTERVALS = {"plain": (2, 1.0), "percent": (1, 100.0), "points": (1, 100.0), "count": (0, 1.0), "small": (3, 1.0)}
+_INTERVALS = {
+    "plain": (2, 1.0),
+    "percent": (1, 100.0),
+    "points": (1, 100.0),
+    "count": (0, 1.0),
+    "small": (3, 1.0),
+    "fine": (4, 1.0),
+}
 
 
 def pointer(*parts: str | int) -> str:

@@ -69,7 +69,7 @@ def _sentence(name: str, finding: Finding, cell: Cell, worth: float) -> str:
         case "retrieve", "retrieve":
             return f"Start sampling from retrieved demonstrations{known}, {price}."
         case "retrieve", "cool":
-            return f"Cool the sampling noise{known}, {price}. Retrieved actions add nothing beyond that."
+            return f"Cool the sampling noise{known}, {price}. Retrieved actions are not shown to add to it."
         case "retrieve", "none":
             return f"Neither retrieval nor cooling gains {least}{_so(gain)}."
         case "combine", "yes":
