@@ -25,14 +25,13 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one policy is made. ``noisy``: it trains with the perception noise that it will meet."""
+    """How one policy is made: whose demonstrations, how many, and how long on how wide a network."""
 
     name: str
     style: Style
     demos_per_task: int
     steps: int
     width: int
-    noisy: bool = False
     seed: int = 0
     batch: int = 256
     rate: float = 1e-3
@@ -53,7 +52,7 @@ RECIPES = {
 
 def fingerprint(recipe: Recipe) -> str:
     """A hash of all that decides the weights: scenes, starts, recipe, and the code of world, expert and training."""
-    code = (tasks, expert, demonstrations._act, network.perceive, _windows, _fit)
+    code = (tasks, expert, demonstrations._act, _windows, _fit)
     scenes = [scene.xml(task) for task in tasks.TASKS]
     return essence.fingerprint(scenes, seeds.TRAINING.start, seeds.TRAINING.stop, asdict(recipe), code=code)
 
@@ -113,9 +112,6 @@ def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], fl
     for step in range(recipe.steps):
         rows = torch.randint(len(targets), (recipe.batch,))
         goal, seen = targets[rows], context[rows]
-        if recipe.noisy:
-            blur = network.PERCEPTION_METRES * torch.randn(recipe.batch, 6)
-            seen = torch.from_numpy(network.perceive(seen.numpy(), blur.numpy()))
         noise, when = torch.randn_like(goal), torch.rand(recipe.batch, 1)
         angle = when * frequencies
         hidden = torch.cat([(1 - when) * noise + when * goal, seen * scale, angle.sin(), angle.cos()], 1)

@@ -1,0 +1,27 @@
+"""Fingerprints of code: what a world, a demonstration or a weights file depends on, without its words."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def fingerprint(*values: Any, code: tuple[ModuleType | Callable[..., Any], ...] = ()) -> str:
+    """A short hash of ``values`` (JSON) and of the essence of ``code``."""
+    what = [list(values), [essence(inspect.getsource(part)) for part in code]]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+def essence(source: str) -> str:
+    """``source`` without docstrings, comment lines and blank lines: words may change and the fingerprint stays."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            last = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))

@@ -1,0 +1,47 @@
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from besttake.testbed import train
+from besttake.testbed.essence import essence
+from besttake.testbed.network import Weights
+from besttake.testbed.train import RECIPES, WEIGHTS, fingerprint
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_shipped_weights_are_those_of_the_script(name):
+    weights = Weights.read(WEIGHTS / f"{name}.safetensors")
+    assert weights.metadata["fingerprint"] == fingerprint(RECIPES[name])
+    assert json.loads(weights.metadata["recipe"]) == asdict(RECIPES[name])
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_shipped_weights_are_small_and_half_precision(name):
+    path = WEIGHTS / f"{name}.safetensors"
+    assert path.stat().st_size < 1_000_000
+    arrays = Weights.read(path).arrays
+    assert {str(a.dtype) for n, a in arrays.items() if n[0] in "wb"} == {"float16"}
+
+
+def test_the_fingerprint_follows_the_recipe_and_the_code_but_not_the_words(monkeypatch):
+    recipe = RECIPES["mid"]
+    before = fingerprint(recipe)
+    assert fingerprint(replace(recipe, seed=1)) != before
+    assert fingerprint(replace(recipe, steps=recipe.steps + 1)) != before
+    assert essence('"""Words."""\n# more\n\nx = 1\n') == essence("x = 1\n") == "x = 1"
+    assert essence("x = 2") != essence("x = 1")
+    monkeypatch.setattr(train.scene, "xml", lambda task: f"<mujoco model='{task}'/>")
+    assert fingerprint(recipe) != before
+
+
+def test_training_draws_only_on_training_starts(monkeypatch):
+    seen = []
+
+    def watch(task, seeds_given, style="std", stride=None):
+        seen.append(seeds_given)
+        return iter(())
+
+    monkeypatch.setattr(train.demonstrations, "demonstrations", watch)
+    train._windows(RECIPES["few"])
+    assert seen == [train.seeds.TRAINING] * 4
