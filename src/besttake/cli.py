@@ -67,5 +67,6 @@ def main() -> NoReturn:
 
 def _say(text: str, code: int) -> int:
     line = " ".join(text.split())
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"besttake: {line}", style="red", markup=False)
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False, soft_wrap=True)
+    console.print(f"besttake: {line}", style="red")
     return code

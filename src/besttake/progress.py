@@ -29,18 +29,18 @@ class Reporter:
     """Where progress goes. ``level`` 0 is quiet, 1 the default, 2 verbose."""
 
     def __init__(self, level: int = 1) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Console(stderr=True, highlight=False, emoji=False, markup=False)
         self.level = level
 
     def note(self, text: str) -> None:
         """A line worth reading in any case but quiet."""
         if self.level >= 1:
-            self.console.print(text, style="dim", markup=False)
+            self.console.print(text, style="dim", soft_wrap=True)
 
     def detail(self, text: str) -> None:
         """A line for those who asked for more."""
         if self.level >= 2:
-            self.console.print(text, style="dim", markup=False)
+            self.console.print(text, style="dim", soft_wrap=True)
 
     @contextmanager
     def stage(self, name: str, total: int, unit: str = "") -> Iterator[Stage]:

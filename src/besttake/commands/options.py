@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from besttake.progress import Reporter
 
@@ -46,4 +47,5 @@ def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
     if as_json:
         print(data if isinstance(data, str) else json.dumps(data, indent=1))
     else:
-        Console(highlight=False).print(renderable)
+        console = Console(highlight=False, emoji=False, markup=False)
+        console.print(renderable, soft_wrap=isinstance(renderable, str | Text))

@@ -1,0 +1,102 @@
+"""Takes per second of the engine against a straightforward loop, side by side. ``python -m bench.rollouts``
+
+The loop does what harnesses do: a reset for each take and every camera rendered at every step. The same policy, starts,
+seeds and steps on both sides; the order alternates and the best of the rounds counts, because machines are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from besttake import registry
+from besttake.core.retrieve import RetrievalConfig
+from besttake.takes.arms import ArmSampler
+from besttake.takes.draws import Draw
+from besttake.takes.pool import LocalPool
+from besttake.takes.runner import play
+from besttake.takes.store import Store
+from besttake.takes.take import TakeKey
+from besttake.takes.worker import Job
+from besttake.threads import one_thread
+from besttake.types import Start
+
+POLICY, ENV = "testbed:mid", "testbed"
+
+
+def keys(starts: int, seeds: int) -> list[TakeKey]:
+    tasks = [task.name for task in registry.env(ENV).spec.tasks]
+    return [
+        TakeKey(POLICY, ENV, task, start, "base", seed)
+        for task in tasks for start in range(starts) for seed in range(seeds)
+    ]  # fmt: skip
+
+
+def draw(key: TakeKey) -> Draw:
+    return Draw(0, f"testbed/{key.task}", key.start, key.seed)
+
+
+def plain_loop(work: list[TakeKey]) -> float:
+    """Takes per second of a loop without any of our care."""
+    env, policy = registry.env(ENV), registry.policy(POLICY)
+    began = time.perf_counter()
+    for key in work:
+        env.reset(Start(key.task, key.start))
+        seen = env.observe(env.spec.cameras)
+        step, chunk = 0, 0
+        while step < env.spec.task(key.task).horizon:
+            actions = policy.sample([seen], [draw(key).at(chunk)])[0]
+            for action in actions[: policy.spec.replan]:
+                env.step(action)
+                seen = env.observe(env.spec.cameras)
+                step += 1
+            chunk += 1
+    return len(work) / (time.perf_counter() - began)
+
+
+def engine(work: list[TakeKey], workers: int) -> float:
+    """Takes per second of the engine, workers already up."""
+    env, policy = registry.env(ENV), registry.policy(POLICY)
+    jobs = [Job(key, env.spec.task(key.task).horizon, (), "wrist", 5, True) for key in work]
+    sampler = ArmSampler(policy, env.spec, RetrievalConfig())
+    pool = LocalPool(workers)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            with Store.write(Path(scratch) / "warm", {"identity": {}, "extent": {}}) as store:
+                play(jobs[:: max(1, len(jobs) // 8)], sampler, draw, store, pool, batch=16)
+            with Store.write(Path(scratch) / "run", {"identity": {}, "extent": {}}) as store:
+                began = time.perf_counter()
+                play(jobs, sampler, draw, store, pool, batch=16)
+                return len(work) / (time.perf_counter() - began)
+    finally:
+        pool.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args([])
+    work = keys(options.starts, 3)
+    with one_thread():
+        plain, one, two = (
+            max(rates)
+            for rates in zip(
+                *[(plain_loop(work[::4]), engine(work, 1), engine(work, 2)) for _ in range(options.rounds)],
+                strict=True,
+            )
+        )
+    print(f"plain loop  {plain:6.1f} takes/s")
+    print(f"1 worker    {one:6.1f} takes/s   {one / plain:4.1f}x the loop")
+    print(f"2 workers   {two:6.1f} takes/s   {two / plain:4.1f}x the loop, {two / one:4.2f}x one worker")
+    peak = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 2 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    )
+    print(f"peak memory of parent and two workers at most {peak / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
