@@ -6,9 +6,12 @@ import importlib.util
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from besttake import registry
 from besttake.errors import ComponentError, MissingExtra
+from besttake.policies.lerobot import layered, mixed
 from besttake.policies.lerobot_family import Diffusion
 from besttake.types import Warm
 
@@ -42,10 +45,19 @@ def test_a_diffusion_latent_repeats_the_ends_of_the_chunk_where_it_has_none():
 
 
 def test_mixing_is_equation_6_and_alpha_zero_is_the_noise_itself():
-    from besttake.policies.lerobot import _mixed
-
     noise, chunk = np.float32([[1.0, -2.0]]), np.float32([[10.0, 10.0]])
-    np.testing.assert_allclose(_mixed(noise, Warm(0.3, chunk), chunk), [[3.7, 1.6]], rtol=1e-6)
-    np.testing.assert_array_equal(_mixed(noise, Warm(0.3), None), np.float32(0.7) * noise)
-    assert _mixed(noise, Warm(0.0, chunk), chunk) is noise
-    assert _mixed(noise, None, None) is noise
+    np.testing.assert_allclose(mixed(noise, Warm(0.3, chunk), chunk), [[3.7, 1.6]], rtol=1e-6)
+    np.testing.assert_array_equal(mixed(noise, Warm(0.3), None), np.float32(0.7) * noise)
+    assert mixed(noise, Warm(0.0, chunk), chunk) is noise
+    assert mixed(noise, None, None) is noise
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(1, 5))
+def test_layers_hold_every_row_and_one_key_per_column(keys, width):
+    seen = set()
+    for layers in layered(keys, width):
+        for layer in layers:
+            assert len(layer) == width
+            assert [keys[row] for row in layer] == [keys[row] for row in layers[0]]
+            seen.update(layer)
+    assert seen == set(range(len(keys)))

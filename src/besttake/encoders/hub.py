@@ -47,7 +47,7 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
 
 def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
-    timm = need("timm", f"the encoder timm:{rest}")
+    timm = need("timm", f"the encoder timm:{rest}", "timm")
     # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
     source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
     if weights is not None and not weights.endswith(".safetensors"):

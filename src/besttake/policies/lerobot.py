@@ -8,17 +8,18 @@ the same bits whatever batch the caller uses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.lerobot_family import Family, family_of, images_in, noise_of
+from besttake.policies.lerobot_family import Family, family_of, images_in
 from besttake.policies.lerobot_load import Checkpoint, load
 from besttake.policies.remote import parse_map, parse_number
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Observation, PolicySpec, Warm
+from besttake.types import F32, U8, Array, Observation, PolicySpec, Warm
 
 CAMERA_NAMES: Mapping[str, str] = {
     "image": "agentview",
@@ -28,6 +29,8 @@ CAMERA_NAMES: Mapping[str, str] = {
     "left_wrist_0_rgb": "wrist",
 }
 NO_CAMERA = "none"
+
+Row = tuple[Observation, Draw, Warm | None]
 
 
 def make(
@@ -99,15 +102,16 @@ class LerobotPolicy:
         draws: Sequence[Draw],
         warm: Sequence[Warm | None] | None = None,
     ) -> F32:
-        """One chunk per row, float32 (B, horizon, action_dim)."""
+        """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
         starts = list(warm) if warm is not None else [None] * len(observations)
         self._check_warm(starts)
         rows = list(zip(observations, draws, starts, strict=True))
+        keys = [_content(seen) for seen in observations] if self._family.shares else list(range(len(rows)))
         out = np.empty((len(rows), self._spec.horizon, self._spec.action_dim), np.float32)
-        for first in range(0, len(rows), self._width):
-            group = rows[first : first + self._width]
-            filled = group + [group[-1]] * (self._width - len(group))
-            out[first : first + len(group)] = self._sample(*zip(*filled, strict=True))[: len(group)]
+        for layers in layered(keys, self._width):
+            chunks = self._sample([[rows[index] for index in layer] for layer in layers])
+            for layer, chunk in zip(layers, chunks, strict=True):
+                out[layer] = chunk
         return out
 
     def latent(self, observations: Sequence[Observation], chunks: F32) -> Any:
@@ -122,28 +126,38 @@ class LerobotPolicy:
         back: F32 = self._checkpoint.after(chunk).float().cpu().numpy()
         return back
 
-    def _sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None]) -> F32:
+    def _sample(self, layers: Sequence[Sequence[Row]]) -> list[F32]:
+        """Chunks (width, horizon, action_dim) of each layer; row i of every layer has the same observation."""
         import torch
 
-        chunks = _chunks(warm, self._spec)
-        batch = self._checkpoint.before(self._batch(observations, chunks))
-        retrieved = batch.pop("action", None)
+        observations = [seen for seen, _, _ in layers[0]]
+        batch = self._checkpoint.before(self._batch(observations, None))
         noise = None
         if self._family.latent:
-            placed = None if chunks is None else self._family.place(retrieved).float().cpu().numpy()
-            start = np.stack(
-                [_mixed(*row) for row in zip(noise_of(self._family, draws), warm, _rows(placed, warm), strict=True)]
-            )
-            noise = torch.from_numpy(start).to(self._checkpoint.config.device)
+            mixed = np.concatenate([self._noise(layer) for layer in layers])
+            noise = torch.from_numpy(mixed).to(self._checkpoint.config.device)
+        draws = [draw for layer in layers for _, draw, _ in layer]
         with torch.inference_mode():
             normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws)
+        return [self._finished(normalised[first : first + self._width]) for first in range(0, len(draws), self._width)]
+
+    def _noise(self, layer: Sequence[Row]) -> F32:
+        """What each row of a layer starts from, float32 (width, *latent)."""
+        noise = np.stack([draw.normal(self._family.latent) for _, draw, _ in layer])
+        chunks = _chunks([warm for _, _, warm in layer], self._spec)
+        placed: Sequence[F32 | None] = [None] * len(layer)
+        if chunks is not None:
+            placed = list(self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy())
+        return np.stack([mixed(e, warm, a) for e, (_, _, warm), a in zip(noise, layer, placed, strict=True)])
+
+    def _finished(self, normalised: Any) -> F32:
         actions: F32 = self._checkpoint.after(normalised[:, : self._spec.horizon]).float().cpu().numpy()
         if not np.isfinite(actions).all():
             raise ComponentError(
                 f"{self._spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
             )
-        if actions.shape[1:] != (self._spec.horizon, self._spec.action_dim):
-            told = (self._spec.horizon, self._spec.action_dim)
+        told = (self._spec.horizon, self._spec.action_dim)
+        if actions.shape[1:] != told:
             raise ComponentError(f"{self._spec.name}: chunks of {actions.shape[1:]} where its config says {told}")
         return actions
 
@@ -194,12 +208,44 @@ class LerobotPolicy:
                 raise ComponentError(f"{self._spec.name}: a warm chunk of {row.chunk.shape} where {expected} is needed")
 
 
-def _mixed(noise: F32, warm: Warm | None, placed: F32 | None) -> F32:
+def layered(keys: Sequence[Hashable], width: int) -> list[list[list[int]]]:
+    """Rows in groups of ``width`` different keys; a group is layers, and row i of each layer has the same key.
+
+    Layers have exactly ``width`` rows: where a key has no more rows, or a group no more keys, a row is repeated.
+
+    >>> layered(["a", "b", "a"], 2)
+    [[[0, 1], [2, 1]]]
+    """
+    rows: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(keys):
+        rows.setdefault(key, []).append(index)
+    # Keys with as many rows go together, so that few rows are repeated in vain.
+    columns = sorted(rows.values(), key=len, reverse=True)
+    groups = []
+    for first in range(0, len(columns), width):
+        group = columns[first : first + width]
+        group += [group[-1]] * (width - len(group))
+        depth = max(map(len, group))
+        groups.append([[column[min(layer, len(column) - 1)] for column in group] for layer in range(depth)])
+    return groups
+
+
+def mixed(noise: F32, warm: Warm | None, placed: F32 | None) -> F32:
     """Eq. 6 in the policy's own space; ``placed`` is the chunk as a latent."""
     if warm is None or warm.alpha == 0:
         return noise
     calmer = np.float32(1 - warm.alpha) * noise
     return calmer if warm.chunk is None or placed is None else calmer + np.float32(warm.alpha) * placed
+
+
+def _content(seen: Observation) -> bytes:
+    """What an observation is known by: takes of one start see the very same first pictures."""
+    digest = hashlib.blake2b(seen.instruction.encode(), digest_size=16)
+    parts: list[Array] = [seen.state, *(seen.images[camera] for camera in sorted(seen.images))]
+    for part in parts:
+        digest.update(repr(part.shape).encode())
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
 
 
 def _chunks(warm: Sequence[Warm | None], spec: PolicySpec) -> F32 | None:
@@ -211,10 +257,6 @@ def _chunks(warm: Sequence[Warm | None], spec: PolicySpec) -> F32 | None:
         if row is not None and row.chunk is not None:
             chunks[index] = row.chunk
     return chunks
-
-
-def _rows(placed: F32 | None, warm: Sequence[Warm | None]) -> Sequence[F32 | None]:
-    return [None] * len(warm) if placed is None else list(placed)
 
 
 def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:

@@ -2,8 +2,9 @@
 
 Each family has ``latent``, the shape of a row's noise (empty where it takes none from us); ``place``, which puts a
 normalised chunk (B, horizon, action_dim) into a latent (B, *latent); ``predict``, which gives the normalised actions
-(B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; and ``resizes``, whether the
-model brings pictures to its own size.
+(B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; ``resizes``, whether the
+model brings pictures to its own size; and ``shares``, whether ``noise`` and ``draws`` may have several layers of rows
+for one batch of observations, whose prefix is then computed once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from besttake.takes.draws import Draw
-from besttake.types import F32, PolicyKind
+from besttake.types import PolicyKind
 
 Batch = dict[str, Any]
 
@@ -31,6 +32,7 @@ class Flow:
     kind: PolicyKind = "flow"
     alone: bool = False
     resizes: bool = True
+    shares: bool = True
     notes: tuple[str, ...] = ()
 
     def place(self, chunk: Any) -> Any:
@@ -40,8 +42,25 @@ class Flow:
         return latent
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
-        """The class's own call, with the noise it would otherwise draw."""
-        return policy.predict_action_chunk(batch, noise=noise)
+        """The class's own call, with the noise it would otherwise draw.
+
+        It computes the prefix (pictures, instruction, state) once and denoises against it. With more rows of noise
+        than observations, each denoising step goes layer by layer: the same shapes and bits as one layer at a time.
+        """
+        from torch import cat
+
+        model, step = policy.model, policy.model.denoise_step
+        width = len(batch["observation.language.tokens"])
+
+        def layer_by_layer(**inputs: Any) -> Any:
+            parts = zip(inputs["x_t"].split(width), inputs["timestep"].split(width), strict=True)
+            return cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
+
+        model.denoise_step = layer_by_layer
+        try:
+            return policy.predict_action_chunk(batch, noise=noise)
+        finally:
+            del model.denoise_step
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,7 @@ class Diffusion:
     kind: PolicyKind = "flow"
     alone: bool = False
     resizes: bool = False
+    shares: bool = False
     notes: tuple[str, ...] = ()
 
     def place(self, chunk: Any) -> Any:
@@ -88,6 +108,7 @@ class Deterministic:
     kind: PolicyKind = "deterministic"
     alone: bool = False
     resizes: bool = False
+    shares: bool = True
     notes: tuple[str, ...] = ("deterministic: sampling has nothing to reuse",)
 
     def place(self, chunk: Any) -> Any:
@@ -95,9 +116,10 @@ class Deterministic:
         raise NotImplementedError
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
-        """The class's own call."""
+        """The class's own call, once for all layers: they have the same answer."""
         policy.reset()
-        return policy.predict_action_chunk(batch)
+        actions = policy.predict_action_chunk(batch)
+        return actions.repeat(len(draws) // len(actions), 1, 1)
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,7 @@ class Seeded:
     kind: PolicyKind = "flow"
     alone: bool = True
     resizes: bool = False
+    shares: bool = False
     notes: tuple[str, ...] = ("sampled one row at a time with torch's generator seeded; no warm start or cooling",)
 
     def place(self, chunk: Any) -> Any:
@@ -143,11 +166,6 @@ def family_of(name: str, config: Any) -> Family:
     if name == "act":
         return Deterministic(horizon, replan)
     return Seeded(horizon, replan)
-
-
-def noise_of(family: Family, draws: Sequence[Draw]) -> F32:
-    """The rows' noise, float32 (B, *latent)."""
-    return np.stack([draw.normal(family.latent) for draw in draws])
 
 
 def _repeat(value: Any, times: int) -> Any:

@@ -124,6 +124,26 @@ def test_a_warm_start_is_equation_6_in_the_policys_own_space(policy, name, monke
     np.testing.assert_array_equal(warm, ours.sample(seen, which))
 
 
+@pytest.mark.parametrize("name", FLOW)
+def test_samples_of_one_observation_share_its_prefix_and_keep_their_bits(policy, name, monkeypatch):
+    """Three samples at each of four observations: one prefix for each observation, and the chunks of separate calls."""
+    ours = policy(name)
+    first, model = observations(4), policy(name)._checkpoint.policy.model
+    seen = [o for o in first for _ in range(3)]
+    which = [Draw(5, "task", row // 3, row % 3) for row in range(12)]
+    apart = np.concatenate([ours.sample([o], [d]) for o, d in zip(seen, which, strict=True)])
+    prefixes = []
+    plain = type(model).embed_prefix
+
+    def counting(self, images, *rest, **more):
+        prefixes.append(len(images[0]))
+        return plain(self, images, *rest, **more)
+
+    monkeypatch.setattr(type(model), "embed_prefix", counting)
+    np.testing.assert_array_equal(ours.sample(seen, which), apart)
+    assert prefixes == [4]
+
+
 def test_relative_actions_follow_the_state_except_for_the_gripper(policy):
     ours = policy("relative")
     (seen,), sent = observations(1), chunks(ours, 1)

@@ -83,11 +83,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_smolvla(directory: Path) -> None:
+def make_smolvla(directory: Path, wide: bool = False) -> None:
     save(
         directory,
         "smolvla",
-        vlm_model_name=str(smolvlm(directory.parent / f"{directory.name}-vlm")),
+        vlm_model_name=str(smolvlm(directory.parent / f"{directory.name}-vlm", 8 if wide else 1)),
         load_vlm_weights=False,
         chunk_size=CHUNK,
         n_action_steps=4,
@@ -97,22 +97,22 @@ def make_smolvla(directory: Path) -> None:
     )
 
 
-def smolvlm(directory: Path) -> Path:
+def smolvlm(directory: Path, times: int = 1) -> Path:
     from transformers import SmolVLMConfig, SmolVLMImageProcessor, SmolVLMProcessor, SmolVLMVideoProcessor
 
     text = {
         "model_type": "llama",
-        "hidden_size": 64,
-        "intermediate_size": 128,
+        "hidden_size": 64 * times,
+        "intermediate_size": 128 * times,
         "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_attention_heads": 4 * times,
+        "num_key_value_heads": 2 * times,
         "head_dim": 16,
         "vocab_size": 300,
         "pad_token_id": 0,
     }
-    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    vision |= {"image_size": 32, "patch_size": 8}
+    vision = {"hidden_size": 32 * times, "intermediate_size": 64 * times, "num_hidden_layers": times}
+    vision |= {"num_attention_heads": 2, "image_size": 32, "patch_size": 8}
     SmolVLMConfig(text_config=text, vision_config=vision, scale_factor=2, image_token_id=4).save_pretrained(directory)
     processor = SmolVLMProcessor(SmolVLMImageProcessor(), tokenizer(), SmolVLMVideoProcessor(), chat_template="x")
     processor.save_pretrained(directory)
