@@ -21,7 +21,7 @@ class Expert:
     """Acts one demonstration.
 
     ``std`` moves low and fast. ``alt`` takes high, slow arcs, which from many starts outlast the task's horizon: who
-    learns from it has another action prior, and fails in a way that more takes do not mend.
+    learns from it has another action prior, and often runs out of time.
     """
 
     def __init__(self, task: str, rng: np.random.Generator, style: Style = "std") -> None:
