@@ -35,7 +35,10 @@ app = typer.Typer(
     help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-for verb in (diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.ingest, serve.serve):
+for verb in (
+    diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.rank, data.ingest, data.plan, data.compare,
+    serve.serve,
+):  # fmt: skip
     app.command()(verb)
 app.add_typer(library.app, name="library")
 app.add_typer(results.runs, name="runs")

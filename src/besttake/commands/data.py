@@ -1,4 +1,4 @@
-"""``ingest``."""
+"""``ingest``, ``rank``, ``plan``, ``compare``."""
 
 from __future__ import annotations
 
@@ -41,3 +41,75 @@ def ingest(
         page = make_html(out)
         if not as_json:
             show(f"Report: {page}", "", False)
+
+
+def rank(
+    takes: Annotated[list[str], typer.Argument(help="Videos, folders of pictures, or LeRobot episodes (DATASET#3).")],
+    demos: Annotated[str, typer.Option(help="Library directory, demonstrations (URI), or a folder of videos.")],
+    task: Annotated[str, typer.Option(help="Compare with the demonstrations of this task only.")] = "",
+    window: Annotated[
+        str, typer.Option(help="common (default): up to the shortest take's end; or episode.")
+    ] = "common",
+    scorer: Annotated[str, typer.Option(help="manifold (default) or coverage.")] = "manifold",
+    encoder: Annotated[str, typer.Option(help="Encoder, where a library has still to be built.")] = "pixels",
+    stride: Annotated[int, typer.Option(min=1, help="Score every so many frames.")] = 1,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with the score traces.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rank takes you already recorded by how close they stay to demonstrations.
+
+    Examples:
+      besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
+      besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
+    """
+    from besttake import rank as ranking
+
+    found = ranking.rank(
+        takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride
+    )  # fmt: skip
+    if html is not None:
+        from besttake.report.ranking import make_html
+
+        make_html(found, html)
+    show(ranking.render_text(found), found.to_json(), as_json)
+
+
+def plan(
+    pass1: Annotated[float | None, typer.Option(help="Success of a single take, e.g. 0.64.")] = None,
+    pilot: Annotated[Path | None, typer.Option(help="A run to learn from instead.")] = None,
+    worth: Annotated[float, typer.Option(help="Smallest effect worth acting on, in points.")] = 3.0,
+    seeds: Annotated[int | None, typer.Option(help="Takes per start (the pilot's, else 3).")] = None,
+    gain: Annotated[float | None, typer.Option(help="The gain you hope for, in points.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Takes you can afford: what is the smallest effect they show?")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How many starts and seeds will settle the question, before running anything.
+
+    Examples:
+      besttake plan --pass1 0.64 --worth 3
+      besttake plan --pilot runs/demo --budget 1500
+    """
+    from besttake import planner
+
+    found = planner.plan(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, gain=gain, budget=budget)
+    show(planner.render_text(found), f"[{', '.join(one.to_json() for one in found)}]", as_json)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Also write a report (HTML) here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Many runs: does headroom predict the gain over all their cells?
+
+    Example:
+      besttake compare runs/* -o comparison.html
+    """
+    from besttake import comparison
+
+    found = comparison.compare(runs, command())
+    if out is not None:
+        comparison.make_html(found, out)
+    show(comparison.render_text(found), found.to_json(), as_json)
