@@ -80,7 +80,7 @@ def forest(cell: Cell, path: str) -> Figure | None:
 
 def relation(result: Result) -> Figure | None:
     """Selection gain against headroom (paper Fig. 1): cells, policies, the fit with its band."""
-    dots = [(i, cell, *_gain_headroom(cell)) for i, cell in enumerate(result.cells)]
+    dots = [(i, cell, *gain_headroom(cell)) for i, cell in enumerate(result.cells)]
     known = [(i, cell, x, y) for i, cell, x, y in dots if x.value is not None and y.value is not None]
     if not known:
         return None
@@ -98,15 +98,17 @@ def relation(result: Result) -> Figure | None:
     reach = min(x_scale.high, y_scale.high)
     shapes.append(Line([(x_scale(0), y_scale(0)), (x_scale(reach), y_scale(reach))], "muted", 1, (2, 4)))
     shapes += _fit(result.relation, x_scale, y_scale)
-    order = {policy.policy: i for i, policy in enumerate(result.policies)}
+    order = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
     for i, cell, x, y in known:
         shapes.append(
             _relation_mark(cell, x, y, f"/cells/{i}", order.get(cell.policy, 0), x_scale, y_scale, large=False)
         )
     for i, policy in enumerate(result.policies):
-        x, y = _gain_headroom(policy)
+        x, y = gain_headroom(policy)
         if x.value is not None and y.value is not None and len(result.cells) > 1:
-            shapes.append(_relation_mark(policy, x, y, f"/policies/{i}", i, x_scale, y_scale, large=True))
+            shapes.append(
+                _relation_mark(policy, x, y, f"/policies/{i}", order[policy.policy], x_scale, y_scale, large=True)
+            )
     return Figure(width, height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
 
 
@@ -187,6 +189,11 @@ def fit_error(result: Result) -> Figure | None:
     return dots(rows, title, low, high, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
 
 
+def shape_of(series: int) -> str:
+    """The marker of a policy, by its place in the legend."""
+    return SHAPES[series % len(SHAPES)]
+
+
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
     whole = [("relation", relation(result)), ("fit_error", fit_error(result))]
@@ -219,7 +226,8 @@ def _ratio_tip(row: Row) -> str:
     return f"{row.label}: {number(e.value, 2)} times the floor {interval(e.low, e.high, digits=2)}"
 
 
-def _gain_headroom(cell: Cell) -> tuple[Estimate, Estimate]:
+def gain_headroom(cell: Cell) -> tuple[Estimate, Estimate]:
+    """Headroom and the gain of the chosen selector; without values where they were not measured."""
     nothing = Estimate()
     if cell.headroom is None or cell.selectors is None:
         return nothing, nothing
@@ -258,7 +266,7 @@ def _relation_mark(
         "gain-path": f"{path}/selectors/scored/{cell.scorer}/{cell.window}/gain/value",
         "gain-value": repr(float(y.value or 0.0)),
     }
-    color, shape = f"s{series % SERIES}", SHAPES[series % len(SHAPES)]
+    color, shape = f"s{series % SERIES}", shape_of(series)
     return Mark(
         x_scale(float(x.value or 0.0)),
         y_scale(float(y.value or 0.0)),
