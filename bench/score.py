@@ -21,11 +21,11 @@ from typing import Any
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
-import numpy as np
+import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from besttake.core.score import Index
+from besttake.core.score import Index  # noqa: E402
 
 
 def isotropic(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:

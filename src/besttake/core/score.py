@@ -21,10 +21,13 @@ Bools = NDArray[np.bool_]
 
 _QUERIES = 1024
 _FRAMES = 4096
-_PAIRS = 4096
+_BOUNDS = 16384
+_PAIRS = 1024
+_PENDING = 1 << 16
 _PREFIX = 96
 _WORTH_A_PREFIX = 256
 _PROBE = 64
+_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,9 @@ class Index:
                 pruned = self._pruned(rows[pick], winners)
             else:
                 self._dense(rows[pick], winners)
+            winners.settle()
             best[pick], frame[pick] = winners.best, winners.index
-            first, size = first + len(pick), _QUERIES
+            first, size = first + len(pick), _PROBE if pruned else _QUERIES
         return Trace(best.astype(np.float32), frame)
 
     def sweep(self, queries: NDArray[Any]) -> tuple[Trace, F32]:
@@ -101,28 +105,40 @@ class Index:
                 winners.offer(products, start)
                 columns = _Winners(part, block)
                 columns.offer(products.T, 0)
+                columns.settle()
                 seen = visited[start : start + _FRAMES]
                 np.maximum(seen, columns.best, out=seen)
+            winners.settle()
             best[first : first + len(block)], frame[first : first + len(block)] = winners.best, winners.index
         return Trace(best.astype(np.float32), frame), visited.astype(np.float32)
 
     def _dense(self, queries: F32, winners: _Winners) -> None:
+        room = np.empty(len(queries) * min(_FRAMES, len(self.library)), np.float32)
         for start in range(0, len(self.library), _FRAMES):
-            winners.offer(queries @ self.library[start : start + _FRAMES].T, start)
+            part = self.library[start : start + _FRAMES]
+            products = room[: len(queries) * len(part)].reshape(len(queries), len(part))
+            winners.offer(np.matmul(queries, part.T, out=products), start)
 
     def _pruned(self, queries: F32, winners: _Winners) -> bool:
-        """Search by the bound; False when it left so many frames over that the plain product is the better way."""
+        """Search by the bound; False when it left so many frames over that the plain product is the better way.
+
+        The queries of a block are neighbours in time and leave much the same frames over, so that one product of all
+        queries with all frames left over is faster than single pairs, and never dearer than the plain product.
+        """
         assert self.basis is not None
         assert self.reduced is not None
         short = _reduce(queries, self.basis)
-        compared = 0
-        for start in range(0, len(self.reduced), _FRAMES):
-            bounds = short @ self.reduced[start : start + _FRAMES].T
+        left_over = 0
+        for start in range(0, len(self.reduced), _BOUNDS):
+            bounds = short @ self.reduced[start : start + _BOUNDS].T
             winners.consider(np.arange(len(queries)), bounds.argmax(axis=1) + start)
-            row, column = _where(bounds >= winners.threshold[:, None])
-            compared += len(row)
-            winners.consider(row, column + start)
-        return compared <= len(queries) * max(16.0, len(self.library) / 250)
+            left = np.flatnonzero((bounds >= winners.threshold[:, None]).any(axis=0))
+            left_over += len(left)
+            if len(left) > _SHARE * bounds.shape[1]:
+                winners.offer(queries @ self.library[start : start + _BOUNDS].T, start)
+            elif len(left):
+                winners.offer(queries @ self.library[start + left].T, start + left)
+        return left_over <= _SHARE * len(self.library)
 
 
 def nearest(queries: NDArray[Any], library: NDArray[Any]) -> Trace:
@@ -178,30 +194,40 @@ class _Winners:
         self.index: I64 = np.full(len(queries), np.iinfo(np.int64).max)
         # Rounding of a float32 product grows like the root of its length; the factor leaves room for blocked sums.
         length = np.sqrt(float(queries.shape[1])) * 2.0**-21
-        self._slack: F64 = length * np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)))
+        self._slack: F32 = length * np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", queries, queries)))
+        self._highest: F32 = np.full(len(queries), -np.inf, np.float32)
+        self._pending: list[tuple[I64, I64, F32]] = []
 
     @property
     def threshold(self) -> F32:
         """What an approximate product must reach to be worth an exact one."""
-        floor: F32 = (self.best - self._slack).astype(np.float32)
+        floor: F32 = self.best.astype(np.float32) - self._slack
         return floor
 
-    def offer(self, products: F32, start: int) -> None:
-        """Take up approximate products (Q, n) with the library frames from ``start`` on."""
-        floor = np.maximum(products.max(axis=1), self.best.astype(np.float32)) - self._slack.astype(np.float32)
-        row, column = _where(products >= floor[:, None])
-        self.consider(row, column + start)
+    def offer(self, products: F32, frames: int | I64) -> None:
+        """Take up approximate products (Q, n) with library ``frames`` (n,), or with those from ``frames`` on."""
+        self._highest = np.maximum(self._highest, products.max(axis=1))
+        row, column = _where(products >= (self._highest - self._slack)[:, None])
+        named = column + frames if isinstance(frames, int) else frames[column]
+        self._pending.append((row, named, products[row, column]))
+        if sum(len(rows) for rows, _, _ in self._pending) > _PENDING:
+            self.settle()
+
+    def settle(self) -> None:
+        """Compare exactly what was offered and is still within rounding of the highest."""
+        if self._pending:
+            row, frame, product = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
+            self._pending.clear()
+            near = product >= (self._highest - self._slack)[row]
+            self.consider(row[near], frame[near])
 
     def consider(self, row: I64, frame: I64) -> None:
         """Compare pairs (query ``row``, library ``frame``) exactly."""
         for first in range(0, len(row), _PAIRS):
             r, f = row[first : first + _PAIRS], frame[first : first + _PAIRS]
-            dots = np.einsum("ij,ij->i", self._queries[r], self._library[f])
-            near = np.flatnonzero(dots >= self.threshold[r])
-            r, f = r[near], f[near]
             exact = (self._queries[r].astype(np.float64) * self._library[f]).sum(axis=1)
             order = np.lexsort((f, -exact, r))
-            lead = order[np.r_[True, r[order][1:] != r[order][:-1]]] if len(order) else order
+            lead = order[np.r_[True, r[order][1:] != r[order][:-1]]]
             r, f, exact = r[lead], f[lead], exact[lead]
             wins = (exact > self.best[r]) | ((exact == self.best[r]) & (f < self.index[r]))
             self.best[r[wins]], self.index[r[wins]] = exact[wins], f[wins]
