@@ -94,6 +94,23 @@ def test_every_number_on_the_page_is_the_one_in_result_json(run: Path) -> None:
         assert ends == pytest.approx([round(low * scale, digits), round(high * scale, digits)], abs=1e-9), path
 
 
+def test_the_sentences_of_the_verdict_carry_the_numbers_of_result_json(run: Path) -> None:
+    _, text = page_of(run)
+    document = json.loads((run / "result.json").read_text())
+    blocks = re.findall(
+        r'data-finding="(\w+)" data-path="([^"]+)" data-value="([^"]+)">.*?<dd>(.*?)(?:<details|</dd>)', text, re.S
+    )
+    assert len(blocks) == 6
+    for name, path, value, sentence in blocks:
+        gain = at(document, path)
+        assert f"/verdict/{name}/gain" in path
+        assert float(value) == gain["value"]
+        shown_numbers = [
+            float(n.replace("\N{MINUS SIGN}", "-")) for n in re.findall(r"[+\N{MINUS SIGN}]?\d+\.\d", sentence)
+        ]
+        assert shown_numbers[:3] == pytest.approx([round(100 * gain[k], 1) for k in ("value", "low", "high")])
+
+
 def test_every_drawn_mark_carries_its_number(run: Path) -> None:
     seen, _ = page_of(run)
     document = json.loads((run / "result.json").read_text())

@@ -66,6 +66,12 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def sentence(text: str) -> str:
+    """``text`` with a capital at its start and a full stop at its end."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
+
+
 def duration(seconds: float) -> str:
     """``75`` -> "1 min 15 s"."""
     if seconds < 60:

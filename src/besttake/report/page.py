@@ -28,6 +28,7 @@ class Page:
         )
         self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
         self._env.filters["script"] = script
+        self._env.filters["sentence"] = numbers.sentence
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""

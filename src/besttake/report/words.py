@@ -32,6 +32,7 @@ class Answer:
     sentence: str
     because: str
     tone: str
+    value: float | None = None
 
 
 def answers(cell: Cell, worth: float) -> list[Answer]:
@@ -47,6 +48,7 @@ def answers(cell: Cell, worth: float) -> list[Answer]:
             _sentence(name, finding, cell, worth),
             finding.because,
             "act" if finding.answer in _ACTS else "open" if finding.answer in ("undecided", "unranked") else "rest",
+            finding.gain.value,
         )
         for name, finding in found.items()
     ]
@@ -76,6 +78,8 @@ def _sentence(name: str, finding: Finding, cell: Cell, worth: float) -> str:
             return f"Retrieval on top of selection adds{known.removeprefix(':')}, {price}."
         case "combine", "no":
             return f"Retrieval on top of selection adds less than {least}{_so(gain)}."
+        case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
+            return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":
             further = finding.further_starts
             rest = f"; about {count(further, 'more start')} would settle it" if further else ""
