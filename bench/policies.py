@@ -11,6 +11,7 @@ is what one gets from a policy that is asked row by row; the largest difference 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -76,13 +77,15 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=str(Path(directory) / "hf"))
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # on a busy machine the threads of tiny models wait in vain
         import tiny
 
         result = {}
         with tiny.shrunken_paligemma():
             for family in args.families:
                 checkpoint = Path(directory) / family
-                tiny.MAKERS[family](checkpoint, **({"wide": True} if args.wide and family == "smolvla" else {}))
+                with contextlib.redirect_stdout(sys.stderr):
+                    tiny.MAKERS[family](checkpoint, **({"wide": True} if args.wide and family == "smolvla" else {}))
                 result[family] = measure(checkpoint, args.rounds)
     if args.json:
         print(json.dumps({"bench": "policies", "rows": "8 observations x 3 samples", **result}))
