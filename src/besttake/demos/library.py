@@ -214,11 +214,7 @@ class Library:
 
     def check_fit(self, env: EnvSpec, config: RetrievalConfig | None = None) -> None:
         """LibraryError when retrieval from this library cannot serve ``env``: camera, actions, states, events."""
-        if is_wrist(self.camera) != is_wrist(env.score_camera):
-            raise LibraryError(
-                f"{self.path} shows camera {self.camera}, but {env.name} is scored by {env.score_camera};"
-                " build it with the matching ?camera=…"
-            )
+        self.check_camera(env)
         for what, here, there in (
             ("actions", self.action_dim, env.action_dim),
             ("states", self.state_dim, env.state_dim),
@@ -233,6 +229,14 @@ class Library:
                 )
         if config is None or config.rule != "frame":
             self.check_events()
+
+    def check_camera(self, env: EnvSpec) -> None:
+        """LibraryError when the library shows the wrist and ``env`` is scored by another camera, or the reverse."""
+        if is_wrist(self.camera) != is_wrist(env.score_camera):
+            raise LibraryError(
+                f"{self.path} shows camera {self.camera}, but {env.name} is scored by {env.score_camera};"
+                " build it with the matching ?camera=…"
+            )
 
     def check_events(self) -> None:
         """LibraryError when no demonstration has an event after its start, so that there is nothing to match."""
