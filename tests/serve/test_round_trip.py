@@ -45,8 +45,11 @@ def test_a_server_that_is_killed_fails_the_sample_and_serves_again_when_it_is_ba
         remote.close()
 
 
-def test_the_token_goes_along_and_its_absence_is_said(policy):
+def test_the_token_goes_along_and_its_absence_is_said(policy, monkeypatch):
+    monkeypatch.delenv("BESTTAKE_TOKEN", raising=False)
     with serve(policy, token="secret") as server:
         registry.policy(f"vla-eval:{server.url}?token=secret").close()
-        with pytest.raises(ComponentError, match=r"HTTP 401; give its token with \?token="):
+        with pytest.raises(ComponentError, match=r"HTTP 401; give its token in \$BESTTAKE_TOKEN or with \?token="):
             registry.policy(f"vla-eval:{server.url}")
+        monkeypatch.setenv("BESTTAKE_TOKEN", "secret")
+        registry.policy(f"vla-eval:{server.url}").close()

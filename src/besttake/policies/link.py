@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,7 +18,8 @@ class LinkError(ComponentError):
 class Link:
     """A websocket that opens when it is first needed and reopens once when it breaks.
 
-    ``greet(link)`` runs after each opening and returns what the server says of itself, kept as ``greeting``.
+    ``greet(link)`` runs after each opening and returns what the server says of itself, kept as ``greeting``. A token
+    that is not given is read from $BESTTAKE_TOKEN, which keeps it out of plans and runs.
     """
 
     def __init__(self, url: str, greet: Callable[[Link], Any], timeout: float, token: str | None = None) -> None:
@@ -27,7 +29,7 @@ class Link:
         self.timeout = timeout
         self.greeting: Any = None
         self._greet = greet
-        self._token = token
+        self._token = token or os.environ.get("BESTTAKE_TOKEN")
         self._entered: Any = None
         self._socket: Any = None
 
@@ -47,7 +49,8 @@ class Link:
                 self.close()
                 if attempt == 2:
                     raise LinkError(f"{self.url}: {_reason(error)}; is the server running?") from None
-            except ComponentError:
+            except BaseException:
+                # An answer that is still on its way must not be taken for the next one's.
                 self.close()
                 raise
         raise AssertionError("unreachable")
@@ -78,7 +81,9 @@ class Link:
             raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
         except InvalidStatus as error:
             status = error.response.status_code
-            hint = "give its token with ?token=" if status in (401, 403) else "is it a model server?"
+            hint = (
+                "give its token in $BESTTAKE_TOKEN or with ?token=" if status in (401, 403) else "is it a model server?"
+            )
             raise LinkError(f"{self.url}: refused with HTTP {status}; {hint}") from None
         except InvalidHandshake as error:
             raise LinkError(f"{self.url}: not a websocket server ({error})") from None
