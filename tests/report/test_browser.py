@@ -84,6 +84,7 @@ def test_takes_play_in_step(browser: Any, run: Path) -> None:
     browser.wait(f"{frames}.every(f => f === 0)")
     pixels = "document.querySelector('#stage canvas.film').toDataURL()"
     still = browser.run(pixels)
+    browser.run("document.getElementById('speed').value = '2'")
     browser.click("#play")
     browser.wait(f"{frames}[0] > 2")
     moving = browser.run(frames)
@@ -116,3 +117,32 @@ def test_an_empty_run_renders_too(browser: Any, synthetic: ModuleType, tmp_path:
     browser.open(make_html(tmp_path / "run"), width=390)
     assert browser.errors == []
     assert "no takes yet" in browser.run("document.body.textContent")
+
+
+def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tmp_path: Path) -> None:
+    long = "lerobot:some-organisation/a_very_long_policy_name_" + "x" * 90
+    synthetic.build(tmp_path / "run", synthetic.Shape(policies=(long, "b"), tasks=(long,), starts=3))
+    browser.open(make_html(tmp_path / "run"), width=390, height=844)
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path) -> None:
+    from besttake import comparison
+    from besttake.rank import RankedTake, RankResult
+    from besttake.report import ranking
+
+    take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
+    bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
+    result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
+    pages = [
+        comparison.make_html(comparison.compare([run]), tmp_path / "compare.html"),
+        ranking.make_html(result, tmp_path / "rank.html"),
+    ]
+    for page in pages:
+        for width, dark in ((1280, False), (390, True)):
+            browser.errors.clear()
+            browser.open(page, width=width, height=844, dark=dark)
+            assert browser.errors == []
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            browser.click("th")
+            assert browser.run("document.querySelector('th').getAttribute('aria-sort')") == "ascending"

@@ -10,6 +10,7 @@ import pytest
 
 from besttake.errors import RunError
 from besttake.report import make_html
+from besttake.report.html import render
 from besttake.report.page import script
 from besttake.result import Result
 
@@ -184,6 +185,20 @@ def test_a_run_with_little_to_say_says_so(
     seen, text = page_of(tmp_path / "run")
     assert says in (seen.text if says != "Boom" else text)
     assert not re.search(r"\b(None|NaN|nan|inf|undefined|Traceback)\b", seen.text)
+
+
+def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
+    result = synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=2))
+    nothing = {"headroom": None, "selectors": None, "ranking": None, "arms": None, "dfe": None, "verdict": None}
+    empty = {"takes": 0, "errors": 6, "notes": ["no take of the base arm was finished"], **nothing}
+    broken = result.model_copy(
+        update={
+            name: [cell.model_copy(update=empty) for cell in getattr(result, name)] for name in ("cells", "policies")
+        }
+    )
+    seen = Seen(render(broken, {"starts": [], "note": "No take of this run can be shown.", "demo": False}))
+    assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
+    assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
 
 
 def test_a_run_without_takes_says_so(synthetic: ModuleType, tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ class _DemoSheet:
 
     def film(self) -> Film:
         """All frames as one picture."""
-        return _lossy(np.stack(self._frames)) if self._frames else Film(b"", 0, 0, 0, 0)
+        return _lossy(np.stack(self._frames), 86) if self._frames else Film(b"", 0, 0, 0, 0)
 
 
 def _compact(film: Film, steps: Any) -> tuple[Film, Any]:
@@ -244,7 +244,7 @@ def _shrink(frame: U8) -> U8:
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX), np.uint8)
 
 
-def _lossy(frames: U8) -> Film:
+def _lossy(frames: U8, quality: int = 72) -> Film:
     count, height, width, _ = frames.shape
     columns = min(count, 16383 // width)
     rows = -(-count // columns)
@@ -252,7 +252,7 @@ def _lossy(frames: U8) -> Film:
     sheet[:count] = frames
     picture = sheet.reshape(rows, columns, height, width, 3).swapaxes(1, 2).reshape(rows * height, -1, 3)
     buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, format="WEBP", quality=72, method=2)
+    Image.fromarray(picture).save(buffer, format="WEBP", quality=quality, method=2)
     return Film(buffer.getvalue(), count, height, width, columns)
 
 
