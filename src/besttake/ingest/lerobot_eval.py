@@ -1,4 +1,4 @@
-"""lerobot-eval: ``eval_info.json``, of today (``per_task``, 0.4 and later) and of before (``per_episode``)."""
+"""lerobot-eval: ``eval_info.json``, of today (``per_task``, as of 0.6.1) and the older kind (``per_episode``)."""
 
 from __future__ import annotations
 
