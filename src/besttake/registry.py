@@ -53,6 +53,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "hdf5": "besttake.demos.hdf5:make",
         "video": "besttake.demos.video:make",
         "run": "besttake.demos.run:make",
+        "libero-scripted": "besttake.scripted_libero:make",
     },
 }
 

@@ -60,23 +60,25 @@ def make(
     convention: str = "lerobot",
     size: int | str = 256,
     horizon: int | str | None = None,
+    state: str = "proprio",
     init: str | None = None,
 ) -> LiberoEnv:
     """``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
 
-    ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures rendered.
+    ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures rendered;
+    ``state=objects`` appends ground truth to the state, for policies that do not look.
     """
-    paths, chosen = locate(), _convention(convention)
+    paths, chosen, seen = locate(), _convention(convention), _objects(state)
     if suite.endswith(".bddl"):
         tasks = [_own_task(Path(suite), Path(init) if init else None, whole("libero", "horizon", horizon or 300))]
-        return LiberoEnv(f"libero:{Path(suite).stem}", tasks, paths, chosen, whole("libero", "size", size))
+        return LiberoEnv(f"libero:{Path(suite).stem}", tasks, paths, chosen, whole("libero", "size", size), seen)
     name = _suite(suite, SUITES, "libero")
     steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
     tasks = [
         _task(each, f"libero_{name}", steps, paths.bddl / f"libero_{name}", paths.init / f"libero_{name}")
         for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero:{name}")
     ]
-    return LiberoEnv(f"libero:{name}", tasks, paths, chosen, whole("libero", "size", size))
+    return LiberoEnv(f"libero:{name}", tasks, paths, chosen, whole("libero", "size", size), seen)
 
 
 def make_occluded(
@@ -86,6 +88,7 @@ def make_occluded(
     convention: str = "lerobot",
     size: int | str = 256,
     horizon: int | str | None = None,
+    state: str = "proprio",
 ) -> LiberoEnv:
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
     name = _suite(suite, SUITES[:-1], "libero-occ")
@@ -96,22 +99,30 @@ def make_occluded(
         raise ComponentError(
             f"libero-occ:{name}: {OCCLUDED_VARIABLE} {where}; point it at LIBERO-Occ's benchmark files"
         )
-    paths, chosen = locate(), _convention(convention)
+    paths, chosen, seen = locate(), _convention(convention), _objects(state)
     steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
     tasks = [
         _task(each, folder, steps, Path(named) / "bddl_files" / folder, Path(named) / "init_files" / folder)
         for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero-occ:{name}")
     ]
-    return LiberoEnv(f"libero-occ:{name}", tasks, paths, chosen, whole("libero", "size", size))
+    return LiberoEnv(f"libero-occ:{name}", tasks, paths, chosen, whole("libero", "size", size), seen)
 
 
 class LiberoEnv:
     """LIBERO under BestTake's contract; keeps one task's simulator alive at a time."""
 
-    def __init__(self, name: str, tasks: Sequence[LiberoTask], paths: Paths, convention: Convention, size: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[LiberoTask],
+        paths: Paths,
+        convention: Convention,
+        size: int,
+        objects: bool = False,
+    ) -> None:
         find_assets(paths)
         self._tasks = {task.spec.name: task for task in tasks}
-        self._paths, self._convention, self._size = paths, convention, size
+        self._paths, self._convention, self._size, self._objects = paths, convention, size, objects
         fixed = all(task.init is not None for task in tasks)
         self._spec = EnvSpec(
             name=name,
@@ -119,7 +130,7 @@ class LiberoEnv:
             starts=range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS),
             tuning=TUNING_STARTS,
             action_dim=7,
-            state_dim=8,
+            state_dim=18 if objects else 8,
             cameras=tuple(_CAMERAS),
             score_camera="wrist",
             gripper_dim=6,
@@ -127,7 +138,7 @@ class LiberoEnv:
             eef_dims=(0, 1, 2),
             goes_on=True,
             fps=20.0,
-            fingerprint=_fingerprint(name, tasks, convention, size),
+            fingerprint=_fingerprint(name, tasks, f"{convention} {objects}", size),
         )
         self._open: _OpenTask | None = None
         self._success = False
@@ -159,10 +170,11 @@ class LiberoEnv:
         return Step(success=self._success, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State (8,) and the pictures asked for, upright."""
+        """State (8,), or (18,) with the goal's poses, and the pictures asked for, upright."""
         sim = self._current.sim
         images = {camera: self._picture(sim, camera) for camera in cameras}
-        return Observation(images, sim.proprio(), self._current.task.spec.instruction)
+        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if self._objects else sim.proprio()
+        return Observation(images, state, self._current.task.spec.instruction)
 
     def save(self) -> Any:
         """A snapshot that any env of the same URI restores, in this process or another."""
@@ -307,6 +319,12 @@ def _convention(name: str) -> Convention:
             chosen: Convention = known
             return chosen
     raise ComponentError(f"libero: no convention {name!r}; there are {', '.join(get_args(Convention))}")
+
+
+def _objects(state: str) -> bool:
+    if state not in ("proprio", "objects"):
+        raise ComponentError(f"libero: state is proprio or objects, not {state!r}")
+    return state == "objects"
 
 
 def _fingerprint(name: str, tasks: Sequence[LiberoTask], convention: str, size: int) -> str:

@@ -40,7 +40,9 @@ def locate() -> Paths:
             raise MissingExtra("hf-libero" if name == "libero" else name, "libero", "libero:…")
     libero = found["libero"]
     assert libero is not None
-    package = Path(next(iter(libero.submodule_search_locations or ()))) / "libero"
+    if not libero.submodule_search_locations:
+        raise ComponentError(f"{libero.origin} hides hf-libero, which is also called `libero`: run from elsewhere")
+    package = Path(next(iter(libero.submodule_search_locations))) / "libero"
     config = _user_config()
     told: dict[str, str] = {}
     if config is not None:

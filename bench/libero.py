@@ -1,0 +1,137 @@
+"""LIBERO under BestTake against vla-eval's own LIBERO class, side by side in one process and one run.
+
+    python -m bench.libero                       # needs hf-libero and vla-eval in the same environment
+
+The same chunked policy (the same actions) drives both: it looks at both cameras when it replans, and a score looks at
+the wrist camera at every fifth step. vla-eval renders both cameras at every step whoever looks; BestTake renders what
+is asked for. Blocks of the two alternate, so that a noisy machine is noisy for both. Each block is a take: a reset and
+some steps. BestTake's first take of a start resets, the others restore, as the engine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from besttake import registry
+from besttake.types import Start
+
+STRIDE = 5
+TARGETS = {10: 3.0, 50: 5.0}
+
+
+@dataclass
+class Clock:
+    """Seconds of each take's reset and of each of its steps, by the wall and by this process's CPU time."""
+
+    resets: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def take(self, reset: float, per_step: float, cpu_per_step: float) -> None:
+        self.resets.append(reset)
+        self.steps.append(per_step)
+        self.cpu.append(cpu_per_step)
+
+    def rate(self) -> float:
+        return 1 / float(np.mean(self.steps))
+
+    def takes_an_hour(self, horizon: int) -> float:
+        return 3600 / (float(np.mean(self.resets)) + horizon * float(np.mean(self.steps)))
+
+
+def ours(env: Any, start: Start, snapshot: Any, actions: Any, replan: int) -> tuple[tuple[float, float, float], Any]:
+    began = time.perf_counter()
+    if snapshot is None:
+        env.reset(start)
+        snapshot = env.save()
+    else:
+        env.restore(snapshot)
+    ready, cpu = time.perf_counter(), time.process_time()
+    for step, action in enumerate(actions):
+        cameras = ("agentview", "wrist") if step % replan == 0 else ("wrist",) if step % STRIDE == 0 else ()
+        env.observe(cameras)
+        env.step(action)
+    return (ready - began, *_each(actions, ready, cpu)), snapshot
+
+
+def theirs(benchmark: Any, task: dict[str, Any], index: int, actions: Any, replan: int) -> tuple[float, float, float]:
+    began = time.perf_counter()
+    seen = benchmark.reset({**task, "episode_idx": index})
+    ready, cpu = time.perf_counter(), time.process_time()
+    for step, action in enumerate(actions):
+        if step % replan == 0 or step % STRIDE == 0:
+            benchmark.make_obs(seen, task)
+        seen = benchmark.step({"actions": action}).obs
+    return ready - began, *_each(actions, ready, cpu)
+
+
+def _each(actions: Any, ready: float, cpu: float) -> tuple[float, float]:
+    return (time.perf_counter() - ready) / len(actions), (time.process_time() - cpu) / len(actions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="object")
+    parser.add_argument("--task", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=50, help="steps per take (a multiple of 50 is fair to both)")
+    parser.add_argument("--takes", type=int, default=3, help="takes of the start, alternating between the two")
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args()
+
+    env = registry.env(f"libero:{told.suite}?task={told.task}")
+    name = env.spec.tasks[0].name
+    env.reset(Start(name, 0))
+    env.observe(env.spec.cameras)
+    from vla_eval.benchmarks.libero.benchmark import LIBEROBenchmark
+    from vla_eval.recording import NullEpisodeRecorder
+
+    benchmark = LIBEROBenchmark(suite=f"libero_{told.suite}", send_wrist_image=True, send_state=True)
+    benchmark._recorder = NullEpisodeRecorder()
+    task = benchmark.get_tasks()[told.task]
+    benchmark.reset({**task, "episode_idx": 0})
+
+    actions = np.random.default_rng(0).uniform(-0.3, 0.3, (told.steps, 7)).astype(np.float32)
+    rows = []
+    for replan in TARGETS:
+        mine, other, snapshot = Clock(), Clock(), None
+        for _ in range(told.takes):
+            took, snapshot = ours(env, Start(name, 0), snapshot, actions, replan)
+            mine.take(*took)
+            other.take(*theirs(benchmark, task, 0, actions, replan))
+        horizon = env.spec.tasks[0].horizon
+        rows.append(
+            {
+                "replan": replan,
+                "besttake_steps_per_s": round(mine.rate(), 2),
+                "vla_eval_steps_per_s": round(other.rate(), 2),
+                "steps_ratio": round(mine.rate() / other.rate(), 2),
+                "cpu_ratio": round(float(np.mean(other.cpu) / np.mean(mine.cpu)), 2),
+                "besttake_takes_per_hour": round(mine.takes_an_hour(horizon), 1),
+                "vla_eval_takes_per_hour": round(other.takes_an_hour(horizon), 1),
+                "takes_ratio": round(mine.takes_an_hour(horizon) / other.takes_an_hour(horizon), 2),
+                "target_ratio": TARGETS[replan],
+            }
+        )
+    env.close()
+    benchmark.cleanup()
+    if told.json:
+        print(json.dumps(rows))
+        return
+    print(f"{name}: {told.takes} takes of {told.steps} steps each, scoring every {STRIDE} steps")
+    for row in rows:
+        print(
+            f"replan {row['replan']:3d}: steps/s {row['besttake_steps_per_s']} against {row['vla_eval_steps_per_s']} "
+            f"= {row['steps_ratio']}x (CPU time {row['cpu_ratio']}x); takes/hour "
+            f"{row['besttake_takes_per_hour']} against "
+            f"{row['vla_eval_takes_per_hour']} = {row['takes_ratio']}x (asked: {row['target_ratio']}x)"
+        )
+
+
+if __name__ == "__main__":
+    main()

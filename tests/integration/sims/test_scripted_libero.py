@@ -1,0 +1,77 @@
+"""Scripted demonstrations: they succeed, they vary, they repeat, and they come from no start that is evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.envs.libero import LiberoEnv
+from besttake.errors import ComponentError
+from besttake.scripted_libero import DEMO_STARTS
+from besttake.scripted_libero.rollout import attempt, works_on
+from besttake.types import Start
+
+pytestmark = pytest.mark.usefixtures("assets")
+
+
+def _env(uri: str) -> LiberoEnv:
+    env = registry.env(uri)
+    assert isinstance(env, LiberoEnv)
+    return env
+
+
+def test_the_expert_succeeds_in_more_than_one_way() -> None:
+    env = _env("libero:object?task=2&state=objects")
+    name = env.spec.tasks[0].name
+    tried = [attempt(env, Start(name, index)) for index in (5, 6)]
+    assert all(each.success for each in tried)
+    assert len({len(each.actions) for each in tried}) == 2
+    for each in tried:
+        assert each.states.shape == (len(each.actions), 18)
+        assert each.actions.shape[1] == 7
+        assert np.abs(each.actions).max() <= 1
+        item, place = each.states[:, 8:11], each.states[:, 15:18]
+        # What the goal moves has been moved to where the goal wants it.
+        assert np.linalg.norm(item[0, :2] - place[0, :2]) > 0.1
+        assert np.linalg.norm(item[-1, :2] - place[-1, :2]) < 0.06
+    env.close()
+
+
+def test_demonstrations_are_a_source_that_repeats_and_uses_no_start_of_the_benchmark() -> None:
+    source = registry.demos("libero-scripted:object?task=7&demos_per_task=1&stride=40&size=48")
+    first, again = list(source), list(source)
+    assert len(first) == 1
+    demo = first[0]
+    assert demo.source["start"] in DEMO_STARTS
+    assert not set(DEMO_STARTS) & {
+        *registry.env("libero:object").spec.starts,
+        *registry.env("libero:object").spec.tuning,
+    }
+    assert demo.frames.shape == (len(demo.frame_steps), 48, 48, 3)
+    assert demo.frame_steps.tolist() == list(range(0, len(demo.actions), 40))
+    assert np.array_equal(demo.actions, again[0].actions)
+    assert np.array_equal(demo.frames, again[0].frames)
+    assert source.camera == "wrist"
+    assert source.gripper_dim == 6
+
+
+def test_tasks_that_ask_for_more_than_putting_have_no_expert() -> None:
+    env = _env("libero:goal?task=0,1")
+    assert [works_on(env, task.name) for task in env.spec.tasks] == [False, True]
+    env.close()
+    assert list(registry.demos("libero-scripted:goal?task=0")) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("libero-scripted:sea", "no such suite"),
+        ("libero-scripted:object?camera=sky", "no camera 'sky'"),
+        ("libero-scripted:object?demos_per_task=0", "demos_per_task must be a positive whole number"),
+        ("libero-scripted:object?state=all", "state is proprio or objects"),
+    ],
+)
+def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
+    with pytest.raises(ComponentError, match=told):
+        registry.demos(uri)
