@@ -15,7 +15,7 @@ from besttake.report.numbers import count, duration, interval, number, percent, 
 def test_every_figure_is_written_as_svg_and_png(run: Path, tmp_path: Path) -> None:
     files = save_figures(run, tmp_path / "figures")
     names = {path.name for path in files}
-    for name in ("relation", "fit_error", "ladder-0", "arms-1", "pass_at_k-0"):
+    for name in ("relation", "fit_error", "ladder-0-testbed_half", "arms-1-testbed_mid", "pass_at_k-0-testbed_half"):
         assert {f"{name}.svg", f"{name}.png"} <= names
     for path in files:
         if path.suffix == ".svg":

@@ -136,7 +136,7 @@ class Figure:
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write ``stem.svg`` and ``stem.png``."""
-    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
+    svg, png = (stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png"))
     svg.write_text(figure.svg(), encoding="utf-8")
     png.write_bytes(figure.png())
     return [svg, png]

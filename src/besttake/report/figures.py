@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,8 +79,11 @@ def forest(cell: Cell, path: str) -> Figure | None:
     return dots(rows, title, low, high, Style(points, _points_tip), zero=True)
 
 
-def relation(result: Result) -> Figure | None:
-    """Selection gain against headroom (paper Fig. 1): cells, policies, the fit with its band."""
+def relation(result: Result, *, legend: bool = False) -> Figure | None:
+    """Selection gain against headroom (paper Fig. 1): cells, policies, the fit with its band.
+
+    The ``legend`` stands at the upper left, where no mark can: a gain is never above its headroom.
+    """
     dots = [(i, cell, *gain_headroom(cell)) for i, cell in enumerate(result.cells)]
     known = [(i, cell, x, y) for i, cell, x, y in dots if x.value is not None and y.value is not None]
     if not known:
@@ -99,6 +103,10 @@ def relation(result: Result) -> Figure | None:
     shapes.append(Line([(x_scale(0), y_scale(0)), (x_scale(reach), y_scale(reach))], "muted", 1, (2, 4)))
     shapes += _fit(result.relation, x_scale, y_scale)
     order = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
+    for name, i in order.items() if legend else ():
+        y_place = top + 32 + 18 * i
+        shapes.append(Mark(left + 13, y_place - 4, 4.5, f"s{i % SERIES}", shape_of(i)))
+        shapes.append(Label(left + 24, y_place, shorten(name, 40), size=12))
     for i, cell, x, y in known:
         shapes.append(
             _relation_mark(cell, x, y, f"/cells/{i}", order.get(cell.policy, 0), x_scale, y_scale, large=False)
@@ -196,18 +204,22 @@ def shape_of(series: int) -> str:
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
-    whole = [("relation", relation(result)), ("fit_error", fit_error(result))]
+    whole = [("relation", relation(result, legend=True)), ("fit_error", fit_error(result))]
     for i, cell in enumerate(result.policies):
-        where = f"/policies/{i}"
-        whole += [(f"ladder-{i}", ladder(cell, where)), (f"arms-{i}", forest(cell, where))]
-        whole += [(f"pass_at_k-{i}", curve(cell, where))]
+        where, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
+        whole += [(f"ladder-{own}", ladder(cell, where)), (f"arms-{own}", forest(cell, where))]
+        whole += [(f"pass_at_k-{own}", curve(cell, where))]
     for name, figure in whole:
         if figure is not None:
             yield name, figure
 
 
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:40] or "policy"
+
+
 def save_figures(result: Result, directory: Path) -> list[Path]:
-    """Write every figure as SVG and PNG; policies are numbered in the order of the report."""
+    """Write every figure as SVG and PNG; those of a policy carry its number in the report and its name."""
     directory.mkdir(parents=True, exist_ok=True)
     return [path for name, figure in every(result) for path in drawing.save(figure, directory / name)]
 
