@@ -1,6 +1,6 @@
 """K = 3 samples at each of 8 observations, in one call against one row at a time, per family (needs lerobot).
 
-    python bench/policies.py [--families pi0 pi05 smolvla diffusion] [--rounds 3]
+    python bench/policies.py [--families pi0 pi05 smolvla diffusion] [--rounds 3] [--clock cpu]
 
 Random weights, the real classes. "tiny" is the size of the integration tests, where overhead rules; --wide makes
 SmolVLA's towers wider, so that the shared prefix shows. Ratios are loop time / one-call time (above 1: one call is
@@ -43,13 +43,15 @@ def rows(observations: int, samples: int) -> tuple[list[Any], list[Any]]:
     return repeated, [Draw(0, "bench", row // samples, row % samples) for row in range(len(repeated))]
 
 
-def seconds(run: Any) -> float:
-    began = time.perf_counter()
+def seconds(run: Any, clock: str) -> float:
+    """Wall or processor seconds; the latter hold still on a machine that has other work."""
+    now = time.process_time if clock == "cpu" else time.perf_counter
+    began = now()
     run()
-    return time.perf_counter() - began
+    return now() - began
 
 
-def measure(checkpoint: Path, rounds: int) -> dict[str, float]:
+def measure(checkpoint: Path, rounds: int, clock: str) -> dict[str, float]:
     from besttake import registry
 
     together = registry.policy(f"lerobot:{checkpoint}?width=8")
@@ -60,7 +62,7 @@ def measure(checkpoint: Path, rounds: int) -> dict[str, float]:
         return np.concatenate([alone.sample([o], [d]) for o, d in zip(seen, draws, strict=True)])
 
     far = float(np.abs(together.sample(seen, draws) - loop()).max())
-    pairs = [(seconds(lambda: together.sample(seen, draws)), seconds(loop)) for _ in range(rounds)]
+    pairs = [(seconds(lambda: together.sample(seen, draws), clock), seconds(loop, clock)) for _ in range(rounds)]
     return {
         "samples_per_second": round(len(draws) / float(np.median([a for a, _ in pairs])), 1),
         "ratio": round(float(np.median([b / a for a, b in pairs])), 2),
@@ -73,6 +75,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="*", default=["pi0", "pi05", "smolvla", "diffusion"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -86,9 +89,9 @@ def main() -> None:
                 checkpoint = Path(directory) / family
                 with contextlib.redirect_stdout(sys.stderr):
                     tiny.MAKERS[family](checkpoint, **({"wide": True} if args.wide and family == "smolvla" else {}))
-                result[family] = measure(checkpoint, args.rounds)
+                result[family] = measure(checkpoint, args.rounds, args.clock)
     if args.json:
-        print(json.dumps({"bench": "policies", "rows": "8 observations x 3 samples", **result}))
+        print(json.dumps({"bench": "policies", "clock": args.clock, "rows": "8 observations x 3 samples", **result}))
         return
     for family, row in result.items():
         print(

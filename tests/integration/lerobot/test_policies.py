@@ -71,6 +71,21 @@ def test_specs_say_what_each_family_is_and_which_cameras_feed_it(policy):
     assert (act.kind, act.warm_start, act.cools) == ("deterministic", False, False)
 
 
+@pytest.mark.parametrize("name", [*NOISY, "act"])
+def test_a_chunk_depends_on_each_picture_the_state_and_where_it_reads_one_the_instruction(policy, name):
+    (seen,), which = observations(1), draws(1)
+    base = policy(name).sample([seen], which)
+    changes = [
+        Observation({**seen.images, camera: 255 - seen.images[camera]}, seen.state, seen.instruction)
+        for camera in ("agentview", "wrist")
+    ]
+    changes.append(Observation(seen.images, seen.state + np.float32(0.2), seen.instruction))
+    if name in FLOW:
+        changes.append(Observation(seen.images, seen.state, "open the drawer"))
+    for other in changes:
+        assert not np.array_equal(policy(name).sample([other], which), base)
+
+
 @pytest.mark.parametrize("name", FLOW)
 def test_the_noise_of_the_draw_reaches_the_models_own_call(policy, name):
     """Against LeRobot called as LeRobot is: preprocessor, predict_action_chunk with noise, postprocessor."""

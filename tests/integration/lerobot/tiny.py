@@ -52,10 +52,11 @@ def save(directory: Path, kind: str, **settings) -> None:
     torch.manual_seed(0)
     config = make_policy_config(kind, **features(), **settings)
     policy = get_policy_class(kind)(config).eval()
-    with torch.no_grad():
-        for parameter in policy.parameters():
-            # Fresh layers are nearly silent; louder ones let every input show in the actions.
-            parameter.mul_(1.5)
+    if kind in ("pi0", "pi05", "smolvla"):
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                # Fresh layers are nearly silent, and pi0.5's gates are zero: louder, every input shows in the actions.
+                parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
     policy.save_pretrained(directory)
     for processor in make_pre_post_processors(config, dataset_stats=statistics()):
         processor.save_pretrained(directory)
