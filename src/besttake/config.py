@@ -61,7 +61,7 @@ class Plan(BaseModel):
     eef_dims: Annotated[tuple[int, ...] | None, BeforeValidator(parse_dims)] = None
     trust_remote_code: bool = False
     workers: int = Field(2, ge=1, le=512)
-    batch: int = Field(16, ge=1, le=4096)
+    batch: int = Field(32, ge=1, le=4096)
     on: Literal["local", "ray"] = "local"
 
     @field_validator("starts", mode="before")

@@ -20,7 +20,7 @@ from besttake.demos.library import Library, build_cached
 from besttake.encoders.base import Encoder
 from besttake.errors import LibraryError, PlanError
 from besttake.fit import check_fit
-from besttake.measure import measure, probed_cells
+from besttake.measure import count_cost, measure, probed_cells
 from besttake.policies.base import Policy
 from besttake.probing import Probed, probe_policy
 from besttake.progress import Reporter
@@ -83,7 +83,7 @@ def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Libr
     wanted = {task.name for env in envs for task in _tasks_of(plan, env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
         return build_cached(
-            source, registry.encoder(plan.encoder), cache_dir() / "libraries",
+            source, registry.encoder(plan.encoder), cache_dir() / "libraries", encoder_uri=plan.encoder,
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
             progress=lambda _: stage.advance(),
         )  # fmt: skip
@@ -137,7 +137,8 @@ class _Diagnosis:
                     plan=plan, envs=self.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
                     goes_on={uri: self._goes_on(env) for uri, env in self.envs.items()}, planned=self._planned(specs),
                 )  # fmt: skip
-                cells, policies, relation, cost = measure(recorded, self.seconds, self.encoded)
+                cells, policies, relation = measure(recorded)
+            cost = count_cost(recorded, self.seconds, self.encoded)
             result = Result(
                 besttake=_version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=self.command,
                 digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),

@@ -20,17 +20,20 @@ from besttake.verdicts import judge
 F64 = NDArray[np.float64]
 
 
-def measure(
-    recorded: Recorded, seconds: dict[str, float], encoded: int
-) -> tuple[list[r.Cell], list[r.Cell], r.Relation, r.Cost]:
-    """Cells, policies (their cells pooled), the headroom relation, and the cost."""
+def measure(recorded: Recorded) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
+    """Cells, policies (their cells pooled), and the headroom relation."""
     data = gather(recorded)
     plan = recorded.plan
     pooled = [pool(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
     cells = [cell(c, plan) for c in data]
     policies = [cell(c, plan) for c in pooled]
+    return cells, policies, relate(data)
+
+
+def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -> r.Cost:
+    """What the takes of a plan took; ``encoded`` frames were embedded by this invocation."""
     done = [row for row in recorded.rows if row.status == "done" and row.key in recorded.planned]
-    cost = r.Cost(
+    return r.Cost(
         takes=len(done),
         errors=sum(row.status == "error" for row in recorded.rows),
         steps=sum(row.steps for row in done),
@@ -39,7 +42,6 @@ def measure(
         frames_encoded=encoded,
         seconds={name: round(value, 3) for name, value in seconds.items()},
     )
-    return cells, policies, relate(data), cost
 
 
 def probed_cells(
@@ -101,8 +103,9 @@ def _headroom(arm: Arm) -> r.Headroom:
         e = stats.mean_interval(headroom.start_pass_at_k(outcomes, k), stats.unit_scale())
         curve.append(r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high))
     if found.n > 1:
+        model = extrapolate.fit(outcomes)
         for k in range(found.n + 1, 2 * found.n + 1):
-            ahead = extrapolate.extrapolate(outcomes, k)
+            ahead = extrapolate.extrapolate(outcomes, k, model)
             curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
     gaps = headroom.start_headroom(outcomes)
     return r.Headroom(

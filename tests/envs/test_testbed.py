@@ -85,7 +85,7 @@ def test_cameras_have_their_sizes_and_step_needs_none():
     env = registry.env("testbed:stack")
     env.reset(Start("stack", 0))
     seen = env.observe(env.spec.cameras)
-    assert seen.images["wrist"].shape == (64, 64, 3)
+    assert seen.images["wrist"].shape == (48, 48, 3)
     assert seen.images["front"].shape == (160, 160, 3)
     assert env.observe(()).images == {}
 

@@ -4,7 +4,7 @@ import pytest
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.testbed import seeds
-from besttake.testbed.demonstrations import demonstrations
+from besttake.testbed.demonstrations import WRIST_PX, demonstrations
 from besttake.testbed.tasks import TASKS, World
 
 
@@ -35,7 +35,7 @@ def test_demonstrations_come_from_the_library_range_with_frames_at_the_stride():
         assert demo.task == "push"
         assert demo.source["seed"] in seeds.LIBRARY
         assert list(demo.frame_steps) == list(range(0, len(demo.actions), 4))
-        assert demo.frames.shape == (len(demo.frame_steps), 64, 64, 3)
+        assert demo.frames.shape == (len(demo.frame_steps), WRIST_PX, WRIST_PX, 3)
         assert demo.states.shape == (len(demo.actions), 20)
         assert demo.actions.shape[1] == 4
 

@@ -24,7 +24,7 @@ Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task;
 Demos = Annotated[str | None, typer.Option("--demos", help="Library directory, or demonstrations (lerobot:…, hdf5:…).")]
 EncoderUri = Annotated[str | None, typer.Option("--encoder", help="Encoder of frames, e.g. dinov2+siglip.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Simulator processes (default 2).")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Takes under way at once (default 16).")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Takes under way at once (default 32).")]
 RunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="The run seed (default 0).")]
 GripperDim = Annotated[int | None, typer.Option(help="Which action number is the gripper, where data do not say.")]
 EefDims = Annotated[str | None, typer.Option(help="Which state numbers are the end effector, e.g. 0,1,2.")]

@@ -95,8 +95,11 @@ def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, f
     return float(np.clip(1 + worst.fun, 0, 1)), float(np.clip(1 - best.fun, 0, 1))
 
 
-def extrapolate(outcomes: ArrayLike, k: int) -> Extrapolation:
-    """pass@k: measured for k <= N, by the fitted model, held within the sharp bounds, for k <= 2N, refused beyond."""
+def extrapolate(outcomes: ArrayLike, k: int, model: Fit | None = None) -> Extrapolation:
+    """pass@k: measured for k <= N, by the fitted model, held within the sharp bounds, for k <= 2N, refused beyond.
+
+    ``model`` spares fitting again where several k are asked for.
+    """
     array = as_outcomes(outcomes)
     seeds = int(np.isfinite(array).sum(axis=1).max(initial=0))
     if k <= seeds:
@@ -106,7 +109,7 @@ def extrapolate(outcomes: ArrayLike, k: int) -> Extrapolation:
         raise ValueError(
             f"pass@{k} from {seeds} takes per start would be a guess: at most k = {2 * seeds}, or run more takes"
         )
-    model = fit(array)
+    model = fit(array) if model is None else model
     low, high = sharp_bounds(array, k)
     name: Literal["beta-binomial", "zero-inflated beta-binomial"] = (
         "zero-inflated beta-binomial" if model.impossible > 0 else "beta-binomial"

@@ -13,7 +13,7 @@ from besttake.testbed.expert import Expert, Style
 from besttake.testbed.tasks import HORIZONS, TASKS, World
 from besttake.types import F32, U8
 
-WRIST_PX = 64
+WRIST_PX = 48
 _STYLES: tuple[Style, ...] = ("std", "alt")
 PATIENCE = 2
 """Horizons that an expert may take: demonstrations are not timed, takes are."""
@@ -23,7 +23,7 @@ _AFTER_SUCCESS = 10
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One success of an expert: states (T, 20), actions (T, 4), and frames (F, 64, 64, 3) seen at ``frame_steps``."""
+    """One success of an expert: states (T, 20), actions (T, 4), and frames (F, 48, 48, 3) seen at ``frame_steps``."""
 
     task: str
     seed: int
