@@ -37,7 +37,7 @@ app = typer.Typer(
 )  # fmt: skip
 for verb in (
     diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.rank, data.ingest, data.plan, data.compare,
-    serve.serve,
+    serve.serve, results.doctor,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(library.app, name="library")

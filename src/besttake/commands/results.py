@@ -1,4 +1,4 @@
-"""``runs show``, ``report``."""
+"""``runs show``, ``report``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def report(
     show(Text(str(makers[form](directory, out))), "", False)
     if figures is not None:
         save_figures(directory, figures)
+
+
+def doctor(
+    policy: Annotated[str | None, typer.Option(help="Also load this policy and show what it needs.")] = None,
+    env: Annotated[str | None, typer.Option(help="Also open this env and show what it offers.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Which extras, simulators and encoders work on this machine, and what to install for the rest.
+
+    Examples:
+      besttake doctor
+      besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
+    """
+    from besttake import doctor as checks
+
+    found = checks.doctor(policy, env)
+    show(checks.render_text(found), found.to_json(), as_json)
