@@ -221,6 +221,16 @@ def test_a_missing_or_empty_place_is_named(tmp_path: Path) -> None:
         ingest([tmp_path])
 
 
+def test_other_tables_in_a_folder_are_passed_over_and_told(tmp_path: Path) -> None:
+    table(tmp_path / "losses.csv", [{"step": 1, "loss": 0.5}])
+    with pytest.raises(IngestError, match="losses.csv"):
+        ingest([tmp_path])
+    table(tmp_path / "outcomes1.csv", [{"start": i // 2, "success": i % 2} for i in range(6)])
+    result = ingest([tmp_path]).result
+    assert result.cells[0].starts == 3
+    assert any("passed over" in note and "losses.csv" in note for note in result.notes)
+
+
 def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(IngestError, match="holds a diagnosis"):

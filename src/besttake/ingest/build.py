@@ -74,10 +74,9 @@ def read(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) 
     sources: list[Source] = []
     notes: list[str] = []
     seen: dict[str, str] = {}
-    for path, found in _files(paths, columns):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for path, found in _files(paths, columns, notes):
         for source in found:
-            name = f"evaluation {source.evaluation}" if source.evaluation else digest
+            name = f"evaluation {source.evaluation}" if source.evaluation else _digest(path)
             if name in seen:
                 notes.append(f"{path.name} repeats {seen[name]} and was counted once")
                 continue
@@ -89,24 +88,37 @@ def read(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) 
     return sources, list(dict.fromkeys(notes))
 
 
-def _files(paths: Sequence[str | Path], columns: Mapping[str, str] | None) -> Iterable[tuple[Path, list[Source]]]:
+def _files(
+    paths: Sequence[str | Path], columns: Mapping[str, str] | None, notes: list[str]
+) -> Iterable[tuple[Path, list[Source]]]:
     for name in paths:
         path = Path(name)
         if path.is_dir():
             found = 0
             for inner in sorted(p for p in path.rglob("*") if p.is_file()):
-                sources = _read(inner, columns, strict=False)
+                try:
+                    sources = _read(inner, columns, strict=False)
+                except IngestError as error:
+                    # A folder of results may hold tables of other things; a file that was named may not.
+                    notes.append(f"passed over: {error}")
+                    continue
                 if sources:
                     found += 1
                     yield inner, sources
             if not found:
+                why = f" ({notes[-1]})" if notes else ""
                 raise IngestError(
-                    f"{path}: no recording-*.sqlite, vla-eval export, eval_info.json, CSV or Parquet file in it"
+                    f"{path}: no recording-*.sqlite, vla-eval export, eval_info.json, CSV or Parquet of outcomes{why}"
                 )
         elif path.is_file():
             yield path, _read(path, columns, strict=True)
         else:
             raise IngestError(f"{path}: no such file or directory")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(path: Path, columns: Mapping[str, str] | None, *, strict: bool) -> list[Source]:
