@@ -168,6 +168,7 @@ def test_success_stays_and_the_env_goes_on(make: Callable[[str], LiberoEnv]) -> 
 
 
 def test_instructions_are_those_of_the_benchmark() -> None:
+    import_libero(locate())
     benchmark = pytest.importorskip("libero.libero.benchmark", reason="LIBERO's own list needs torch")
     for suite in ("spatial", "object", "goal", "10", "90"):
         theirs = benchmark.get_benchmark_dict()[f"libero_{suite}"]()
