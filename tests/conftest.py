@@ -7,6 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Machines are shared: how long a test takes says nothing about the code.
+settings.register_profile("besttake", deadline=None)
+settings.load_profile("besttake")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

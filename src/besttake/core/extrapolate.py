@@ -110,7 +110,9 @@ def extrapolate(outcomes: ArrayLike, k: int, model: Fit | None = None) -> Extrap
             f"pass@{k} from {seeds} takes per start would be a guess: at most k = {2 * seeds}, or run more takes"
         )
     model = fit(array) if model is None else model
-    low, high = sharp_bounds(array, k)
+    # Moments of few starts may belong to no distribution; pass@k still cannot fall below what was measured.
+    measured = pass_at_k(array, seeds)
+    low, high = (max(bound, measured) for bound in sharp_bounds(array, k))
     name: Literal["beta-binomial", "zero-inflated beta-binomial"] = (
         "zero-inflated beta-binomial" if model.impossible > 0 else "beta-binomial"
     )

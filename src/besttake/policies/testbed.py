@@ -30,7 +30,7 @@ class TestbedPolicy:
     def __init__(self, name: str, weights: Weights, replan: int, perception_mm: float) -> None:
         self._net = FlowNet(weights)
         self._blur = np.float32(perception_mm / 1000)
-        digest = hashlib.sha256(f"{weights.metadata} {replan} {perception_mm}".encode())
+        digest = hashlib.sha256(f"{sorted(weights.metadata.items())} {replan} {perception_mm}".encode())
         for key in sorted(weights.arrays):
             digest.update(weights.arrays[key].tobytes())
         self._spec = PolicySpec(
