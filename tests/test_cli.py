@@ -70,12 +70,27 @@ def test_help_names_every_command_and_the_exit_codes(
 ) -> None:
     assert call(monkeypatch, "--help") == 0
     text = capsys.readouterr().out
-    for command in ("demo", "diagnose", "probe", "library", "report", "runs", "rank", "ingest", "plan", "compare", "serve", "doctor"):
+    for command in (
+        "demo",
+        "diagnose",
+        "probe",
+        "library",
+        "report",
+        "runs",
+        "rank",
+        "ingest",
+        "plan",
+        "compare",
+        "serve",
+        "doctor",
+    ):
         assert command in text
     assert "130 interrupted" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("command", ["demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "doctor"]
+)
 def test_every_command_shows_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

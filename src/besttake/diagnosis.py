@@ -17,7 +17,8 @@ from besttake.cells import Recorded
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build_cached
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, Fitted
+from besttake.encoders.cache import CachedEncoder
 from besttake.errors import LibraryError, PlanError
 from besttake.fit import check_fit
 from besttake.measure import count_cost, measure, probed_cells
@@ -36,6 +37,8 @@ from besttake.takes.take import TakeKey
 from besttake.takes.worker import Job
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
+
+_CHEAP = ("pixels", "hog")
 
 
 def diagnose(plan: Plan, out: str | Path, reporter: Reporter | None = None, command: str = "") -> Result:
@@ -63,8 +66,18 @@ def probe_only(plan: Plan, reporter: Reporter | None = None) -> list[Cell]:
 
 def load_policy(plan: Plan, uri: str) -> Policy:
     """The policy ``uri``, with the plan's leave to run code that comes with it or not."""
-    options = {"trust_remote_code": True} if plan.trust_remote_code else {}
-    return registry.policy(uri, **options)
+    return registry.policy(uri, **trusted(uri, plan.trust_remote_code))
+
+
+def trusted(uri: str, allowed: bool) -> dict[str, Any]:
+    """The option that lets a checkpoint's own code run, for the kind of policy that has such code."""
+    return {"trust_remote_code": True} if allowed and Uri.parse(uri).scheme == "openvla" else {}
+
+
+def encoder_of(library: Library) -> Encoder:
+    """The encoder of a library; one that is costly keeps what it has encoded, for this run and all others."""
+    encoder = library.encoder()
+    return encoder if encoder.spec.name in _CHEAP else CachedEncoder(encoder, cache_dir() / "embeddings")
 
 
 def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Library | None:
@@ -80,10 +93,13 @@ def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Libr
     if ":" not in named and named not in registry.schemes("demos"):
         raise LibraryError(f"{named} is neither a library directory nor a source of demonstrations (lerobot:…, hdf5:…)")
     source = registry.demos(named)
+    encoder = registry.encoder(plan.encoder)
+    if not isinstance(encoder, Fitted) and encoder.spec.name not in _CHEAP:
+        encoder = CachedEncoder(encoder, cache_dir() / "embeddings")
     wanted = {task.name for env in envs for task in _tasks_of(plan, env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
         return build_cached(
-            source, registry.encoder(plan.encoder), cache_dir() / "libraries", encoder_uri=plan.encoder,
+            source, encoder, cache_dir() / "libraries", encoder_uri=plan.encoder,
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
             progress=lambda _: stage.advance(),
         )  # fmt: skip
@@ -118,7 +134,7 @@ class _Diagnosis:
             self.loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
             self.library = library_for(plan, list(self.envs.values()), self.reporter)
             self.config = self._retrieval()
-            self.encoder = self.library.encoder() if self.library is not None else None
+            self.encoder = encoder_of(self.library) if self.library is not None else None
         with Store.write(self.out, self._manifest()) as store:
             self._forget_the_bad(store)
             specs, probes = {}, {}
@@ -168,6 +184,9 @@ class _Diagnosis:
             raise PlanError(
                 f"the arms {', '.join(needs)} need demonstrations; name them with --demos, or --arms base,cooled"
             )
+        if self.library is not None:
+            for env in self.envs.values():
+                self.library.check_camera(env)
         if needs and self.library is not None:
             for uri, env in self.envs.items():
                 self.library.check_fit(env, config)
@@ -304,7 +323,7 @@ class _Diagnosis:
         count = sum(row.status == "done" for row in store.rows())
         with self.reporter.stage("scoring", count, "takes") as stage:
             scores = score_run(store, library, encoder, on_takes=stage.advance)
-        self.encoded = scores.frames if stage.done else 0
+        self.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0
         return scores
 
     def _all_notes(self, specs: dict[str, PolicySpec]) -> list[str]:

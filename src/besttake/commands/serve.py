@@ -36,13 +36,14 @@ def serve(
     from besttake import registry
     from besttake.core.retrieve import RetrievalConfig
     from besttake.demos.library import Library
+    from besttake.diagnosis import trusted
     from besttake.errors import PlanError
     from besttake.policies.augmented import Cooled, Retrieving
     from besttake.serve.server import serve as start
 
     if retrieve is not None and cooled:
         raise PlanError("--retrieve and --cooled exclude each other: choose one")
-    model = registry.policy(policy, **({"trust_remote_code": True} if trust_remote_code else {}))
+    model = registry.policy(policy, **trusted(policy, trust_remote_code))
     if retrieve is not None:
         library = Library.open(retrieve)
         config = library.retrieval or RetrievalConfig()
