@@ -42,6 +42,8 @@ _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "m
 _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
+_MISSES = 3
+"""Starts that do not fit before the rest is not even tried: packing a film that is then left out costs as much."""
 
 
 class TakeScore(Protocol):
@@ -115,10 +117,13 @@ def gather(run: Path, result: Result, *, budget: int = BUDGET) -> dict[str, Any]
         rows = store.rows()
         scores, pictures = _scores(run), _pictures(run, store.manifest)
         shown: list[dict[str, Any]] = []
-        spent = 0
+        spent = misses = 0
         for candidate in choose(candidates(result, rows, scores)):
             data, size = _start(store, candidate, scores, pictures)
             if spent + size > budget:
+                misses += 1
+                if misses == _MISSES:
+                    break
                 continue
             shown.append(data)
             spent += size
