@@ -179,7 +179,8 @@ def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Pa
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base", "seeds": 1}
     cell = diagnose(load_plan(None, flags), tmp_path / "run").cells[0]
     assert cell.headroom is not None
-    assert cell.headroom.headroom.value == 0
+    assert cell.headroom.headroom.value is None
+    assert "one take per start" in cell.headroom.headroom.reason
     assert cell.verdict is not None
 
 

@@ -115,7 +115,7 @@ def _headroom(arm: Arm) -> r.Headroom:
             value=curve[found.n - 1].value, low=curve[found.n - 1].low, high=curve[found.n - 1].high, n=found.starts
         ),
         headroom=estimate(stats.mean_interval(gaps, stats.headroom_scale(found.n)))
-        if found.n > 1 else r.Estimate(value=0.0, low=0.0, high=0.0, n=found.starts, reason="one take per start"),
+        if found.n > 1 else r.Estimate(n=found.starts, reason="one take per start shows no headroom"),
     )  # fmt: skip
 
 
