@@ -4,14 +4,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-# Machines are shared: how long a test takes says nothing about the code.
-settings.register_profile("besttake", deadline=None)
-settings.load_profile("besttake")
+# Integration environments need not have hypothesis.
+if find_spec("hypothesis"):
+    from hypothesis import settings
+
+    # Machines are shared: how long a test takes says nothing about the code.
+    settings.register_profile("besttake", deadline=None)
+    settings.load_profile("besttake")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

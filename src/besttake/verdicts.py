@@ -45,8 +45,10 @@ def headline(decided: verdict.Verdict) -> str:
     parts = []
     reuse, retrieve, combine = decided.reuse, decided.retrieve, decided.combine
     if combine.choice == "yes":
+        how = "retrieve or cool" if combine.by_cooling else "retrieve"
         parts.append(
-            f"retrieve, run {decided.n} takes and keep the best: {_points(combine.gain)} beyond selection alone"
+            f"{how}, run {decided.n} takes and keep the best: {_points(combine.gain)} beyond selection alone"
+            + (", where retrieving is not shown to beat cooling" if combine.by_cooling else "")
         )
     elif reuse.choice == "select":
         parts.append(f"run {decided.n} takes and keep the best: {_points(reuse.gain)}, {decided.n}x the executions")
