@@ -40,9 +40,9 @@ def run(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path
     return directory
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A real Chromium for all tests of this session."""
+    """A real Chromium for the tests of one module: it keeps a core busy as long as it lives."""
     module = _load("browser")
     if module.find() is None:
         pytest.skip("no chromium on this machine (apt-get install chromium)")
