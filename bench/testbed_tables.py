@@ -124,9 +124,10 @@ def relation(result: Result) -> str:
         return ", ".join(f"{k.removeprefix('testbed:')} {v:.2f}" for k, v in values.items() if v is not None)
 
     return (
-        f"Gain against headroom over {r.cells} cells: r = {r.r:.2f} [{r.ci[0]:.2f}, {r.ci[1]:.2f}], Spearman"
-        f" {r.spearman:.2f}, disjoint splits {r.disjoint.mean:.2f} ± {r.disjoint.sd:.2f}; capture"
-        f" {r.capture_mean:.2f} ± {r.capture_sd:.2f}; within policies: {listed(r.within)}; leaving one out: {listed(r.leave_one_out)}."
+        f"Gain against headroom over {r.cells} cells: r = {r.r:.2f} [{r.ci[0]:.2f}, {r.ci[1]:.2f}],"
+        f" Spearman {r.spearman:.2f}, disjoint splits {r.disjoint.mean:.2f} ± {r.disjoint.sd:.2f};"
+        f" capture {r.capture_mean:.2f} ± {r.capture_sd:.2f};"
+        f" within policies: {listed(r.within)}; leaving one out: {listed(r.leave_one_out)}."
     )
 
 
