@@ -113,3 +113,13 @@ def test_a_library_is_built_shown_and_checked(
     (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
     assert call(monkeypatch, "library", "check", out) == 2
     assert "build the library again" in capsys.readouterr().err
+
+
+def test_strict_exits_with_3_while_a_verdict_is_undecided(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
+) -> None:
+    plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
+    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
+    assert "undecided" in capsys.readouterr().out
+    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
