@@ -51,6 +51,7 @@ class Plan(BaseModel):
     demos: str | None = Field(None, description="demonstrations: a library directory or a URI")
     demos_per_task: int = Field(40, ge=1)
     encoder: str = "pixels"
+    skip_still: float = Field(0.0, ge=0, description="frames that differ by less (grey levels) share an embedding")
     retrieval: dict[str, Any] = Field(default_factory=dict, description="rule, alpha, weights and variants")
     candidates: int = Field(4, ge=2, description="candidates per replan of the arm rerank")
     probe_states: int = Field(400, ge=0, description="library states that the probe asks (0: no probe)")

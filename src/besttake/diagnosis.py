@@ -19,6 +19,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build_cached
 from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import CachedEncoder
+from besttake.encoders.skip import SkippingEncoder, SkipReport
 from besttake.errors import LibraryError, PlanError
 from besttake.fit import check_fit
 from besttake.measure import count_cost, measure, probed_cells
@@ -78,6 +79,15 @@ def encoder_of(library: Library) -> Encoder:
     """The encoder of a library; one that is costly keeps what it has encoded, for this run and all others."""
     encoder = library.encoder()
     return encoder if encoder.spec.name in _CHEAP else CachedEncoder(encoder, cache_dir() / "embeddings")
+
+
+def skipped_note(report: SkipReport) -> str:
+    """What skipping still frames left out, and what it cost."""
+    return (
+        f"{report.skipped} of {report.frames} frames took the embedding of an earlier one; on {report.audited} of them"
+        f" that were encoded all the same, the cosine was off by {report.mean_error:.4f} on average, at most"
+        f" {report.worst_error:.4f}"
+    )
 
 
 def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Library | None:
@@ -321,8 +331,11 @@ class _Diagnosis:
 
     def _score(self, store: Store, library: Library, encoder: Encoder) -> Any:
         count = sum(row.status == "done" for row in store.rows())
+        still = SkippingEncoder(encoder, self.plan.skip_still) if self.plan.skip_still else None
         with self.reporter.stage("scoring", count, "takes") as stage:
-            scores = score_run(store, library, encoder, on_takes=stage.advance)
+            scores = score_run(store, library, still or encoder, on_takes=stage.advance)
+        if still is not None and stage.done:
+            self.notes.append(skipped_note(still.report()))
         self.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0
         return scores
 

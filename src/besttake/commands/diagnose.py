@@ -65,6 +65,10 @@ def diagnose(
     scorer: Annotated[str | None, typer.Option(help="manifold (default) or coverage.")] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Score every so many steps (default 5).")] = None,
     encoder: EncoderUri = None,
+    skip_still: Annotated[
+        float | None,
+        typer.Option(help="Frames that differ by less (mean grey levels) share an embedding; error reported."),
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Retrieval strength (default 0.3, or as tuned).")] = None,
     rule: Annotated[str | None, typer.Option(help="Retrieval rule: next, current or frame.")] = None,
     worth: Annotated[float | None, typer.Option(help="Smallest effect worth acting on, in points (default 3).")] = None,
@@ -97,7 +101,8 @@ def diagnose(
     retrieval = {name: value for name, value in (("alpha", alpha), ("rule", rule)) if value is not None}
     flags = {
         "policy": policy, "env": env, "task": task, "demos": demos, "starts": starts, "seeds": seeds, "arms": arms,
-        "window": window, "scorer": scorer, "stride": stride, "encoder": encoder, "retrieval": retrieval or None,
+        "window": window, "scorer": scorer, "stride": stride, "encoder": encoder, "skip_still": skip_still,
+        "retrieval": retrieval or None,
         "worth": worth, "gripper_dim": gripper_dim, "eef_dims": eef_dims,
         "trust_remote_code": trust_remote_code or None, "workers": workers, "batch": batch, "on": on, "seed": seed,
     }  # fmt: skip
