@@ -18,7 +18,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 class Pool(Protocol):
-    """A set of numbered workers, each with at most one list of orders under way."""
+    """A set of numbered workers. Lists of orders sent to one are obeyed and answered one after the other."""
 
     @property
     def size(self) -> int:

@@ -43,11 +43,15 @@ class RayPool:
         more, _ = self._ray.wait(list(self._under_way), num_returns=len(self._under_way), timeout=0)
         found: list[tuple[int, list[Answer] | None]] = []
         for reference in {*ready, *more}:
+            if reference not in self._under_way:
+                continue
             worker = self._under_way.pop(reference)
             try:
                 found.append((worker, self._ray.get(reference)))
             except self._ray.exceptions.RayActorError:
                 self._members[worker] = self._actor.remote()
+                self._under_way = {ref: w for ref, w in self._under_way.items() if w != worker}
+                found = [pair for pair in found if pair[0] != worker]
                 found.append((worker, None))
         return sorted(found, key=lambda pair: pair[0])
 

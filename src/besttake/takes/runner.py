@@ -1,8 +1,9 @@
 """The rollout engine: jobs in, takes out.
 
 Simulators run in workers; the policy is sampled here, for all takes that wait for actions at once. Each worker has a
-number of slots and plays one take in each; it gets orders for all its slots together, so that while one worker
-simulates, the policy is sampled for another. What a take contains depends on its key alone, never on this schedule.
+number of slots and plays one take in each. Its slots form two lanes, and it gets orders for all slots of a lane
+together: while it simulates one lane, the policy is sampled for the other. What a take contains depends on its key
+alone, never on this schedule.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from besttake.takes.worker import Act, Answer, Begin, End, Failed, Job, Need, Or
 from besttake.types import F32, Observation
 
 _LIVES = 3
+_LANES = 2
 
 
 @dataclass
@@ -90,6 +92,7 @@ class _Engine:
         self.sampler, self.draw, self.pool, self.keeper, self.batch = sampler, draw, pool, keeper, batch
         self.slots = max(1, batch // pool.size)
         self.playing: list[dict[int, Request]] = [{} for _ in range(pool.size)]
+        self.busy: set[tuple[int, int]] = set()
         self.deaths: Counter[TakeKey] = Counter()
 
     def run(self) -> None:
@@ -103,6 +106,7 @@ class _Engine:
                 if answers is None:
                     self._bury(worker)
                 else:
+                    self.busy.discard((worker, answers[0].slot % _LANES))
                     needy += [(worker, need) for a in answers if (need := self._settle(worker, a)) is not None]
             for worker, order in self._feed(needy):
                 orders[worker].append(order)
@@ -149,10 +153,10 @@ class _Engine:
         return [_finite(block, request) for block, request in zip(blocks, requests, strict=True)]
 
     def _send(self, worker: int, orders: list[Order]) -> None:
-        """Send orders, and fill free slots with new takes. A take that may be killing workers plays alone."""
+        """Send orders, and fill free slots of idle lanes with takes. One that may be killing workers plays alone."""
         playing = self.playing[worker]
         for slot in range(self.slots):
-            if slot in playing or not self.waiting:
+            if slot in playing or not self.waiting or (worker, slot % _LANES) in self.busy:
                 continue
             alone = self._suspect(self.waiting[0]) or any(self._suspect(r.job) for r in playing.values())
             if alone and playing:
@@ -160,8 +164,11 @@ class _Engine:
             job = self.waiting.popleft()
             playing[slot] = Request(job, self.draw(job.key), Observation({}, np.zeros(0, np.float32)))
             orders.append(Begin(slot, job))
-        if orders:
-            self.pool.send(worker, orders)
+        for lane in range(_LANES):
+            own = [order for order in orders if order.slot % _LANES == lane]
+            if own:
+                self.busy.add((worker, lane))
+                self.pool.send(worker, own)
 
     def _suspect(self, job: Job) -> bool:
         return self.deaths[job.key] >= _LIVES - 1
@@ -170,6 +177,7 @@ class _Engine:
         """A worker died: its takes go back to the front of the queue, but the one that keeps killing workers."""
         lost = [request.job for _, request in sorted(self.playing[worker].items())]
         self.playing[worker] = {}
+        self.busy -= {(worker, lane) for lane in range(_LANES)}
         for job in reversed(lost):
             self.deaths[job.key] += 1
             if self.deaths[job.key] >= _LIVES and len(lost) == 1:
