@@ -77,15 +77,15 @@ def engine(work: list[TakeKey], workers: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--starts", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--starts", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args([])
     work = keys(options.starts, 3)
     with one_thread():
         plain, one, two = (
             max(rates)
             for rates in zip(
-                *[(plain_loop(work[::4]), engine(work, 1), engine(work, 2)) for _ in range(options.rounds)],
+                *[(plain_loop(work[::12]), engine(work, 1), engine(work, 2)) for _ in range(options.rounds)],
                 strict=True,
             )
         )
