@@ -28,6 +28,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "openvla": "besttake.policies.openvla:make",
         "openpi": "besttake.policies.openpi:make",
         "vla-eval": "besttake.policies.vla_eval:make",
+        "flow": "besttake.policies.flow:make",
     },
     "envs": {
         "testbed": "besttake.envs.testbed:make",

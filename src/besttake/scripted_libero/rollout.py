@@ -16,6 +16,7 @@ from besttake.types import F32, U8, Start
 
 _REST = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
 _WAIT = 10
+_SHAKEN_FOR = 4
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,18 @@ def works_on(env: LiberoEnv, task: str) -> bool:
     return World(env.simulator().robosuite).goals() is not None
 
 
-def attempt(env: LiberoEnv, start: Start, *, camera: str | None = None, stride: int = 1) -> Attempt:
+def attempt(env: LiberoEnv, start: Start, *, camera: str | None = None, stride: int = 1, shake: float = 0.0) -> Attempt:
     """Run the expert from ``start`` until success, the end of its plan or the horizon.
 
-    The style of the attempt (speed, height, way round) is a function of the start alone.
+    The style of the attempt (speed, height, way round) is a function of the start alone. ``shake`` is the standard
+    deviation of a push that is added to the motion executed and not to the action recorded: the expert is seen to
+    come back to its way, which one who learns from it needs (it leaves that way too).
     """
     env.reset(start)
     word = hashlib.blake2b(f"{start.task} {start.index}".encode(), digest_size=8).digest()
-    style = Style.drawn(np.random.default_rng(int.from_bytes(word, "little")))
+    rng = np.random.default_rng(int.from_bytes(word, "little"))
+    style = Style.drawn(rng)
+    push = np.zeros(7)
     world = World(env.simulator().robosuite)
     states: list[F32] = []
     actions: list[F32] = []
@@ -57,7 +62,9 @@ def attempt(env: LiberoEnv, start: Start, *, camera: str | None = None, stride: 
             steps.append(len(actions))
         states.append(seen.state)
         actions.append(action)
-        success = env.step(action).success
+        if shake and len(actions) % _SHAKEN_FOR == 1:
+            push[:3] = rng.normal(0, shake, 3)
+        success = env.step(np.clip(action + push, -1, 1).astype(np.float32) if shake else action).success
         if success or len(actions) >= env.spec.task(start.task).horizon:
             break
     return Attempt(
