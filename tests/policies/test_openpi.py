@@ -24,7 +24,7 @@ def observation(value=1.0):
 
 @contextlib.contextmanager
 def scripted(answer, greeting=None):
-    """A server that greets and whose ``answer(request, count)`` is the frame it sends (None: it hangs up)."""
+    """A server that greets and whose ``answer(request, count)`` is the frame it sends (None: it hangs up, ...: silence)."""
     count = iter(range(1, 10_000))
 
     def talk(socket):
@@ -34,6 +34,8 @@ def scripted(answer, greeting=None):
                 reply = answer(unpack_openpi(frame), next(count))
                 if reply is None:
                     return
+                if reply is ...:
+                    continue
                 socket.send(reply if isinstance(reply, str | bytes) else pack_openpi({"actions": reply}))
 
     with listen(talk, "127.0.0.1", 0) as server:
@@ -76,16 +78,30 @@ def test_a_broken_connection_is_reopened_once():
         (np.full((4, 7), np.inf), "not finite"),
         (b"\xc1", "cannot decode"),
         (pack_openpi({"state": 1}), "without actions; it has: state"),
+        (..., r"no answer within 0.5 s; raise it with \?timeout="),
     ],
-    ids=["gone", "error", "short", "dim", "inf", "bytes", "key"],
+    ids=["gone", "error", "short", "dim", "inf", "bytes", "key", "timeout"],
 )
 def test_a_bad_answer_is_one_clear_line(answer, words):
     with scripted(lambda request, count: np.zeros((4, 7)) if count == 1 else answer) as uri:
-        policy = registry.policy(uri)
+        policy = registry.policy(f"{uri}?timeout=0.5")
         with pytest.raises(ComponentError, match=words) as error:
             policy.sample([observation()], [DRAW])
         policy.close()
     assert "\n" not in str(error.value)
+
+
+def test_rows_keep_their_places_over_several_connections():
+    with scripted(lambda request, count: np.full((2, 7), request["observation/state"].mean())) as uri:
+        policy = registry.policy(f"{uri}?connections=3")
+        got = policy.sample([observation(value) for value in range(7)], [DRAW] * 7)
+        policy.close()
+    np.testing.assert_array_equal(got[:, 0, 0], np.arange(7))
+
+
+def test_an_option_that_does_not_exist_is_named():
+    with pytest.raises(ComponentError, match="unexpected keyword argument 'colour'"):
+        registry.policy("openpi:ws://127.0.0.1:1?colour=red")
 
 
 def test_a_server_that_does_not_greet_like_openpi_is_named():

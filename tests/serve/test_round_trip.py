@@ -12,9 +12,9 @@ from besttake.takes.draws import Draw
 
 
 def test_a_served_policy_gives_its_own_chunks_through_vla_eval(policy, observation):
-    """The server hands out `replan` actions of a chunk; asking for that many gets exactly them."""
+    """The server hands out `replan` actions of a chunk and says so: nobody asks it for more than one sample's."""
     with serve(policy, seed=5) as server:
-        remote = registry.policy(f"vla-eval:{server.url}?horizon=2")
+        remote = registry.policy(f"vla-eval:{server.url}")
         got = remote.sample([observation], [Draw(1, "push", 6, 0)])
         remote.close()
     expected = policy.sample([observation], [Draw(5, "push", 6, 0)])[:, :2]
