@@ -24,7 +24,7 @@ def observation(value=1.0):
 
 @contextlib.contextmanager
 def scripted(answer, greeting=None):
-    """A server that greets and whose ``answer(request, count)`` is the frame it sends (None: it hangs up, ...: silence)."""
+    """A server that greets and whose ``answer(request, count)`` is the frame to send (None: hang up, ...: silence)."""
     count = iter(range(1, 10_000))
 
     def talk(socket):

@@ -14,7 +14,7 @@ from besttake.commands.options import Trust
 
 def serve(
     policy: Annotated[str, typer.Option(help="Policy URI.")],
-    retrieve: Annotated[Path | None, typer.Option(help="Warm-start from this library.")] = None,
+    retrieve: Annotated[Path | None, typer.Option(help="Warm-start from this library, or as in this run.")] = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Calmer sampling instead.")] = False,
     alpha: Annotated[float | None, typer.Option(help="Strength (default 0.3, or as tuned).")] = None,
     protocol: Annotated[str, typer.Option(help="vla-eval or openpi.")] = "vla-eval",
@@ -29,28 +29,27 @@ def serve(
 
     Examples:
       besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
+      besttake serve --policy lerobot:org/pi0_libero --retrieve runs/diagnosis
       besttake serve --policy testbed:half --cooled --protocol openpi --port 0
     """
-    from dataclasses import replace
-
     from besttake import registry
-    from besttake.core.retrieve import RetrievalConfig
-    from besttake.demos.library import Library
     from besttake.diagnosis import trusted
     from besttake.errors import PlanError
     from besttake.policies.augmented import Cooled, Retrieving
+    from besttake.serve.retrieval import retrieval_from
     from besttake.serve.server import serve as start
 
     if retrieve is not None and cooled:
         raise PlanError("--retrieve and --cooled exclude each other: choose one")
     model = registry.policy(policy, **trusted(policy, trust_remote_code))
     if retrieve is not None:
-        library = Library.open(retrieve)
-        config = library.retrieval or RetrievalConfig()
-        model = Retrieving(model, library, config if alpha is None else replace(config, alpha=alpha))
+        model = Retrieving(model, *retrieval_from(retrieve, alpha))
     elif cooled:
         model = Cooled(model, 0.3 if alpha is None else alpha)
-    names = dict(pair.split("=", 1) for pair in cameras.split(",")) if cameras else None
+    pairs = [pair.partition("=") for pair in cameras.split(",")] if cameras else []
+    if any(not name or not theirs for name, _, theirs in pairs):
+        raise PlanError(f"--cameras {cameras}: write it as OURS=THEIRS,OURS=THEIRS")
+    names = {name: theirs for name, _, theirs in pairs}
     shown = token or os.environ.get("BESTTAKE_TOKEN")
     with start(model, protocol, host, port, shown, seed=seed, cameras=names) as server:
         print(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it", flush=True)

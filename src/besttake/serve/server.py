@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from besttake.errors import ComponentError, MissingExtra
 from besttake.policies.base import Policy
-from besttake.serve.sessions import SESSIONS, Served
+from besttake.serve.served import Served
+from besttake.serve.sessions import SESSIONS
 
 _HEALTH_PATHS = ("/health", "/healthz")
 

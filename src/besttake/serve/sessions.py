@@ -1,22 +1,24 @@
 """One client of the server: frames in, frames out. A session knows a protocol; it knows nothing of sockets.
 
-Draws make served sampling repeatable. Where the client names its episode (vla-eval sends the task and
-``episode_idx``) the draw is that of the episode, whichever connection brings it, and ``seed`` counts how often the
-episode has been started; where it does not (openpi), ``start`` is the number of the connection and ``chunk`` counts
-requests.
+A policy that looks back needs the course of the episode. vla-eval's harness sends every step's observation and gets
+one action for each, so its session has seen all there is. openpi's wire has neither episodes nor the steps between two
+requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
+
+    {"task": "pick", "start": 3, "step": 16, "states": (R, state_dim)}
+
+``step`` counts the actions executed since the episode began (0 begins one; ``task`` and ``start`` name it there, if
+the client likes), ``states`` are those seen after each action since the last request, the current one last.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import BestTakeError, ComponentError
-from besttake.policies.base import Policy
 from besttake.policies.wire import (
     VLA_EVAL_VERSION,
     Message,
@@ -25,83 +27,9 @@ from besttake.policies.wire import (
     unpack_message,
     unpack_openpi,
 )
+from besttake.serve.served import Episode, Served
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicySpec
-
-
-class Served:
-    """The policy behind all sessions: one sample at a time, cameras by the client's names, episodes counted.
-
-    ``cameras`` maps the policy's cameras to the client's image keys; those not named keep their own name.
-    """
-
-    def __init__(
-        self, policy: Policy, seed: int, cameras: Mapping[str, str], observation_params: Mapping[str, Any]
-    ) -> None:
-        unknown = set(cameras) - set(policy.spec.cameras)
-        if unknown:
-            have = ", ".join(policy.spec.cameras) or "none"
-            raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
-        self.spec: PolicySpec = policy.spec
-        self.seed = seed
-        self.cameras = dict(cameras)
-        self.observation_params = dict(observation_params)
-        self._policy = policy
-        self._lock = threading.Lock()
-        self._episodes: Counter[tuple[str, int]] = Counter()
-
-    def sample(self, observation: Observation, draw: Draw) -> F32:
-        """One chunk (horizon, action_dim); sessions take turns, because policies are not asked to be thread-safe."""
-        with self._lock:
-            chunk: F32 = self._policy.sample([observation], [draw])[0]
-        if not np.isfinite(chunk).all():
-            raise ComponentError(f"{self.spec.name}: actions that are not finite (NaN or Inf)")
-        return chunk
-
-    def episode(self, task: str, start: int) -> Draw:
-        """The draw of the next episode of ``task`` from ``start``."""
-        with self._lock:
-            seed = self._episodes[task, start]
-            self._episodes[task, start] += 1
-        return Draw(self.seed, task, start, seed)
-
-    def describe(self) -> dict[str, Any]:
-        """What a `besttake` client needs to know, in plain values."""
-        spec = self.spec
-        return {
-            "name": spec.name,
-            "horizon": spec.horizon,
-            "action_dim": spec.action_dim,
-            "replan": spec.replan,
-            "cameras": [self.cameras.get(camera, camera) for camera in spec.cameras],
-        }
-
-    def observation(self, images: Mapping[str, Any], state: Any, instruction: Any) -> Observation:
-        """A client's values as an observation, each checked."""
-        wanted = {camera: self.cameras.get(camera, camera) for camera in self.spec.cameras}
-        missing = [key for key in wanted.values() if key not in images]
-        if missing:
-            raise ComponentError(
-                f"{self.spec.name} needs images {', '.join(wanted.values())}; the client sent: "
-                f"{', '.join(map(str, images)) or 'none'}; rename them with --cameras"
-            )
-        return Observation(
-            images={camera: _picture(images[key], key) for camera, key in wanted.items()},
-            state=self._state(state),
-            instruction=str(instruction),
-        )
-
-    def _state(self, value: Any) -> F32:
-        if value is None and not self.spec.state_dim:
-            return np.zeros(0, np.float32)
-        state: Array = np.asarray(value if value is not None else [])
-        if state.dtype.kind not in "biuf" or state.ndim != 1:
-            raise ComponentError(f"the state must be a vector of numbers, not {state.dtype} {state.shape}")
-        if self.spec.state_dim is not None and len(state) != self.spec.state_dim:
-            raise ComponentError(
-                f"{self.spec.name} needs {self.spec.state_dim} state numbers, the client sent {len(state)}"
-            )
-        return state.astype(np.float32)
+from besttake.types import F32, Array, Observation
 
 
 class VlaEvalSession:
@@ -110,9 +38,8 @@ class VlaEvalSession:
     def __init__(self, served: Served, connection: int) -> None:
         self._served = served
         self._connection = connection
-        self._draw = Draw(served.seed, "connection", connection, 0)
+        self._episode = Episode(served, Draw(served.seed, "connection", connection, 0))
         self._unnamed = 0
-        self._chunk = 0
         self._ready: deque[F32] = deque()
 
     def greeting(self) -> bytes | None:
@@ -160,27 +87,29 @@ class VlaEvalSession:
 
     def _begin(self, task: Any) -> None:
         self._ready.clear()
-        self._chunk = 0
-        name = task.get("name") if isinstance(task, Mapping) else None
-        index = task.get("episode_idx") if isinstance(task, Mapping) else None
-        if isinstance(name, str) and isinstance(index, int) and index >= 0:
-            self._draw = self._served.episode(name, index)
-        else:
-            self._draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+        told: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
+        episode = named(self._served, told.get("name"), told.get("episode_idx"))
+        if episode is None:
+            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+            episode = Episode(self._served, draw, _text(told.get("name")))
             self._unnamed += 1
+        self._episode = episode
 
     def _act(self, payload: Mapping[str, Any]) -> F32:
+        course = self._episode.course
+        state = payload.get("states", payload.get("state"))
+        if self._served.follows:
+            del course.states[len(course.actions) :]  # of an observation that was answered with an error
+            course.states.append(self._served.state(state))
         if not self._ready:
             images = payload.get("images")
             seen = self._served.observation(
-                images if isinstance(images, Mapping) else {},
-                payload.get("states", payload.get("state")),
-                payload.get("task_description", ""),
+                images if isinstance(images, Mapping) else {}, state, payload.get("task_description", "")
             )
-            chunk = self._served.sample(seen, self._draw.at(self._chunk))
-            self._chunk += 1
-            self._ready.extend(chunk[: self._served.spec.replan])
-        return self._ready.popleft()
+            self._ready.extend(self._episode.sample(seen)[: self._served.spec.replan])
+        action = self._ready.popleft()
+        course.actions.append(action)
+        return action
 
 
 class OpenpiSession:
@@ -188,8 +117,10 @@ class OpenpiSession:
 
     def __init__(self, served: Served, connection: int) -> None:
         self._served = served
+        self._connection = connection
+        self._unnamed = 0
         self._draw = Draw(served.seed, "connection", connection, 0)
-        self._chunk = 0
+        self._episode: Episode | None = None
 
     def greeting(self) -> bytes | None:
         """The metadata frame."""
@@ -199,13 +130,56 @@ class OpenpiSession:
         """The chunk, or a text frame with one line where something failed."""
         try:
             request = unpack_openpi(frame)
-            chunk = self._served.sample(self._observation(request), self._draw.at(self._chunk))
+            told = request.get("besttake")
+            chunk = self._alone(request) if told is None else self._in_episode(request, told)
         except BestTakeError as error:
             return str(error)
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return f"{type(error).__name__}: {error}"
-        self._chunk += 1
         return pack_openpi({"actions": chunk})
+
+    def _alone(self, request: Mapping[str, Any]) -> F32:
+        """A request that says nothing of its episode: its course is what it shows."""
+        seen = self._observation(request)
+        episode = Episode(self._served, self._draw)
+        episode.course.states.append(seen.state)
+        chunk = episode.sample(seen)
+        self._draw = self._draw.at(self._draw.chunk + 1)
+        return chunk
+
+    def _in_episode(self, request: Mapping[str, Any], told: Any) -> F32:
+        step = told.get("step") if isinstance(told, Mapping) else None
+        if not isinstance(step, int) or step < 0:
+            raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
+        if step == 0:
+            self._episode = self._begun(told)
+        if self._episode is None:
+            raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
+        seen = self._observation(request)
+        self._advance(self._episode, step, told.get("states", [seen.state]))
+        return self._episode.sample(seen)
+
+    def _begun(self, told: Mapping[Any, Any]) -> Episode:
+        episode = named(self._served, told.get("task"), told.get("start"))
+        if episode is None:
+            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+            episode = Episode(self._served, draw, _text(told.get("task")))
+            self._unnamed += 1
+        return episode
+
+    def _advance(self, episode: Episode, step: int, states: Any) -> None:
+        """Add what happened since the last request: the states that the client saw, and our own actions."""
+        course, before = episode.course, len(episode.course.actions)
+        executed = step - before
+        if step and not 1 <= executed <= len(episode.sampled):
+            raise ComponentError(
+                f"step {step} after step {before}, with a chunk of {len(episode.sampled)} between them"
+            )
+        rows: Array = np.asarray(states)
+        if rows.ndim != 2 or len(rows) != max(executed, 1):
+            raise ComponentError(f"states {rows.shape}, where the {max(executed, 1)} since the last request are needed")
+        course.states.extend(self._served.state(row) for row in rows)
+        course.actions.extend(episode.sampled[:executed])
 
     def _observation(self, request: Mapping[str, Any]) -> Observation:
         plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}
@@ -216,8 +190,12 @@ Session = VlaEvalSession | OpenpiSession
 SESSIONS: Mapping[str, Callable[[Served, int], Session]] = {"vla-eval": VlaEvalSession, "openpi": OpenpiSession}
 
 
-def _picture(value: Any, key: str) -> U8:
-    image: Array = np.asarray(value)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise ComponentError(f"image {key!r} must be uint8 (H, W, 3), not {image.dtype} {image.shape}")
-    return image
+def named(served: Served, task: Any, start: Any) -> Episode | None:
+    """The next episode of ``task`` from ``start``, where the client names both."""
+    if not isinstance(task, str) or not isinstance(start, int) or start < 0:
+        return None
+    return Episode(served, served.episode(task, start), task)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

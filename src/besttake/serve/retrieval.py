@@ -1,0 +1,36 @@
+"""What `besttake serve --retrieve` retrieves from, and how: as a library was tuned, or as a run was diagnosed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library
+from besttake.errors import PlanError
+from besttake.takes.store import Store
+
+
+def retrieval_from(path: Path, alpha: float | None = None) -> tuple[Library, RetrievalConfig]:
+    """The library and the configuration that ``path`` names, a library or a run; ``alpha`` overrides its strength."""
+    if (path / "run.json").is_file():
+        library, config = _of_run(path)
+    else:
+        library = Library.open(path)
+        config = library.retrieval or RetrievalConfig()
+    try:
+        return library, config if alpha is None else replace(config, alpha=alpha)
+    except ValueError as error:
+        raise PlanError(f"--alpha: {error}") from None
+
+
+def _of_run(path: Path) -> tuple[Library, RetrievalConfig]:
+    with Store.open(path) as store:
+        manifest = store.manifest
+    identity = manifest["identity"]
+    if "retrieval" not in identity or not manifest.get("library"):
+        raise PlanError(f"{path} was diagnosed without retrieval, so there is none to serve; name a library instead")
+    library = Library.open(manifest["library"])
+    if library.fingerprint != identity["library"]:
+        raise PlanError(f"{library.path} is no longer the library that {path} was diagnosed with; diagnose again")
+    return library, RetrievalConfig.from_dict(identity["retrieval"])
