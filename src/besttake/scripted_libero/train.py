@@ -25,7 +25,7 @@ from besttake.types import F32, Array
 
 TASKS = "0,2,4,6,7"
 """Alphabet soup, salad dressing, ketchup, butter, milk: a can, two bottles, a box, a carton."""
-SUITE, PER_TASK, SHAKE = "object", 80, 0.2
+SUITE, PER_TASK, SHAKES = "object", 72, (0.0, 0.2)
 
 _EEF, _ITEM, _PLACE = slice(0, 3), slice(8, 11), slice(15, 18)
 
@@ -50,9 +50,9 @@ class Recipe:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("strong", 80, 16_000),
-        Recipe("few", 8, 8_000),
-        Recipe("half", 80, 2_000, width=96, perception_metres=0.008),
+        Recipe("few", 2, 4_000),
+        Recipe("half", 72, 2_000, width=96, perception_metres=0.008),
+        Recipe("blurry", 72, 6_000, perception_metres=0.018),
     )
 }
 
@@ -164,7 +164,7 @@ def main() -> None:
     if not demos.is_file():
         began = time.perf_counter()
         env = libero.make(SUITE, task=TASKS, state="objects")
-        made = collect(env, PER_TASK, SHAKE)
+        made = collect(env, PER_TASK, SHAKES)
         made.save(demos)
         env.close()
         print(f"{len(made.lengths)} demonstrations, {time.perf_counter() - began:.0f} s", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -75,15 +76,17 @@ class Episodes:
         return np.concatenate(states), np.concatenate(chunks), np.concatenate(tasks)
 
 
-def collect(env: LiberoEnv, per_task: int, shake: float, starts: Sequence[int] = TRAINING_STARTS) -> Episodes:
-    """``per_task`` successes of the expert on each task of ``env``, from ``starts`` in their order."""
+def collect(
+    env: LiberoEnv, per_task: int, shakes: Sequence[float], starts: Sequence[int] = TRAINING_STARTS
+) -> Episodes:
+    """``per_task`` successes of the expert on each task of ``env``: from each of ``starts``, once with every shake."""
     states: list[F32] = []
     actions: list[F32] = []
     tasks: list[int] = []
     used: list[int] = []
     for number, task in enumerate(env.spec.tasks):
         wanted = len(states) + per_task
-        for index in starts:
+        for index, shake in product(starts, shakes):
             if len(states) == wanted:
                 break
             tried = attempt(env, Start(task.name, index), shake=shake)

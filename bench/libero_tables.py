@@ -1,0 +1,65 @@
+"""The tables of docs/libero-object.md, in Markdown: ``python -m bench.libero_tables runs/libero-object``"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bench.testbed_tables import RATES, SHORTEST, Column, arm, auc, fit, gain, picked, plain, points
+from besttake.result import Cell, Result
+
+TABLES: dict[str, list[Column]] = {
+    "1. Selection: success in %, gain over pass@1 in points": [
+        *RATES,
+        ("headroom", lambda c: points(c.headroom.headroom)),  # type: ignore[union-attr]
+        ("mixed starts", lambda c: f"{c.headroom.mixed} of {c.headroom.starts}"),  # type: ignore[union-attr]
+        ("manifold, full", gain("manifold", "full")),
+        ("manifold, common", gain("manifold", "common")),
+        ("coverage, full", gain("coverage", "full")),
+        SHORTEST,
+        ("capture", lambda c: plain(c.selectors.scored["manifold"]["full"].capture)),  # type: ignore[union-attr]
+        ("within-start AUC", auc("within", "manifold", "full")),
+    ],
+    "2. Arms: gain over base in points, paired by start": [
+        *((name, arm(name)) for name in ("cooled", "shuffled", "retrieve")),
+        ("content", lambda c: points(c.arms.content)),  # type: ignore[union-attr]
+        ("retrieve + select - select", lambda c: points(c.arms.combine)),  # type: ignore[union-attr]
+        ("cooled + select", picked("cooled")),
+    ],
+    "3. Demonstration fit, and the verdict at a worth of 3 points": [
+        ("DFE", fit("dfe")),
+        ("floor", fit("floor")),
+        ("DFE/floor", fit("ratio")),
+        ("reuse", lambda c: c.verdict.reuse.answer),  # type: ignore[union-attr]
+        ("retrieve", lambda c: c.verdict.retrieve.answer),  # type: ignore[union-attr]
+        ("combine", lambda c: c.verdict.combine.answer),  # type: ignore[union-attr]
+    ],
+}
+
+
+def name(cell: Cell) -> str:
+    return Path(cell.policy).stem
+
+
+def main() -> None:
+    result = Result.load(Path(sys.argv[1]) / "result.json")
+    took = ", ".join(f"{stage} {seconds / 60:.1f}" for stage, seconds in result.cost.seconds.items())
+    print(f"{result.cost.takes} takes, {result.policies[0].starts} starts per policy, digest `{result.digest[:12]}`;")
+    print(f"minutes: {took}.")
+    for title, columns in TABLES.items():
+        print(f"\n**{title}**\n\n| | " + " | ".join(head for head, _ in columns) + " |")
+        print("|" + " --- |" * (len(columns) + 1))
+        for cell in result.policies:
+            print(f"| {name(cell)} | " + " | ".join(of(cell) for _, of in columns) + " |")
+    print("\n**4. Tasks: success of base in %, one take and the best of three**\n")
+    tasks = [line.task for line in result.policies[0].tasks]
+    print("| | " + " | ".join(task.removeprefix("pick_up_the_").partition("_and_")[0] for task in tasks) + " |")
+    print("|" + " --- |" * (len(tasks) + 1))
+    for cell in result.policies:
+        rates = {line.task: (line.pass_1.value or 0, line.pass_n.value or 0) for line in cell.tasks}
+        shown = [f"{100 * rates[task][0]:.0f}, {100 * rates[task][1]:.0f}" for task in tasks]
+        print(f"| {name(cell)} | " + " | ".join(shown) + " |")
+
+
+if __name__ == "__main__":
+    main()
