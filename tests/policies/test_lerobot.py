@@ -29,6 +29,7 @@ def test_a_missing_library_names_the_extra():
     [
         ("lerobot:", "names no checkpoint"),
         ("lerobot:org/name?map=image", "write it as key:camera"),
+        ("lerobot:org/name?state=a:b", "write the env's state numbers as FIRST:END,INDEX"),
         ("lerobot:org/name?width=wide", "width=wide: expected a number"),
         ("lerobot:org/name?colour=red", "colour"),
     ],

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.lerobot_family import Family, family_of, images_in
+from besttake.policies.checkpoints import first_line
+from besttake.policies.lerobot_family import STATE, Deterministic, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.lerobot_load import Checkpoint, load
-from besttake.policies.remote import parse_map, parse_number
+from besttake.policies.remote import blank, parse_map, parse_number
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicySpec, Warm
+from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm
 
 CAMERA_NAMES: Mapping[str, str] = {
     "image": "agentview",
@@ -37,6 +39,7 @@ def make(
     rest: str,
     *,
     map: str = "",
+    state: str = "",
     width: str | int = 8,
     replan: str | int | None = None,
     steps: str | int | None = None,
@@ -44,47 +47,65 @@ def make(
     revision: str | None = None,
 ) -> LerobotPolicy:
     """Build from a checkpoint; the options are documented in docs/policies.md."""
-    cameras = parse_map(map, "map")
+    cameras, taken = parse_map(map, "map"), _indexes(state)
     wide = int(parse_number(width, "width"))
     executed = None if replan is None else int(parse_number(replan, "replan"))
     denoising = None if steps is None else int(parse_number(steps, "steps"))
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
-    return LerobotPolicy(
-        load(rest, revision=revision, device=device, steps=denoising), cameras, width=wide, replan=executed
-    )
+    checkpoint = load(rest, revision=revision, device=device, steps=denoising)
+    return LerobotPolicy(checkpoint, cameras, taken, width=wide, replan=executed)
 
 
 class LerobotPolicy:
-    """A loaded checkpoint behind the contract of `besttake.policies.base`."""
+    """A loaded checkpoint behind the contract of `besttake.policies.base`.
+
+    ``cameras`` maps image features to env cameras; ``taken`` are the numbers of the env's state that it reads (all).
+    """
 
     def __init__(
-        self, checkpoint: Checkpoint, cameras: Mapping[str, str], *, width: int = 8, replan: int | None = None
+        self,
+        checkpoint: Checkpoint,
+        cameras: Mapping[str, str],
+        taken: Sequence[int] = (),
+        *,
+        width: int = 8,
+        replan: int | None = None,
     ) -> None:
+        name, config = f"lerobot:{checkpoint.name}", checkpoint.config
+        if missing := unfed(config):
+            raise ComponentError(
+                f"{name}: reads {', '.join(missing)}, which no env here gives; serve it yourself and name vla-eval:ws://…"
+            )
         self._checkpoint = checkpoint
-        self._family: Family = family_of(checkpoint.family, checkpoint.config)
+        self._family: Family = family_of(checkpoint.family, config)
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
+        self._taken = list(taken)
         self._width = 1 if self._family.alone else width
-        state = checkpoint.config.robot_state_feature
+        self._state_dim = None if config.robot_state_feature is None else int(config.robot_state_feature.shape[0])
+        if taken and len(taken) != self._state_dim:
+            raise ComponentError(f"{name}: state= names {len(taken)} numbers, the checkpoint reads {self._state_dim}")
         horizon = self._family.horizon
         steps = replan or min(self._family.replan, horizon)
         if steps > horizon:
-            raise ComponentError(f"lerobot:{checkpoint.name}: replan={steps} is more than the {horizon} of a chunk")
+            raise ComponentError(f"{name}: replan={steps} is more than the {horizon} of a chunk")
         noisy = bool(self._family.latent)
         self._spec = PolicySpec(
-            name=f"lerobot:{checkpoint.name}",
+            name=name,
             kind=self._family.kind,
             horizon=horizon,
-            action_dim=int(checkpoint.config.action_feature.shape[0]),
+            action_dim=int(config.action_feature.shape[0]),
             replan=steps,
             cameras=tuple(dict.fromkeys(self._cameras.values())),
-            state_dim=int(state.shape[0]) if state is not None else None,
+            state_dim=None if taken else self._state_dim,
             # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
-            warm_start=noisy and not getattr(checkpoint.config, "adapt_to_pi_aloha", False),
+            warm_start=noisy and not getattr(config, "adapt_to_pi_aloha", False),
             cools=noisy,
-            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/{_steps_of(checkpoint.config)}",
-            notes=(f"{checkpoint.family} policy", *self._family.notes),
+            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/{_steps_of(config)}",
+            notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )
+        if isinstance(self._family, Seeded):
+            self._spec = replace(self._spec, kind=self._tried())
 
     @property
     def spec(self) -> PolicySpec:
@@ -116,6 +137,10 @@ class LerobotPolicy:
 
     def latent(self, observations: Sequence[Observation], chunks: F32) -> Any:
         """Chunks (B, horizon, action_dim) of the env as the policy's latents (B, *latent), a torch tensor."""
+        if isinstance(self._family, Deterministic | Seeded):
+            raise ComponentError(
+                f"{self._spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
+            )
         batch = self._batch(observations, chunks)
         return self._family.place(self._checkpoint.before(batch)["action"])
 
@@ -125,6 +150,29 @@ class LerobotPolicy:
         chunk = latents[:, past : past + self._spec.horizon, : self._spec.action_dim]
         back: F32 = self._checkpoint.after(chunk).float().cpu().numpy()
         return back
+
+    def _reads(self) -> str:
+        """What feeds the checkpoint, as `besttake doctor --policy` shows it."""
+        sources = [f"{key} <- {camera}" for key, camera in self._cameras.items()]
+        if self._state_dim is not None:
+            which = ",".join(map(str, self._taken)) or f"all {self._state_dim}"
+            sources.append(f"{STATE} <- {which} of the env's state")
+        return ", ".join(sources) or "nothing"
+
+    def _tried(self) -> PolicyKind:
+        """Sample a class that is not known here, to see that it can be, and whether the draw makes a difference."""
+        seen = [blank(self._spec.cameras, max(self._taken, default=(self._state_dim or 0) - 1) + 1)] * 2
+        try:
+            one, other = self.sample(seen, [Draw(0, "trial", 0, seed) for seed in range(2)])
+        except ComponentError:
+            raise
+        except Exception as error:  # what a class does with one observation is its own affair
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise ComponentError(
+                f"{self._spec.name}: this {self._checkpoint.family} policy cannot be sampled here ({reason});"
+                " serve it yourself and name it vla-eval:ws://host:port"
+            ) from error
+        return "deterministic" if np.array_equal(one, other) else "flow"
 
     def _sample(self, layers: Sequence[Sequence[Row]]) -> list[F32]:
         """Chunks (width, horizon, action_dim) of each layer; row i of every layer has the same observation."""
@@ -169,8 +217,8 @@ class LerobotPolicy:
         for key, camera in self._cameras.items():
             pictures = np.stack([self._picture(seen, key, camera) for seen in observations])
             batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
-        if self._spec.state_dim is not None:
-            batch["observation.state"] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
+        if self._state_dim is not None:
+            batch[STATE] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
         if chunks is not None:
             batch["action"] = torch.from_numpy(chunks)
         return batch
@@ -191,9 +239,12 @@ class LerobotPolicy:
         return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR))
 
     def _state(self, seen: Observation) -> F32:
-        if len(seen.state) != self._spec.state_dim:
+        if self._taken and len(seen.state) > max(self._taken):
+            return seen.state[self._taken]
+        if self._taken or len(seen.state) != self._state_dim:
             raise ComponentError(
-                f"{self._spec.name}: trained on {self._spec.state_dim} state numbers, the env gave {len(seen.state)}"
+                f"{self._spec.name}: trained on {self._state_dim} state numbers, the env gave {len(seen.state)};"
+                " say which with ?state=FIRST:END,INDEX"
             )
         return seen.state
 
@@ -281,6 +332,17 @@ def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[
             cameras[raw] = camera
             sizes[raw] = (int(feature.shape[1]), int(feature.shape[2]))
     return cameras, sizes
+
+
+def _indexes(text: str) -> list[int]:
+    """``"0:3,7"`` -> [0, 1, 2, 7]."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, colon, end = part.partition(":")
+        if not first.isdecimal() or (colon and not end.isdecimal()):
+            raise ComponentError(f"state={text}: write the env's state numbers as FIRST:END,INDEX, e.g. 0:6,7")
+        found += range(int(first), int(end) if colon else int(first) + 1)
+    return found
 
 
 def _steps_of(config: Any) -> str:

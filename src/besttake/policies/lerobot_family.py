@@ -1,10 +1,10 @@
 """How each LeRobot family takes its randomness: the shape of its latent, where a chunk lies in it, and the call.
 
-Each family has ``latent``, the shape of a row's noise (empty where it takes none from us); ``place``, which puts a
-normalised chunk (B, horizon, action_dim) into a latent (B, *latent); ``predict``, which gives the normalised actions
-(B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; ``resizes``, whether the
-model brings pictures to its own size; and ``shares``, whether ``noise`` and ``draws`` may have several layers of rows
-for one batch of observations, whose prefix is then computed once.
+Each family has ``latent``, the shape of a row's noise (empty where it takes none from us); ``place``, where it has one,
+which puts a normalised chunk (B, horizon, action_dim) into a latent (B, *latent); ``predict``, which gives the
+normalised actions (B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; ``resizes``,
+whether the model brings pictures to its own size; and ``shares``, whether ``noise`` and ``draws`` may have several
+layers of rows for one batch of observations, whose prefix is then computed once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from besttake.takes.draws import Draw
 from besttake.types import PolicyKind
 
 Batch = dict[str, Any]
+STATE = "observation.state"
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,6 @@ class Deterministic:
     shares: bool = True
     notes: tuple[str, ...] = ("deterministic: sampling has nothing to reuse",)
 
-    def place(self, chunk: Any) -> Any:
-        """Never asked: there is no latent."""
-        raise NotImplementedError
-
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
         """The class's own call, once for all layers: they have the same answer."""
         policy.reset()
@@ -135,18 +132,17 @@ class Seeded:
     shares: bool = False
     notes: tuple[str, ...] = ("sampled one row at a time with torch's generator seeded; no warm start or cooling",)
 
-    def place(self, chunk: Any) -> Any:
-        """Never asked: its latent is not in our hands."""
-        raise NotImplementedError
-
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
-        """The class's own call, under a seed."""
+        """The one call that every class has, under a seed, until the actions it holds ready are out.
+
+        It fills its window of past observations with the one it is given, as at the start of an episode.
+        """
         import torch
 
         with torch.random.fork_rng():
             torch.manual_seed(draws[0].integer())
             policy.reset()
-            return policy.predict_action_chunk(batch)
+            return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
 Family = Flow | Diffusion | Deterministic | Seeded
@@ -165,13 +161,27 @@ def family_of(name: str, config: Any) -> Family:
         return Diffusion(shape, replan, replan, past, notes=(note,) if past else ())
     if name == "act":
         return Deterministic(horizon, replan)
-    return Seeded(horizon, replan)
+    # What these classes call the number of actions that one inference gives them to execute.
+    ready = max(
+        int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
+    )
+    return Seeded(ready, ready)
 
 
 def _repeat(value: Any, times: int) -> Any:
     return value.unsqueeze(1).repeat_interleave(times, dim=1) if hasattr(value, "unsqueeze") else value
 
 
+def unfed(config: Any) -> list[str]:
+    """The inputs of a policy that no observation here has: neither pictures nor the robot's state."""
+    return [key for key, feature in (config.input_features or {}).items() if key != STATE and not _is_image(feature)]
+
+
 def images_in(config: Any) -> Mapping[str, Any]:
     """The image features of a policy, without the placeholders for cameras it has none for."""
-    return {key: feature for key, feature in config.image_features.items() if "empty_camera" not in key}
+    features = (config.input_features or {}).items()  # not every class's `image_features` is a map
+    return {key: feature for key, feature in features if _is_image(feature) and "empty_camera" not in key}
+
+
+def _is_image(feature: Any) -> bool:
+    return str(feature.type.value) == "VISUAL"

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
-from besttake import registry
+from besttake import doctor, registry
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm
 
+HERE = Path(__file__).parent
 FLOW = ("pi0", "pi05", "relative", "smolvla")
 NOISY = (*FLOW, "diffusion", "ddpm")
+OTHERS = ("vqbet", "tdmpc", "gaussian_actor")
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +66,61 @@ def test_the_contract_holds_bit_for_bit_in_any_batch(policy, name):
     assert ("warm" in held) == (name != "act")
 
 
+@pytest.mark.parametrize("name", NOISY)
+def test_a_batch_of_eight_is_eight_singles_also_where_each_is_computed_alone(checkpoint, name):
+    """Width 1 evaluates rows one by one, width 8 all in one pass."""
+    wide, narrow = (registry.policy(f"lerobot:{checkpoint(name)}?width={width}") for width in (8, 1))
+    seen, which = observations(8), draws(8)
+    singles = np.concatenate([narrow.sample([o], [d]) for o, d in zip(seen, which, strict=True)])
+    assert np.abs(wide.sample(seen, which) - singles).max() < 1e-5
+    warm = [Warm(0.3, chunk) for chunk in chunks(wide, 8)]
+    singles = np.concatenate([narrow.sample([o], [d], [w]) for o, d, w in zip(seen, which, warm, strict=True)])
+    assert np.abs(wide.sample(seen, which, warm) - singles).max() < 1e-5
+
+
+def test_the_same_draw_gives_the_same_bits_in_another_process(policy, checkpoint):
+    code = f"""
+import sys; sys.path.insert(0, {str(HERE)!r})
+import tiny, test_policies as t
+from besttake import registry
+with tiny.shrunken_paligemma():
+    for name in {[str(checkpoint(name)) for name in NOISY]}:
+        print(registry.policy(f"lerobot:{{name}}?width=4").sample(t.observations(3), t.draws(3)).tobytes().hex())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here = [policy(name).sample(observations(3), draws(3)).tobytes().hex() for name in NOISY]
+    assert done.stdout.split() == here
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_families_that_are_not_known_here_keep_the_contract_through_select_action(policy, name):
+    ours = policy(name)
+    held = check_policy(ours, observations=observations(4), atol=0.0)
+    assert held == ("shape", "repeat", "batch", "draw")
+    assert ours.spec.kind == ("deterministic" if name == "tdmpc" else "flow")
+    assert (ours.spec.warm_start, ours.spec.cools) == (False, False)
+    assert ours.spec.horizon == ours.spec.replan == {"vqbet": 3, "tdmpc": 2, "gaussian_actor": 1}[name]
+
+
+def test_a_class_that_cannot_act_on_what_we_have_says_so_when_it_is_loaded(tmp_path):
+    """TD-MPC looks for its picture under one fixed key, which this checkpoint does not use."""
+    tiny.make_tdmpc(tmp_path, cameras=("image",))
+    with pytest.raises(
+        ComponentError, match=r"tdmpc policy cannot be sampled here \(KeyError.*vla-eval:ws://"
+    ) as error:
+        registry.policy(f"lerobot:{tmp_path}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["act", *OTHERS])
+def test_a_policy_without_a_latent_says_so_in_one_line(policy, name):
+    ours = policy(name)
+    with pytest.raises(ComponentError, match="has no latent; use the arm base"):
+        ours.latent(observations(1), chunks(ours, 1))
+    with pytest.raises(ComponentError, match="cannot be warm-started"):
+        ours.sample(observations(1), draws(1), [Warm(0.3)])
+
+
 def test_specs_say_what_each_family_is_and_which_cameras_feed_it(policy):
     for name in NOISY:
         spec = policy(name).spec
@@ -99,6 +161,25 @@ def test_the_noise_of_the_draw_reaches_the_models_own_call(policy, name):
     noise = torch.from_numpy(np.stack([d.normal((6, 32)) for d in which]))
     expected = loaded.after(loaded.policy.predict_action_chunk(loaded.before(raw), noise=noise))
     np.testing.assert_array_equal(ours.sample(seen, which), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["diffusion", "ddpm"])
+def test_diffusion_gives_what_lerobots_own_rollout_gives_at_the_start_of_an_episode(policy, name):
+    """Against `select_action`, which fills the window with the first observation; DDPM's later noise is the draw's."""
+    ours = policy(name)
+    (seen,), (draw,) = observations(1), draws(1)
+    loaded = ours._checkpoint
+    raw = {"task": [seen.instruction], "observation.state": torch.from_numpy(seen.state)[None]}
+    for key, camera in (("image", "agentview"), ("image2", "wrist")):
+        raw[f"observation.images.{key}"] = torch.from_numpy(seen.images[camera]).permute(2, 0, 1)[None].float() / 255
+    model = loaded.policy.diffusion
+    generator = torch.Generator().manual_seed(draw.integer())
+    plain = model.conditional_sample
+    with mock.patch.object(model, "conditional_sample", lambda *a, **k: plain(*a, **k, generator=generator)):
+        loaded.policy.reset()
+        noise, batch = torch.from_numpy(draw.normal((8, 7)))[None], loaded.before(raw)
+        expected = [loaded.after(loaded.policy.select_action(dict(batch), noise=noise)) for _ in range(4)]
+    np.testing.assert_allclose(ours.sample([seen], [draw])[0], torch.cat(expected).numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NOISY)
@@ -196,6 +277,27 @@ def test_fewer_denoising_steps_are_another_policy(policy, checkpoint):
     )
 
 
+def test_the_state_can_be_chosen_from_a_longer_one(policy, checkpoint):
+    """An env whose state has two more numbers, one of them in the middle."""
+    ours = registry.policy(f"lerobot:{checkpoint('smolvla')}?width=4&state=0:3,4:9")
+    seen = observations(2)
+    longer = [Observation(o.images, np.float32([*o.state[:3], 9.0, *o.state[3:], -9.0]), o.instruction) for o in seen]
+    np.testing.assert_array_equal(ours.sample(longer, draws(2)), policy("smolvla").sample(seen, draws(2)))
+    assert "observation.state <- 0,1,2,4,5,6,7,8 of the env's state" in " ".join(ours.spec.notes)
+    with pytest.raises(ComponentError, match=r"trained on 8 state numbers, the env gave 8; say which with \?state="):
+        ours.sample(seen, draws(2))
+    with pytest.raises(ComponentError, match="state= names 3 numbers, the checkpoint reads 8"):
+        registry.policy(f"lerobot:{checkpoint('smolvla')}?state=0:3")
+
+
+def test_doctor_shows_what_feeds_each_feature(checkpoint):
+    fit = doctor._fit(f"lerobot:{checkpoint('pi0')}", "testbed:push")
+    told = " ".join(fit.notes)
+    assert "observation.images.image <- agentview, observation.images.image2 <- wrist" in told
+    assert "observation.state <- all 8 of the env's state" in told
+    assert "needs camera agentview, but testbed" in fit.problem
+
+
 def test_cameras_can_be_mapped_by_short_or_full_name(checkpoint):
     ours = registry.policy(f"lerobot:{checkpoint('act')}?map=image:front,observation.images.image2:hand")
     assert ours.cameras == {"observation.images.image": "front", "observation.images.image2": "hand"}
@@ -232,6 +334,17 @@ def changed(source, target, **settings):
     return target
 
 
+def privileged(directory):
+    """An ACT that was trained on the simulator's own state."""
+    from lerobot.configs import FeatureType, PolicyFeature
+
+    directory.mkdir()
+    whole = PolicyFeature(type=FeatureType.ENV, shape=(4,))
+    inputs = {**tiny.features(tiny.LIBERO)["input_features"], "observation.environment_state": whole}
+    tiny.make_act(directory, input_features=inputs)
+    return directory
+
+
 def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_path):
     act = checkpoint("act")
     (tmp_path / "empty").mkdir()
@@ -253,6 +366,7 @@ def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_p
         str(headless): "model.safetensors not in the checkpoint; save it again",
         str(changed(act, tmp_path / "peft", use_peft=True)): "PEFT adapter",
         str(other): "did not take the weights",
+        str(privileged(tmp_path / "privileged")): "reads observation.environment_state, which no env here gives",
         f"{act}?replan=9": "replan=9 is more than the 6",
         f"{act}?steps=3": "does not denoise",
         f"{act}?width=0": "width=0: must be at least 1",

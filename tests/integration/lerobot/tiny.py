@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -14,25 +15,36 @@ from lerobot.policies.factory import get_policy_class, make_policy_config, make_
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-STATE_DIM, ACTION_DIM, CHUNK = 8, 7, 6
+CHUNK = 6
 WORDS = "pick up the cube push open the drawer and stack it"
 
 
-def features(size: int = 64):
+@dataclass(frozen=True)
+class Robot:
+    """What a checkpoint was trained on."""
+
+    state_dim: int = 8
+    action_dim: int = 7
+    cameras: tuple[str, ...] = ("image", "image2")
+
+
+LIBERO = Robot()
+
+
+def features(robot: Robot, size: int = 64):
     picture = PolicyFeature(type=FeatureType.VISUAL, shape=(3, size, size))
     return {
         "input_features": {
-            "observation.images.image": picture,
-            "observation.images.image2": picture,
-            "observation.state": PolicyFeature(type=FeatureType.STATE, shape=(STATE_DIM,)),
+            **{f"observation.images.{camera}": picture for camera in robot.cameras},
+            "observation.state": PolicyFeature(type=FeatureType.STATE, shape=(robot.state_dim,)),
         },
-        "output_features": {"action": PolicyFeature(type=FeatureType.ACTION, shape=(ACTION_DIM,))},
+        "output_features": {"action": PolicyFeature(type=FeatureType.ACTION, shape=(robot.action_dim,))},
         "device": "cpu",
         "push_to_hub": False,
     }
 
 
-def statistics():
+def statistics(robot: Robot):
     """Uneven statistics of every kind, so that a wrong normaliser shows."""
     generator = torch.Generator().manual_seed(1)
 
@@ -42,15 +54,15 @@ def statistics():
         spread = {"mean": (low + high) / 3, "std": torch.rand(dim, generator=generator) + 0.2, "min": low, "max": high}
         return {**spread, "q01": low * 0.9, "q99": high * 0.9}
 
-    stats = {"observation.state": of(STATE_DIM), "action": of(ACTION_DIM)}
+    stats = {"observation.state": of(robot.state_dim), "action": of(robot.action_dim)}
     picture = {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.25)}
     extremes = {"min": torch.zeros(3, 1, 1), "max": torch.ones(3, 1, 1)}
-    return stats | {f"observation.images.{key}": {**picture, **extremes} for key in ("image", "image2")}
+    return stats | {f"observation.images.{key}": {**picture, **extremes} for key in robot.cameras}
 
 
-def save(directory: Path, kind: str, **settings) -> None:
+def save(directory: Path, kind: str, robot: Robot = LIBERO, **settings) -> None:
     torch.manual_seed(0)
-    config = make_policy_config(kind, **features(), **settings)
+    config = make_policy_config(kind, **{**features(robot), **settings})
     policy = get_policy_class(kind)(config).eval()
     if kind in ("pi0", "pi05", "smolvla"):
         with torch.no_grad():
@@ -58,7 +70,7 @@ def save(directory: Path, kind: str, **settings) -> None:
                 # Fresh layers are nearly silent, and pi0.5's gates are zero: louder, every input shows in the actions.
                 parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
     policy.save_pretrained(directory)
-    for processor in make_pre_post_processors(config, dataset_stats=statistics()):
+    for processor in make_pre_post_processors(config, dataset_stats=statistics(robot)):
         processor.save_pretrained(directory)
 
 
@@ -84,7 +96,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_smolvla(directory: Path, wide: bool = False) -> None:
+def make_smolvla(directory: Path, wide: bool = False, **settings) -> None:
     save(
         directory,
         "smolvla",
@@ -95,6 +107,7 @@ def make_smolvla(directory: Path, wide: bool = False) -> None:
         num_vlm_layers=2,
         num_steps=3,
         resize_imgs_with_padding=(32, 32),
+        **settings,
     )
 
 
@@ -126,8 +139,8 @@ def make_pi0(directory: Path, kind: str = "pi0", **settings) -> None:
     save(directory, kind, **common, tokenizer_max_length=64, dtype="float32", **settings)
 
 
-def make_pi05(directory: Path) -> None:
-    make_pi0(directory, "pi05")
+def make_pi05(directory: Path, **settings) -> None:
+    make_pi0(directory, "pi05", **settings)
 
 
 def make_relative(directory: Path) -> None:
@@ -171,7 +184,7 @@ def shrunken_paligemma():
         yield
 
 
-def make_diffusion(directory: Path, scheduler: str = "DDIM") -> None:
+def make_diffusion(directory: Path, scheduler: str = "DDIM", **settings) -> None:
     save(
         directory,
         "diffusion",
@@ -187,6 +200,7 @@ def make_diffusion(directory: Path, scheduler: str = "DDIM") -> None:
         noise_scheduler_type=scheduler,
         crop_shape=None,
         pretrained_backbone_weights=None,
+        **settings,
     )
 
 
@@ -194,7 +208,7 @@ def make_ddpm(directory: Path) -> None:
     make_diffusion(directory, "DDPM")
 
 
-def make_act(directory: Path) -> None:
+def make_act(directory: Path, **settings) -> None:
     save(
         directory,
         "act",
@@ -207,7 +221,39 @@ def make_act(directory: Path) -> None:
         n_vae_encoder_layers=1,
         latent_dim=4,
         pretrained_backbone_weights=None,
+        **settings,
     )
+
+
+def make_vqbet(directory: Path) -> None:
+    """A class that the adapter does not know, and that samples."""
+    gpt = {"gpt_block_size": 32, "gpt_n_layer": 1, "gpt_n_head": 2}
+    gpt |= {f"gpt_{part}_dim": 32 for part in ("input", "output", "hidden")}
+    vq = {"vqvae_n_embed": 4, "vqvae_embedding_dim": 16, "vqvae_enc_hidden_dim": 16, "bet_softmax_temperature": 5.0}
+    picture = {"crop_shape": (64, 64), "crop_is_random": False, "spatial_softmax_num_keypoints": 4}
+    save(
+        directory,
+        "vqbet",
+        robot=Robot(cameras=("image",)),
+        n_obs_steps=2,
+        action_chunk_size=3,
+        pretrained_backbone_weights=None,
+        **gpt,
+        **vq,
+        **picture,
+    )
+
+
+def make_tdmpc(directory: Path, cameras: tuple[str, ...] = ()) -> None:
+    """A class that the adapter does not know; without planning, it has one answer to an observation."""
+    sizes = dict.fromkeys(("image_encoder_hidden_dim", "latent_dim", "state_encoder_hidden_dim", "mlp_dim"), 8)
+    save(directory, "tdmpc", robot=Robot(cameras=cameras), n_action_repeats=2, use_mpc=False, **sizes)
+
+
+def make_gaussian_actor(directory: Path) -> None:
+    """A class that the adapter does not know, and that has no chunks."""
+    sizes = {"latent_dim": 16, "state_encoder_hidden_dim": 16, "image_encoder_hidden_dim": 8}
+    save(directory, "gaussian_actor", **sizes)
 
 
 MAKERS = {
@@ -218,4 +264,7 @@ MAKERS = {
     "diffusion": make_diffusion,
     "ddpm": make_ddpm,
     "act": make_act,
+    "vqbet": make_vqbet,
+    "tdmpc": make_tdmpc,
+    "gaussian_actor": make_gaussian_actor,
 }
