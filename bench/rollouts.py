@@ -16,11 +16,11 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.arms import ArmSampler
 from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.takes.take import TakeKey
-from besttake.takes.worker import Job
 from besttake.threads import one_thread
 from besttake.types import Start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -27,15 +27,15 @@ from besttake.policies.base import Policy
 from besttake.probing import Probed, probe_policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
-from besttake.result import Cell, Result
+from besttake.result import Cell, Relation, Result
 from besttake.scoring import score_run
-from besttake.takes.arms import ArmSampler, arms_of, looks
+from besttake.takes.arms import ArmSampler, SmallActor, arms_of, looks
 from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool, Pool
 from besttake.takes.runner import play
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
-from besttake.takes.worker import Job
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 
@@ -147,32 +147,39 @@ class _Diagnosis:
             self.encoder = encoder_of(self.library) if self.library is not None else None
         with Store.write(self.out, self._manifest()) as store:
             self._forget_the_bad(store)
-            specs, probes = {}, {}
             try:
-                for uri in plan.policy:
-                    specs[uri], probes[uri] = self._play(uri, store)
+                recorded, measured = self._record(store)
             finally:
                 if self.pool is not None:
                     self.pool.close()
-            scores = None
-            if self.library is not None and self.encoder is not None:
-                with self._timed("scoring"):
-                    scores = self._score(store, self.library, self.encoder)
-            with self._timed("statistics"):
-                recorded = Recorded(
-                    plan=plan, envs=self.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
-                    goes_on={uri: self._goes_on(env) for uri, env in self.envs.items()}, planned=self._planned(specs),
-                )  # fmt: skip
-                cells, policies, relation = measure(recorded)
+            cells, policies, relation = measured
             cost = count_cost(recorded, self.seconds, self.encoded)
             result = Result(
                 besttake=_version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=self.command,
                 digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),
                 library=None if self.library is None else self.library.summary(), worth=plan.worth / 100,
-                cells=cells, policies=policies, relation=relation, cost=cost, notes=self._all_notes(specs),
+                cells=cells, policies=policies, relation=relation, cost=cost, notes=self._all_notes(recorded.policies),
             )  # fmt: skip
             store.write_bytes("result.json", result.model_dump_json(indent=1).encode())
         return result
+
+    def _record(self, store: Store) -> tuple[Recorded, tuple[list[Cell], list[Cell], Relation]]:
+        """Make what is missing of takes and scores, and measure. Workers that made takes help with the rest."""
+        plan = self.plan
+        specs, probes = {}, {}
+        for uri in plan.policy:
+            specs[uri], probes[uri] = self._play(uri, store)
+        helpers = self.pool if isinstance(self.pool, LocalPool) else None
+        scores = None
+        if self.library is not None and self.encoder is not None:
+            with self._timed("scoring"):
+                scores = self._score(store, self.library, self.encoder, helpers)
+        with self._timed("statistics"):
+            recorded = Recorded(
+                plan=plan, envs=self.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+                goes_on={uri: self._goes_on(env) for uri, env in self.envs.items()}, planned=self._planned(specs),
+            )  # fmt: skip
+            return recorded, measure(recorded, helpers.map if helpers is not None else map)
 
     def _check_tasks(self) -> None:
         known = [task.name for env in self.envs.values() for task in env.tasks]
@@ -306,6 +313,7 @@ class _Diagnosis:
     def _jobs(self, policy: str, spec: PolicySpec, env_uri: str, env: EnvSpec) -> list[Job]:
         arms, _ = arms_of(spec, self.plan.arms)
         starts = self.plan.chosen_starts(env.starts, env_uri)
+        actor = self._actor(policy, spec)
         return [
             Job(
                 key=TakeKey(policy, env_uri, task.name, start, arm, seed),
@@ -314,12 +322,23 @@ class _Diagnosis:
                 score_camera=env.score_camera,
                 stride=self.plan.stride,
                 goes_on=self._goes_on(env),
+                actor=actor,
             )
             for task in _tasks_of(self.plan, env)
             for start in starts
             for arm in arms
             for seed in range(self.plan.seeds)
         ]
+
+    def _actor(self, policy: str, spec: PolicySpec) -> SmallActor | None:
+        """Who acts in the workers: a small policy whose arms look through a cheap encoder. On Ray the library may be
+        out of a worker's reach, so there the engine acts."""
+        cheap = self.encoder is None or self.encoder.spec.name in _CHEAP
+        if not spec.small or not cheap or self.plan.on != "local":
+            return None
+        return SmallActor(
+            policy, self.config, None if self.library is None else str(self.library.path), self.plan.candidates
+        )
 
     def _planned(self, specs: dict[str, PolicySpec]) -> set[TakeKey]:
         return {
@@ -329,17 +348,20 @@ class _Diagnosis:
             for job in self._jobs(uri, spec, env_uri, env)
         }
 
-    def _score(self, store: Store, library: Library, encoder: Encoder) -> Any:
+    def _score(self, store: Store, library: Library, encoder: Encoder, helpers: LocalPool | None) -> Any:
         count = sum(row.status == "done" for row in store.rows())
         still = SkippingEncoder(encoder, self.plan.skip_still) if self.plan.skip_still else None
         with self.reporter.stage("scoring", count, "takes") as stage:
-            scores = score_run(store, library, still or encoder, on_takes=stage.advance)
+            cheap = still is None and encoder.spec.name in _CHEAP
+            scores = score_run(
+                store, library, still or encoder, pool=helpers if cheap else None, on_takes=stage.advance
+            )
         if still is not None and stage.done:
             self.notes.append(skipped_note(still.report()))
         self.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0
         return scores
 
-    def _all_notes(self, specs: dict[str, PolicySpec]) -> list[str]:
+    def _all_notes(self, specs: Mapping[str, PolicySpec]) -> list[str]:
         notes = list(self.notes)
         for spec in specs.values():
             notes += [*arms_of(spec, self.plan.arms)[1], *spec.notes]

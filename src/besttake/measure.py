@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +21,14 @@ from besttake.verdicts import judge
 F64 = NDArray[np.float64]
 
 
-def measure(recorded: Recorded) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
-    """Cells, policies (their cells pooled), and the headroom relation."""
+def measure(
+    recorded: Recorded, each: Callable[[Callable[[CellData], r.Cell], list[CellData]], Iterable[r.Cell]] = map
+) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
+    """Cells, policies (their cells pooled), and the headroom relation; ``each`` is `map`, or a pool's."""
     data = gather(recorded)
-    plan = recorded.plan
     pooled = [pool(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
-    cells = [cell(c, plan) for c in data]
-    policies = [cell(c, plan) for c in pooled]
-    return cells, policies, relate(data)
+    cells = list(each(partial(cell, plan=recorded.plan), [*pooled, *data]))
+    return cells[len(pooled) :], cells[: len(pooled)], relate(data)
 
 
 def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -> r.Cost:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from safetensors.numpy import load, save
 from besttake.core.score import Trace, common_window, coverage, episode_window, full_window, manifold
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
+from besttake.takes.pool import LocalPool
 from besttake.takes.store import Row, Store
 from besttake.takes.take import Take, TakeKey
 
@@ -29,6 +31,7 @@ WINDOWS = ("episode", "full", "common")
 KINDS = tuple(f"{scorer}/{window}" for scorer in SCORERS for window in WINDOWS)
 _FILE = "scores.safetensors"
 _ENCODE = 512
+_PORTION = 16
 
 
 @dataclass(frozen=True)
@@ -94,34 +97,82 @@ class Scores:
 
 
 def score_run(
-    store: Store, library: Library, encoder: Encoder, *, on_takes: Callable[[int], None] = lambda count: None
+    store: Store,
+    library: Library,
+    encoder: Encoder,
+    *,
+    pool: LocalPool | None = None,
+    on_takes: Callable[[int], None] = lambda count: None,
 ) -> Scores:
-    """Score every finished take of a run, or read the scores when they are there and still true."""
+    """Score every finished take of a run, or read the scores when they are there and still true.
+
+    With a ``pool`` its workers share the work, each with an encoder of its own made from the library.
+    """
     parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint)
     fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     kept = Scores.open(store.path)
     if kept is not None and kept.fingerprint == fingerprint:
         return kept
-    table: dict[TakeKey, TakeScore] = {}
     rows = [row for row in store.rows() if row.status == "done"]
-    for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5]):
-        compared = list(group)
-        table.update(_score_start(store, library, encoder, compared))
-        on_takes(len(compared))
+    compared = [list(group) for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5])]
+    portions = [compared[first : first + _PORTION] for first in range(0, len(compared), _PORTION)]
+
+    def told(portion: list[list[Row]]) -> None:
+        on_takes(sum(map(len, portion)))
+
+    table: dict[TakeKey, TakeScore] = {}
+    if pool is not None:
+        for scored in pool.map(_Elsewhere(str(store.path), str(library.path)), portions, told):
+            table.update(scored)
+    else:
+        for portion in portions:
+            table.update(_score_portion(store, library, encoder, portion))
+            told(portion)
     scores = Scores(table, fingerprint)
     scores.save(store)
     return scores
 
 
-def _score_start(store: Store, library: Library, encoder: Encoder, rows: Sequence[Row]) -> dict[TakeKey, TakeScore]:
+@dataclass(frozen=True)
+class _Elsewhere:
+    """Scores takes of a run in another process."""
+
+    run: str
+    library: str
+
+    def __call__(self, portion: list[list[Row]]) -> dict[TakeKey, TakeScore]:
+        library, encoder = _opened(self.library)
+        with Store.open(self.run) as store:
+            return _score_portion(store, library, encoder, portion)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str) -> tuple[Library, Encoder]:
+    library = Library.open(path)
+    return library, library.encoder()
+
+
+def _score_portion(
+    store: Store, library: Library, encoder: Encoder, portion: Sequence[Sequence[Row]]
+) -> dict[TakeKey, TakeScore]:
+    """Score several starts; their frames are embedded together."""
+    takes = [[store.load(row) for row in rows] for rows in portion]
+    embedded = iter(_embed(encoder, [take for group in takes for take in group]))
+    found: dict[TakeKey, TakeScore] = {}
+    for group in takes:
+        found.update(_score_start(library, group, [next(embedded) for _ in group]))
+    return found
+
+
+def _score_start(
+    library: Library, takes: Sequence[Take], embeddings: Sequence[NDArray[np.float32]]
+) -> dict[TakeKey, TakeScore]:
     """Score the takes that a selector chooses among: one policy, start and arm.
 
     Every window is the first so many frames of a take, so windows of equal size share one coverage.
     """
-    takes = [store.load(row) for row in rows]
     view = library.view(takes[0].key.task)
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
-    embeddings = _embed(encoder, takes)
     found: dict[TakeKey, TakeScore] = {}
     for take, end, frames in zip(takes, ends, embeddings, strict=True):
         windows = {

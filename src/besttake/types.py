@@ -106,8 +106,9 @@ class PolicySpec:
 
     ``horizon`` actions come out of one sample and ``replan`` of them are executed. ``cameras`` names the images it
     reads (empty: none, so nothing is rendered for it). ``warm_start``: accepts `Warm` with a chunk; ``cools``:
-    accepts `Warm` without one. ``seeded`` is False where randomness is out of our hands (a remote server): takes
-    then differ from run to run, and the diagnosis says so.
+    accepts `Warm` without one. ``small``: cheap to hold and to sample, so that every worker may have a copy of its own
+    (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out of our hands (a remote
+    server): takes then differ from run to run, and the diagnosis says so.
     """
 
     name: str
@@ -120,6 +121,7 @@ class PolicySpec:
     warm_start: bool = False
     cools: bool = False
     seeded: bool = True
+    small: bool = False
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from besttake.encoders.pixels import Pixels, shrink
 from besttake.errors import ComponentError
@@ -79,3 +80,12 @@ def test_the_registry_makes_it_and_wrong_use_gives_one_line():
         Pixels().encode(scenes(2))
     with pytest.raises(ComponentError, match="uint8"):
         Pixels().fit(scenes(3).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"), [(48, 48, 32), (64, 64, 32), (50, 83, 16), (31, 97, 32), (40, 40, 24)]
+)
+def test_pictures_shrunk_together_are_those_shrunk_alone(height, width, size):
+    images = np.random.default_rng(0).integers(0, 256, (37, height, width, 3), np.uint8)
+    alone = [np.asarray(Image.fromarray(i).resize((size, size), Image.Resampling.BOX)).reshape(-1) for i in images]
+    np.testing.assert_array_equal(shrink(images, size), alone)

@@ -5,7 +5,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
 
+from besttake.errors import RolloutError
 from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import Request, Sampler, Tally, play
+from besttake.takes.runner import Tally, play
+from besttake.takes.sampling import Request, Sampler
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
-from besttake.takes.worker import Job
 from besttake.types import F32
 
 MANIFEST = {"identity": {}, "extent": {}}
@@ -36,6 +39,17 @@ def pool() -> Iterator[LocalPool]:
 def jobs(uri: str = "python:toy:make", goes_on: bool = True, starts: int = 6) -> list[Job]:
     keys = [TakeKey("p", uri, "walk", start, "base", seed) for start in range(starts) for seed in range(2)]
     return [Job(key, 12, (), "eye", 5, goes_on) for key in keys]
+
+
+def played_by(actor: toy.Actor | None) -> list[Job]:
+    return [replace(job, actor=actor) for job in jobs()]
+
+
+class Nobody:
+    """The engine's sampler where it has nothing to do."""
+
+    def sample(self, requests: Sequence[Request]) -> list[F32]:
+        raise AssertionError("asked for actions")
 
 
 def draw(key: TakeKey) -> Draw:
@@ -56,6 +70,42 @@ def test_takes_do_not_depend_on_batch_or_workers(tmp_path: Path, pool: LocalPool
     digests.add(run(tmp_path / "one", jobs(), single)[2])
     single.close()
     assert len(digests) == 1
+
+
+def test_takes_do_not_depend_on_who_samples(tmp_path: Path, pool: LocalPool) -> None:
+    _, _, engine = run(tmp_path / "engine", jobs(), pool)
+    for batch in (1, 3, 16):
+        tally, _, worker = run(tmp_path / f"worker{batch}", played_by(toy.Actor()), pool, Nobody(), batch=batch)
+        assert worker == engine
+        assert tally.done == 12
+
+
+def test_takes_with_and_without_an_actor_share_a_run(tmp_path: Path, pool: LocalPool) -> None:
+    mixed = [own if own.key.seed else other for own, other in zip(played_by(toy.Actor()), jobs(), strict=True)]
+    assert run(tmp_path / "mixed", mixed, pool)[2] == run(tmp_path / "engine", jobs(), pool)[2]
+
+
+def test_an_actor_that_cannot_be_made_fails_its_takes_with_its_reason(tmp_path: Path, pool: LocalPool) -> None:
+    tally, rows, _ = run(tmp_path / "run", played_by(toy.Actor(missing=True)), pool, Nobody())
+    assert tally.failed == 12
+    assert {row.error for row in rows} == {"FileNotFoundError: no weights here"}
+
+
+def test_a_pool_shares_other_work_and_keeps_its_order(pool: LocalPool) -> None:
+    told: list[int] = []
+    assert pool.map(toy.halved, [4, 2, 9, 1, 6], told.append) == [2, 1, 4.5, 0.5, 3]
+    assert sorted(told) == [1, 2, 4, 6, 9]
+
+
+def test_work_that_raises_or_kills_its_worker_is_told(tmp_path: Path) -> None:
+    own = LocalPool(2)
+    with pytest.raises(RolloutError, match="died 3 times"):
+        own.map(toy.halved, [2, 13])
+    own.close()
+    other = LocalPool(1)
+    with pytest.raises(ValueError, match="7 is odd"):
+        other.map(toy.halved, [7])
+    other.close()
 
 
 def test_a_take_is_what_a_plain_loop_gives(tmp_path: Path, pool: LocalPool) -> None:
@@ -126,18 +176,11 @@ def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: Loca
     assert hurt == calm
 
 
-class Moody(toy.Noise):
-    """Gives actions that are no numbers for one start, and raises for another."""
-
-    def sample(self, requests: list[Request]) -> list[F32]:
-        if any(r.job.key.start == 1 for r in requests):
-            raise ValueError("cannot see")
-        blocks = super().sample(requests)
-        return [b * np.float32("nan") if r.job.key.start == 4 else b for b, r in zip(blocks, requests, strict=True)]
-
-
-def test_a_policy_that_fails_on_one_take_spoils_no_other(tmp_path: Path, pool: LocalPool) -> None:
-    tally, rows, _ = run(tmp_path / "run", jobs(), pool, Moody())
+@pytest.mark.parametrize("actor", [None, toy.Actor(moody=True)], ids=["in the engine", "in the worker"])
+def test_a_policy_that_fails_on_one_take_spoils_no_other(
+    tmp_path: Path, pool: LocalPool, actor: toy.Actor | None
+) -> None:
+    tally, rows, _ = run(tmp_path / "run", played_by(actor), pool, toy.Moody() if actor is None else Nobody())
     assert (tally.done, tally.failed) == (8, 4)
     reasons = {row.key.start: row.error for row in rows if row.error}
     assert reasons[1] == "ValueError: cannot see"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from besttake.takes.runner import Request
+from besttake.takes.sampling import Request
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 
@@ -58,3 +59,35 @@ class Noise:
 
     def sample(self, requests: Sequence[Request]) -> list[F32]:
         return [r.draw.normal((3, 2)) for r in requests]
+
+
+class Moody(Noise):
+    """Gives actions that are no numbers for one start, and raises for another."""
+
+    def sample(self, requests: Sequence[Request]) -> list[F32]:
+        if any(r.job.key.start == 1 for r in requests):
+            raise ValueError("cannot see")
+        blocks = super().sample(requests)
+        return [b * np.float32("nan") if r.job.key.start == 4 else b for b, r in zip(blocks, requests, strict=True)]
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A sampler that is made in the worker."""
+
+    moody: bool = False
+    missing: bool = False
+
+    def sampler(self, env: EnvSpec) -> Noise:
+        if self.missing:
+            raise FileNotFoundError("no weights here")
+        return Moody() if self.moody else Noise()
+
+
+def halved(number: int) -> float:
+    """Work for `LocalPool.map`; kills its process at 13 and does not divide 7."""
+    if number == 13:
+        os.kill(os.getpid(), 9)
+    if number == 7:
+        raise ValueError("7 is odd")
+    return number / 2

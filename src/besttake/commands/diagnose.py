@@ -48,7 +48,14 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    flags = {"policy": DEMO_POLICIES, "env": ["testbed"], "starts": starts, "workers": workers, "stride": 8}
+    flags = {
+        "policy": DEMO_POLICIES,
+        "env": ["testbed"],
+        "starts": starts,
+        "workers": workers,
+        "stride": 8,
+        "batch": 128,
+    }
     _diagnose(None, flags, out, strict, as_json, quiet, verbose)
 
 

@@ -172,12 +172,12 @@ class Retriever:
             weights = np.array([1.0, 0.0, 0.0])
         terms = [p * w for p, w in zip(parts, weights, strict=True) if w > 0]
         distance = np.sum(terms, axis=0) / weights.sum()
-        disagreement = np.full(len(rows), np.nan) if query[1] is None else self._returns.distances(query[1], rows)
         if config.reliability and query[1] is not None:
-            distance = distance + config.reliability * disagreement
+            distance = distance + config.reliability * self._returns.distances(query[1], rows)
         win = int(np.argmin(distance))
         shares = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
-        return self._match(int(rows[win]), float(distance[win]), shares, float(1 / (1 + disagreement[win])))
+        apart = np.nan if query[1] is None else float(self._returns.distances(query[1], rows[win : win + 1])[0])
+        return self._match(int(rows[win]), float(distance[win]), shares, 1 / (1 + apart))
 
     def _part(self, modality: int, value: Any, rows: I64) -> F64:
         space = self._spaces[modality]
@@ -231,7 +231,9 @@ class _Standard:
         """Root mean square z-difference of one query and the candidates ``rows``."""
         if not self._rows.shape[1]:
             return np.zeros(len(rows))
-        gap = self._rows[rows] - self._place(np.asarray(value, np.float64).reshape(-1))
+        # Rows are in order and distinct, so as many as there are means all of them: no copy.
+        known = self._rows if len(rows) == len(self._rows) else self._rows[rows]
+        gap = known - self._place(np.asarray(value, np.float64).reshape(-1))
         return np.sqrt(np.mean(gap * gap, axis=1, dtype=np.float64))
 
 

@@ -85,17 +85,28 @@ class Pixels:
 
 
 def shrink(images: U8, size: int) -> U8:
-    """Pictures (B, H, W, 3) as rows (B, size * size * 3): resized by area with Pillow, each on its own."""
+    """Pictures (B, H, W, 3) as rows (B, size * size * 3): resized by area with Pillow, each on its own.
+
+    By area, no output pixel reaches over the edge of its picture, so a stack of pictures is resized as one tall one,
+    first across and then down. Pillow places its windows in floating point, which is exact where ``size`` is a power of
+    two; other sizes go picture by picture.
+    """
     from PIL import Image
 
     if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
         raise ComponentError(f"an encoder takes uint8 (B, H, W, 3), not {images.dtype} {images.shape}")
+    if not len(images):
+        return np.empty((0, size * size * 3), np.uint8)
     if images.shape[1:3] == (size, size):
         return images.reshape(len(images), -1)
-    rows = np.empty((len(images), size * size * 3), np.uint8)
-    for row, image in zip(rows, images, strict=True):
-        row[:] = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BOX)).reshape(-1)
-    return rows
+    exact = size & (size - 1) == 0
+    parts = []
+    for stack in [images] if exact else images[:, None]:
+        count, height, width, _ = stack.shape
+        tall = Image.fromarray(np.ascontiguousarray(stack).reshape(count * height, width, 3))
+        across = tall.resize((size, count * height), Image.Resampling.BOX)
+        parts.append(np.asarray(across.resize((size, count * size), Image.Resampling.BOX)).reshape(count, -1))
+    return np.concatenate(parts)
 
 
 def make(rest: str, **options: Any) -> Pixels:

@@ -42,6 +42,7 @@ class TestbedPolicy:
             state_dim=STATE_DIM,
             warm_start=True,
             cools=True,
+            small=True,
             fingerprint=digest.hexdigest()[:16],
         )
 

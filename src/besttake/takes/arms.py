@@ -13,11 +13,12 @@ rerank     eps, several candidates per replan     per-step re-ranking (see `best
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from besttake import registry
 from besttake.core.events import current
 from besttake.core.rerank import alike, closeness
 from besttake.core.retrieve import RetrievalConfig, Retriever
@@ -25,7 +26,7 @@ from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.policies.base import Foresight, Policy
 from besttake.takes.draws import Draw
-from besttake.takes.runner import Request
+from besttake.takes.sampling import Request
 from besttake.types import F32, EnvSpec, Observation, PolicySpec, Warm
 
 _SHOWN = 10
@@ -49,6 +50,22 @@ def arms_of(policy: PolicySpec, asked: Sequence[str]) -> tuple[tuple[str, ...], 
 def looks(arm: str) -> bool:
     """Whether an arm needs a picture from the score camera at each replan."""
     return arm in ("retrieve", "rerank")
+
+
+@dataclass(frozen=True)
+class SmallActor:
+    """A small policy with its arms, to be made in the worker that plays the take."""
+
+    policy: str
+    config: RetrievalConfig
+    library: str | None = None
+    candidates: int = 4
+
+    def sampler(self, env: EnvSpec) -> ArmSampler:
+        """The sampler, for takes in ``env``."""
+        library = None if self.library is None else Library.open(self.library)
+        encoder = None if library is None else library.encoder()
+        return ArmSampler(registry.policy(self.policy), env, self.config, library, encoder, self.candidates)
 
 
 @dataclass
@@ -75,47 +92,55 @@ class ArmSampler:
 
     def sample(self, requests: Sequence[Request]) -> list[F32]:
         """The actions to execute, (replan, action_dim), of each take."""
-        spec = self.policy.spec
-        warm: list[Warm | None] = [None] * len(requests)
-        chunks: list[F32 | None] = [None] * len(requests)
-        by_arm: dict[str, list[int]] = {}
+        chunks: dict[int, F32] = {}
+        warm: dict[int, Warm] = {}
+        rows: dict[str, list[int]] = {}
         for row, request in enumerate(requests):
-            by_arm.setdefault(request.job.key.arm, []).append(row)
-        for row in by_arm.get("cooled", ()):
+            rows.setdefault(request.job.key.arm, []).append(row)
+        for row in rows.get("cooled", ()):
             warm[row] = Warm(self.config.alpha)
-        for row in by_arm.get("shuffled", ()):
+        for row in rows.get("shuffled", ()):
             warm[row] = Warm(self.config.alpha, self._shuffled(requests[row]))
-        if rows := by_arm.get("retrieve"):
-            for row, chunk in zip(rows, self._retrieved([requests[r] for r in rows]), strict=True):
-                warm[row] = Warm(self.config.alpha, chunk)
-        if rows := by_arm.get("rerank"):
-            for row, chunk in zip(rows, self._reranked([requests[r] for r in rows]), strict=True):
-                chunks[row] = chunk
-        rest = [row for row in range(len(requests)) if chunks[row] is None]
-        if rest:
+        reranked, retrieved = rows.get("rerank", []), rows.get("retrieve", [])
+        if reranked:
+            chunks.update(zip(reranked, self._reranked([requests[row] for row in reranked]), strict=True))
+        # The first pass of `retrieve` is the base arm's own sample, so it is asked together with everyone else's.
+        self._fill(chunks, requests, [row for row in range(len(requests)) if row not in chunks], warm)
+        if retrieved:
+            matched = self._retrieved([requests[row] for row in retrieved], [chunks[row] for row in retrieved])
+            warm = {row: Warm(self.config.alpha, chunk) for row, chunk in zip(retrieved, matched, strict=True)}
+            self._fill(chunks, requests, retrieved, warm)
+        return [chunks[row][: self.policy.spec.replan] for row in range(len(requests))]
+
+    def _fill(
+        self, chunks: dict[int, F32], requests: Sequence[Request], rows: list[int], warm: Mapping[int, Warm]
+    ) -> None:
+        """Sample the chunks of ``rows``."""
+        if rows:
+            asked = [requests[row] for row in rows]
             sampled = self.policy.sample(
-                [requests[r].observation for r in rest], [requests[r].draw for r in rest], [warm[r] for r in rest]
+                [r.observation for r in asked], [r.draw for r in asked], [warm.get(row) for row in rows]
             )
-            for row, chunk in zip(rest, sampled, strict=True):
-                chunks[row] = chunk
-        return [chunk[: spec.replan] for chunk in chunks if chunk is not None]
+            chunks.update(zip(rows, sampled, strict=True))
 
     def _shuffled(self, request: Request) -> F32:
         return self._retriever(request).random(request.draw.generator("shuffle")).chunk
 
-    def _retrieved(self, requests: list[Request]) -> list[F32]:
+    def _retrieved(self, requests: list[Request], predicted: Sequence[F32]) -> list[F32]:
         """The chunk of each take's best match; the prediction it is matched by is the base arm's own sample."""
-        predicted = self.policy.sample([r.observation for r in requests], [r.draw for r in requests])
         embedded = self._embed([r.observation for r in requests])
         found = []
         for request, chunk, embedding in zip(requests, predicted, embedded, strict=True):
-            position, gripper = self._motion(request)
-            now = current(position, gripper, self._library.events, step=request.step)
             seen = _Seen(request.step, embedding, chunk, request.observation.state)
-            if self.config.onset_alignment:
-                seen = self._at_onset(request, seen, now.onset)
+            phase = None
+            if self.config.onset_alignment or self.config.gripper_gating:
+                position, gripper = self._motion(request)
+                now = current(position, gripper, self._library.events, step=request.step)
+                phase = now.open
+                if self.config.onset_alignment:
+                    seen = self._at_onset(request, seen, now.onset)
             match = self._retriever(request).query(
-                seen.embedding[None], seen.chunk[None], seen.state[None], phases=[now.open]
+                seen.embedding[None], seen.chunk[None], seen.state[None], phases=[phase]
             )[0]
             found.append(match.chunk)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,5 +50,6 @@ class Draw:
         return self if index == 0 else replace(self, task=f"{self.task}#{index}")
 
 
+@lru_cache(maxsize=1024)
 def _word(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -1,20 +1,33 @@
-"""Workers as processes of this machine. A pool carries orders and answers; it knows nothing of takes."""
+"""Workers as processes of this machine. A pool carries orders and answers; it knows nothing of takes.
+
+Between takes its processes may share other work, by `LocalPool.map`.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from besttake.takes.worker import Answer, Order, Worker
+from besttake.errors import RolloutError
+from besttake.takes.orders import Answer, Order
+from besttake.takes.worker import Worker
 
 # As many simulators run as there are cores: threads of their own would only get into each other's way.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+_LIVES = 3
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Pool(Protocol):
@@ -57,16 +70,22 @@ class LocalPool:
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders. A dead worker is noticed by `receive`."""
-        try:
-            self._members[worker][1].send(list(orders))
-        except (BrokenPipeError, ConnectionResetError):
-            return
+        self._tell(worker, list(orders))
 
     def receive(self) -> list[tuple[int, list[Answer] | None]]:
         """Answers of every worker that has some, waiting for the first."""
+        return self._hear()
+
+    def _tell(self, worker: int, message: Any) -> None:
+        try:
+            self._members[worker][1].send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def _hear(self) -> list[tuple[int, Any]]:
         pipes = {id(pipe): worker for worker, (_, pipe) in enumerate(self._members)}
         ready = wait([pipe for _, pipe in self._members])
-        found: list[tuple[int, list[Answer] | None]] = []
+        found: list[tuple[int, Any]] = []
         for pipe in ready:
             worker = pipes[id(pipe)]
             try:
@@ -75,6 +94,33 @@ class LocalPool:
                 self._replace(worker)
                 found.append((worker, None))
         return sorted(found, key=lambda pair: pair[0])
+
+    def map(
+        self, function: Callable[[T], R], items: Sequence[T], on_done: Callable[[T], None] = lambda item: None
+    ) -> list[R]:
+        """``function`` of each item, in order, shared among the workers. What it raises is raised here."""
+        results: dict[int, R] = {}
+        deaths: Counter[int] = Counter()
+        waiting = deque(range(len(items)))
+        busy: dict[int, int] = {}
+        while len(results) < len(items):
+            for worker in range(self.size):
+                if waiting and worker not in busy:
+                    busy[worker] = waiting.popleft()
+                    self._tell(worker, partial(function, items[busy[worker]]))
+            for worker, answer in self._hear():
+                index = busy.pop(worker)
+                if answer is None:
+                    deaths[index] += 1
+                    if deaths[index] == _LIVES:
+                        raise RolloutError(f"a worker process died {_LIVES} times over the same work; is memory short?")
+                    waiting.appendleft(index)
+                elif isinstance(answer, Exception):
+                    raise answer
+                else:
+                    (results[index],) = answer
+                    on_done(items[index])
+        return [results[index] for index in range(len(items))]
 
     def close(self) -> None:
         """End all workers, politely first."""
@@ -120,12 +166,20 @@ def _serve(pipe: Connection) -> None:
     worker = Worker()
     while True:
         try:
-            orders = pipe.recv()
+            message = pipe.recv()
         except (EOFError, OSError):
             break
-        answers = worker.obey(orders)
+        answers = worker.obey(message) if isinstance(message, list) else _called(message)
         try:
             pipe.send(answers)
         except (BrokenPipeError, OSError):
             break
     worker.close()
+
+
+def _called(work: Callable[[], Any]) -> tuple[Any] | Exception:
+    """The result of ``work`` in a tuple of one, or what it raised."""
+    try:
+        return (work(),)
+    except Exception as error:
+        return error

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from besttake.errors import ComponentError, MissingExtra
-from besttake.takes.worker import Answer, Order, Worker
+from besttake.takes.orders import Answer, Order
+from besttake.takes.worker import Worker
 
 
 class RayPool:

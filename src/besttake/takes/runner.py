@@ -1,9 +1,10 @@
 """The rollout engine: jobs in, takes out.
 
-Simulators run in workers; the policy is sampled here, for all takes that wait for actions at once. Each worker has a
-number of slots and plays one take in each. Its slots form two lanes, and it gets orders for all slots of a lane
-together: while it simulates one lane, the policy is sampled for the other. What a take contains depends on its key
-alone, never on this schedule.
+Simulators run in workers. A large policy is sampled here, for all takes that wait for actions at once; a small one is
+in every worker, and its jobs name it as their actor. Each worker has a number of slots and plays one take in each. Its
+slots form two lanes, and it gets orders for all slots of a lane together: while it simulates one lane, the policy is
+sampled for the other, or the next orders are on their way. What a take contains depends on its key alone, never on
+this schedule.
 """
 
 from __future__ import annotations
@@ -12,44 +13,19 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
+from dataclasses import dataclass
 
 from besttake.takes.draws import Draw
+from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.takes.pool import Pool
+from besttake.takes.sampling import Request as Request
+from besttake.takes.sampling import Sampler as Sampler
+from besttake.takes.sampling import next_blocks, reason_of
 from besttake.takes.store import Row, Store
 from besttake.takes.take import Take, TakeKey
-from besttake.takes.worker import Act, Answer, Begin, End, Failed, Job, Need, Order
-from besttake.types import F32, Observation
 
 _LIVES = 3
 _LANES = 2
-
-
-@dataclass
-class Request:
-    """A take that needs actions.
-
-    ``states`` and ``actions`` hold what has happened so far, step by step; ``memory`` is the sampler's own.
-    """
-
-    job: Job
-    draw: Draw
-    observation: Observation
-    step: int = 0
-    states: list[F32] = field(default_factory=list)
-    actions: list[F32] = field(default_factory=list)
-    memory: list[Any] = field(default_factory=list)
-
-
-class Sampler(Protocol):
-    """What gives actions to takes: a policy with its arms (`besttake.takes.arms`)."""
-
-    def sample(self, requests: Sequence[Request]) -> Sequence[F32]:
-        """One block of actions to execute, (R, action_dim), per request."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,9 +93,7 @@ class _Engine:
     def _settle(self, worker: int, answer: Answer) -> Need | None:
         """Take note of an answer, and hand it on when it asks for actions."""
         if isinstance(answer, Need):
-            request = self.playing[worker][answer.slot]
-            request.observation, request.step = answer.observation, answer.step
-            request.states.extend(answer.states)
+            self.playing[worker][answer.slot].update(answer)
             return answer
         del self.playing[worker][answer.slot]
         self.keeper.put(answer)
@@ -129,28 +103,14 @@ class _Engine:
         """Sample for everyone who waits, at most ``batch`` takes a call."""
         orders: list[tuple[int, Order]] = []
         requests = [self.playing[worker][need.slot] for worker, need in needy]
-        blocks: list[F32 | Exception] = []
-        for first in range(0, len(requests), self.batch):
-            blocks += self._sample(requests[first : first + self.batch])
+        blocks = next_blocks(self.sampler, requests, self.batch)
         for (worker, need), request, block in zip(needy, requests, blocks, strict=True):
             if isinstance(block, Exception):
-                self.keeper.put(Failed(need.slot, request.job.key, f"{type(block).__name__}: {block}", 0.0))
+                self.keeper.put(Failed(need.slot, request.job.key, reason_of(block), 0.0))
                 del self.playing[worker][need.slot]
             else:
-                request.actions.extend(block)
-                request.draw = request.draw.at(request.draw.chunk + 1)
                 orders.append((worker, Act(need.slot, block)))
         return orders
-
-    def _sample(self, requests: list[Request]) -> list[F32 | Exception]:
-        """Actions for ``requests``; when a batch raises, each is tried alone so that one cannot spoil the others."""
-        try:
-            blocks = self.sampler.sample(requests)
-        except Exception as error:
-            if len(requests) == 1:
-                return [error]
-            return [block for request in requests for block in self._sample([request])]
-        return [_finite(block, request) for block, request in zip(blocks, requests, strict=True)]
 
     def _send(self, worker: int, orders: list[Order]) -> None:
         """Send orders, and fill free slots of idle lanes with takes. One that may be killing workers plays alone."""
@@ -162,8 +122,8 @@ class _Engine:
             if alone and playing:
                 break
             job = self.waiting.popleft()
-            playing[slot] = Request(job, self.draw(job.key), Observation({}, np.zeros(0, np.float32)))
-            orders.append(Begin(slot, job))
+            playing[slot] = Request(job, self.draw(job.key))
+            orders.append(Begin(slot, job, playing[slot].draw))
         for lane in range(_LANES):
             own = [order for order in orders if order.slot % _LANES == lane]
             if own:
@@ -184,12 +144,6 @@ class _Engine:
                 self.keeper.put(Failed(0, job.key, f"the simulator's process died {_LIVES} times on this take", 0.0))
             else:
                 self.waiting.appendleft(job)
-
-
-def _finite(block: F32, request: Request) -> F32 | Exception:
-    if np.isfinite(block).all():
-        return block
-    return ValueError(f"{request.job.key.policy} gave actions that are not finite at step {request.step}")
 
 
 class _Keeper:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,72 +16,13 @@ import numpy as np
 from besttake import registry
 from besttake.envs.base import Env, Restorable
 from besttake.takes.film import Film
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.orders import Act, Answer, Begin, End, Failed, Need, Order
+from besttake.takes.orders import Job as Job
+from besttake.takes.sampling import Actor, Request, Sampler, next_blocks, reason_of
+from besttake.takes.take import Take
 from besttake.types import F32, U8, Observation, Start
 
 _SNAPSHOTS = 4
-
-
-@dataclass(frozen=True)
-class Job:
-    """One take to play: which, for how long, and what to look at."""
-
-    key: TakeKey
-    horizon: int
-    cameras: tuple[str, ...]
-    score_camera: str
-    stride: int
-    goes_on: bool
-    env_options: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Order: start ``job`` in ``slot``."""
-
-    slot: int
-    job: Job
-
-
-@dataclass(frozen=True)
-class Act:
-    """Order: execute ``actions`` (R, action_dim) in ``slot``."""
-
-    slot: int
-    actions: F32
-
-
-@dataclass(frozen=True)
-class Need:
-    """Answer: the take goes on and needs actions for this observation. ``step`` actions are behind it."""
-
-    slot: int
-    observation: Observation
-    step: int
-    states: F32
-
-
-@dataclass(frozen=True)
-class End:
-    """Answer: the take is over."""
-
-    slot: int
-    take: Take
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Answer: the take raised; ``reason`` is one line."""
-
-    slot: int
-    key: TakeKey
-    reason: str
-    seconds: float
-
-
-Order = Begin | Act
-Answer = Need | End | Failed
 
 
 class Worker:
@@ -92,10 +32,15 @@ class Worker:
         self._envs: dict[tuple[int, str], Env] = {}
         self._snapshots: OrderedDict[tuple[str, Start], Any] = OrderedDict()
         self._playing: dict[int, _Playing] = {}
+        self._samplers: dict[tuple[Actor | None, str], Sampler] = {}
 
     def obey(self, orders: Sequence[Order]) -> list[Answer]:
-        """Carry out orders one after the other."""
-        return [self._begin(order) if isinstance(order, Begin) else self._act(order) for order in orders]
+        """Carry out orders one after the other; takes that have an actor are played to their end, side by side."""
+        answers = [self._begin(order) if isinstance(order, Begin) else self._act(order) for order in orders]
+        while acting := {row: playing for row, answer in enumerate(answers) if (playing := self._acting(answer))}:
+            for row, answer in zip(acting, self._go_on(list(acting.values())), strict=True):
+                answers[row] = answer
+        return answers
 
     def close(self) -> None:
         """Close all environments."""
@@ -103,13 +48,52 @@ class Worker:
             env.close()
         self._envs.clear()
 
+    def _acting(self, answer: Answer) -> _Playing | None:
+        """The take that ``answer`` asks actions for, when it has an actor to give them."""
+        if not isinstance(answer, Need):
+            return None
+        playing = self._playing[answer.slot]
+        if playing.job.actor is None:
+            return None
+        playing.request.update(answer)
+        return playing
+
+    def _go_on(self, takes: Sequence[_Playing]) -> list[Answer]:
+        """Let the actors act, all takes of an actor at once, and execute what they do."""
+        answers: dict[int, Answer] = {}
+        for actor in dict.fromkeys(playing.job.actor for playing in takes):
+            own = [playing for playing in takes if playing.job.actor == actor]
+            for playing, block in zip(own, self._blocks(own), strict=True):
+                answers[playing.slot] = (
+                    self._give_up(playing, block)
+                    if isinstance(block, Exception)
+                    else self._act(Act(playing.slot, block))
+                )
+        return [answers[playing.slot] for playing in takes]
+
+    def _blocks(self, takes: Sequence[_Playing]) -> Sequence[F32 | Exception]:
+        """What one actor does in each of ``takes``. Only the last actor is kept: policies come one after the other."""
+        job, env = takes[0].job, takes[0].env
+        name = (job.actor, job.key.env)
+        if name not in self._samplers:
+            assert job.actor is not None
+            try:
+                self._samplers = {name: job.actor.sampler(env.spec)}
+            except Exception as error:
+                return [error] * len(takes)
+        return next_blocks(self._samplers[name], [playing.request for playing in takes], len(takes))
+
+    def _give_up(self, playing: _Playing, error: Exception) -> Failed:
+        del self._playing[playing.slot]
+        return Failed(playing.slot, playing.job.key, reason_of(error), time.perf_counter() - playing.began)
+
     def _begin(self, order: Begin) -> Answer:
         began = time.perf_counter()
         job = order.job
         try:
             env = self._env(order.slot, job)
             self._reset(env, job)
-            playing = _Playing(job, env, began)
+            playing = _Playing(order, env, began)
             self._playing[order.slot] = playing
             return Need(order.slot, playing.look(replan=True), 0, playing.new_states())
         except Exception as error:
@@ -131,8 +115,7 @@ class Worker:
         env = self._envs.pop((slot, job.key.env), None)
         if env is not None:
             _close_quietly(env)
-        reason = f"{type(error).__name__}: {error}"
-        return Failed(slot, job.key, " ".join(reason.split())[:500], time.perf_counter() - began)
+        return Failed(slot, job.key, reason_of(error), time.perf_counter() - began)
 
     def _env(self, slot: int, job: Job) -> Env:
         name = (slot, job.key.env)
@@ -161,8 +144,9 @@ class Worker:
 class _Playing:
     """A take under way."""
 
-    def __init__(self, job: Job, env: Env, began: float) -> None:
-        self.job, self.env, self.began = job, env, began
+    def __init__(self, order: Begin, env: Env, began: float) -> None:
+        self.slot, self.job, self.env, self.began = order.slot, order.job, env, began
+        self.request = Request(order.job, order.draw)
         self.step = 0
         self.calls = 0
         self.success_step: int | None = None

@@ -8,6 +8,7 @@ multi-rays look for a body only where its colliding geoms are.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from besttake.testbed.engine import mujoco
@@ -100,6 +101,7 @@ def xml(task: str) -> str:
 """
 
 
+@cache
 def model(task: str) -> Any:
-    """A compiled MjModel of ``task``."""
+    """The compiled MjModel of ``task``, shared by all its worlds: playing changes nothing in it."""
     return mujoco.MjModel.from_xml_string(xml(task))

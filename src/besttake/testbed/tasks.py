@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,8 @@ CONTROL_HZ = 20.0
 _SUBSTEPS = 10
 _HELD_STEPS = 2
 _HOME = np.array([0, 0, scene.HOME_HEIGHT])
-_LOW = np.array([-0.35, -0.35, -0.188])
-_HIGH = np.array([0.35, 0.35, 0.2])
+_LOW = (-0.35, -0.35, -0.188)
+_HIGH = (0.35, 0.35, 0.2)
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 
 Vector = NDArray[np.float64]
@@ -60,7 +61,14 @@ class World:
         self.data = mujoco.MjData(self.model)
         self.succeeded = False
         self._held = 0
-        self._one_hot = np.eye(len(TASKS))[TASKS.index(task)]
+        self._told = np.zeros(STATE_DIM)
+        self._told[TASKS.index(task) - len(TASKS)] = 1
+        # Views of MuJoCo's own memory: looking names up at every step would take half as long as the physics.
+        data, model = self.data, self.model
+        self._qpos, self._ctrl, self._mocap = data.qpos, data.ctrl, data.mocap_pos
+        self._object = data.geom("handle").xpos if task == "drawer" else data.body("object").xpos
+        self._base = data.body("base").xpos if task == "stack" else None
+        self._drawer = int(model.joint("drawer").qposadr[0]) if task == "drawer" else -1
 
     def reset(self, seed: int) -> None:
         """Go to the start that ``seed`` draws, bit for bit the same each time."""
@@ -79,9 +87,13 @@ class World:
 
     def step(self, action: F32 | Vector) -> bool:
         """Execute one action; True from the step on at which the task has held for two steps."""
-        bounded = np.clip(np.asarray(action, np.float64), -1, 1)
-        self.data.ctrl[:3] = np.clip(self.data.qpos[:3] + bounded[:3] * REACH, _LOW, _HIGH)
-        self.data.ctrl[3:] = scene.FINGER_OPEN if bounded[3] < 0 else 0.0
+        *move, grip = np.asarray(action, np.float64).tolist()
+        at = self._qpos[:3].tolist()
+        self._ctrl[:3] = [
+            min(max(x + min(max(m, -1.0), 1.0) * REACH, low), high)
+            for x, m, low, high in zip(at, move, _LOW, _HIGH, strict=True)
+        ]
+        self._ctrl[3:] = scene.FINGER_OPEN if grip < 0 else 0.0
         self._advance()
         self._held = self._held + 1 if self._holds() else 0
         self.succeeded = self.succeeded or self._held >= _HELD_STEPS
@@ -89,31 +101,35 @@ class World:
 
     def hand(self) -> Vector:
         """Position of the fingertips (3,)."""
-        return np.asarray(self.data.qpos[:3] + _HOME, np.float64)
+        return np.asarray(self._qpos[:3] + _HOME, np.float64)
 
     def opening(self) -> float:
         """Distance between the fingers beyond closed."""
-        return float(self.data.qpos[3] + self.data.qpos[4])
+        return float(self._qpos[3] + self._qpos[4])
 
     def object(self) -> Vector:
         """Position of what is moved (3,): the cube, the puck, the drawer's handle."""
-        if self.task == "drawer":
-            return np.array(self.data.geom("handle").xpos)
-        return np.array(self.data.body("object").xpos)
+        return np.array(self._object)
 
     def goal(self) -> Vector:
         """Position of where it belongs (3,): the disc, the lower cube; for the drawer, its closed place."""
-        if self.task == "stack":
-            return np.array(self.data.body("base").xpos)
-        if self.task == "drawer":
-            return np.array(self.data.mocap_pos[0])
-        return np.array([*self.data.mocap_pos[0, :2], 0.0])
+        if self._base is not None:
+            return np.array(self._base)
+        place = np.array(self._mocap[0])
+        if self.task != "drawer":
+            place[2] = 0.0
+        return place
 
     def state(self) -> F32:
         """What a policy is told, float32 (20,)."""
-        hand, thing, goal = self.hand(), self.object(), self.goal()
-        parts = (hand, [self.opening()], thing, goal, thing - hand, goal - thing, self._one_hot)
-        return np.concatenate(parts).astype(np.float32)
+        told, goal = self._told, self.goal()
+        told[0:3] = self.hand()
+        told[3] = self.opening()
+        told[4:7] = self._object
+        told[7:10] = goal
+        told[10:13] = told[4:7] - told[0:3]
+        told[13:16] = goal - told[4:7]
+        return told.astype(np.float32)
 
     def save(self) -> Snapshot:
         """The whole state; `restore` on any world of the same task goes on from it bit for bit."""
@@ -155,13 +171,14 @@ class World:
         self.data.qpos[at : at + 7] = [*where, 1, 0, 0, 0]
 
     def _holds(self) -> bool:
-        thing, goal = self.object(), self.goal()
-        away = float(np.linalg.norm(thing[:2] - goal[:2]))
-        released = bool(self.data.qpos[3] > 0.024)
-        if self.task == "pick":
-            return away < 0.035 and bool(thing[2] < 0.024) and released
+        if self.task == "drawer":
+            return bool(self._qpos[self._drawer] > 0.12)
+        x, y, height = self._object.tolist()
+        goal_x, goal_y, _ = (self._mocap[0] if self._base is None else self._base).tolist()
+        away = math.hypot(x - goal_x, y - goal_y)
         if self.task == "push":
             return away < 0.05
-        if self.task == "drawer":
-            return bool(self.data.joint("drawer").qpos[0] > 0.12)
-        return away < 0.025 and bool(0.055 < thing[2] < 0.072) and released
+        released = bool(self._qpos[3] > 0.024)
+        if self.task == "pick":
+            return away < 0.035 and height < 0.024 and released
+        return away < 0.025 and 0.055 < height < 0.072 and released

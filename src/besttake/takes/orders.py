@@ -1,0 +1,80 @@
+"""What the engine and its workers tell each other: orders one way, answers the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from besttake.takes.draws import Draw
+from besttake.takes.take import Take, TakeKey
+from besttake.types import F32, Observation
+
+if TYPE_CHECKING:
+    from besttake.takes.sampling import Actor
+
+
+@dataclass(frozen=True)
+class Job:
+    """One take to play: which, for how long, and what to look at.
+
+    ``actor`` is who acts, in the worker itself; without one the worker asks the engine for actions.
+    """
+
+    key: TakeKey
+    horizon: int
+    cameras: tuple[str, ...]
+    score_camera: str
+    stride: int
+    goes_on: bool
+    env_options: tuple[tuple[str, Any], ...] = ()
+    actor: Actor | None = None
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Order: start ``job`` in ``slot``. With an actor, ``draw`` is where its randomness begins."""
+
+    slot: int
+    job: Job
+    draw: Draw
+
+
+@dataclass(frozen=True)
+class Act:
+    """Order: execute ``actions`` (R, action_dim) in ``slot``."""
+
+    slot: int
+    actions: F32
+
+
+@dataclass(frozen=True)
+class Need:
+    """Answer: the take goes on and needs actions for this observation. ``step`` actions are behind it."""
+
+    slot: int
+    observation: Observation
+    step: int
+    states: F32
+
+
+@dataclass(frozen=True)
+class End:
+    """Answer: the take is over."""
+
+    slot: int
+    take: Take
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Answer: the take raised; ``reason`` is one line."""
+
+    slot: int
+    key: TakeKey
+    reason: str
+    seconds: float
+
+
+Order = Begin | Act
+Answer = Need | End | Failed
