@@ -8,7 +8,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-BASE = ("film", "rollouts", "demo", "report")
+BASE = ("film", "rollouts", "memory", "demo", "report")
 
 
 def main() -> None:
