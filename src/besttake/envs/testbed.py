@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from besttake.errors import ComponentError
@@ -34,23 +35,7 @@ class TestbedEnv:
     __test__ = False
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
-        scenes = {task: scene.xml(task) for task in tasks}
-        self._spec = EnvSpec(
-            name="testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}",
-            tasks=tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks),
-            starts=seeds.EVALUATION,
-            tuning=seeds.TUNING,
-            action_dim=ACTION_DIM,
-            state_dim=STATE_DIM,
-            cameras=("wrist", "front"),
-            score_camera="wrist",
-            gripper_dim=3,
-            gripper_open=-1,
-            eef_dims=(0, 1, 2),
-            goes_on=True,
-            fps=CONTROL_HZ,
-            fingerprint=fingerprint(scenes, mujoco.__version__, code=(tasks_code, camera_code)),
-        )
+        self._spec = _spec_of(tasks)
         self._worlds: dict[str, World] = {}
         self._cameras: dict[tuple[str, str], RayCamera] = {}
         self._world: World | None = None
@@ -115,6 +100,28 @@ class TestbedEnv:
             else:
                 raise ComponentError(f"testbed: no camera {name!r}; it has {', '.join(self._spec.cameras)}")
         return self._cameras[key]
+
+
+@cache
+def _spec_of(tasks: tuple[str, ...]) -> EnvSpec:
+    """What an env of ``tasks`` is; its fingerprint reads source code, so it is made once."""
+    scenes = {task: scene.xml(task) for task in tasks}
+    return EnvSpec(
+        name="testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}",
+        tasks=tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks),
+        starts=seeds.EVALUATION,
+        tuning=seeds.TUNING,
+        action_dim=ACTION_DIM,
+        state_dim=STATE_DIM,
+        cameras=("wrist", "front"),
+        score_camera="wrist",
+        gripper_dim=3,
+        gripper_open=-1,
+        eef_dims=(0, 1, 2),
+        goes_on=True,
+        fps=CONTROL_HZ,
+        fingerprint=fingerprint(scenes, mujoco.__version__, code=(tasks_code, camera_code)),
+    )
 
 
 def make(rest: str = "", **options: Any) -> TestbedEnv:
