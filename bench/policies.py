@@ -1,11 +1,12 @@
-"""K = 3 samples at each of 8 observations, in one call against one row at a time, per family (needs lerobot).
+"""K = 3 samples at each of 8 observations, in one call against one row at a time, per family.
 
-    python bench/policies.py [--families pi0 pi05 smolvla diffusion] [--rounds 3] [--clock cpu]
+    python bench/policies.py [--families pi0 pi05 smolvla diffusion] [--rounds 5]
 
-Random weights, the real classes. "tiny" is the size of the integration tests, where overhead rules; --wide makes
-SmolVLA's towers wider, so that the shared prefix shows. Ratios are loop time / one-call time (above 1: one call is
-faster), medians over rounds in which both run in turn. The loop calls ``sample`` with one row and ``width=1``, which
-is what one gets from a policy that is asked row by row; the largest difference between the two is printed.
+Needs LeRobot for the families above, and OpenVLA's versions for ``--families openvla``: two environments, so two runs.
+Random weights, the real classes at the size of the integration tests, where overhead rules; --wide makes SmolVLA's
+towers wider, so that the shared prefix shows. The loop calls ``sample`` with one row and ``width=1``, which is what one
+gets from a policy that is asked row by row. "x" is the loop's time over the one call's (above 1: the call is faster),
+the median over rounds in which both run in turn, of wall and of processor time.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ import json
 import os
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "integration" / "lerobot")]
+LEROBOT = ("pi0", "pi05", "smolvla", "diffusion")
+OBSERVATIONS, SAMPLES = 8, 3
 
 
-def rows(observations: int, samples: int) -> tuple[list[Any], list[Any]]:
+def rows() -> tuple[list[Any], list[Any]]:
     from besttake.takes.draws import Draw
     from besttake.types import Observation
 
@@ -37,66 +40,79 @@ def rows(observations: int, samples: int) -> tuple[list[Any], list[Any]]:
             rng.normal(0, 0.3, 8).astype(np.float32),
             "pick up the cube",
         )
-        for _ in range(observations)
+        for _ in range(OBSERVATIONS)
     ]
-    repeated = [one for one in seen for _ in range(samples)]
-    return repeated, [Draw(0, "bench", row // samples, row % samples) for row in range(len(repeated))]
+    repeated = [one for one in seen for _ in range(SAMPLES)]
+    return repeated, [Draw(0, "bench", row // SAMPLES, row % SAMPLES) for row in range(len(repeated))]
 
 
-def seconds(run: Any, clock: str) -> float:
-    """Wall or processor seconds; the latter hold still on a machine that has other work."""
-    now = time.process_time if clock == "cpu" else time.perf_counter
-    began = now()
-    run()
-    return now() - began
+@contextlib.contextmanager
+def checkpoints(families: list[str], wide: bool) -> Iterator[dict[str, tuple[str, str]]]:
+    """Of each family, the URI to be asked for all rows at once and the URI to be asked for one."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=str(Path(directory) / "hf"))
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # on a busy machine the threads of tiny models wait in vain
+        kind = "openvla" if families == ["openvla"] else "lerobot"
+        sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests" / "integration" / kind)]
+        import tiny
+
+        made = {}
+        stack.enter_context(tiny.small_vision() if kind == "openvla" else tiny.shrunken_paligemma())
+        with contextlib.redirect_stdout(sys.stderr):
+            for family in families:
+                where = Path(directory) / family
+                where.mkdir()
+                if kind == "openvla":
+                    tiny.make(where, {"bridge": tiny.STATS})
+                    made[family] = (f"openvla:{where}?trust_remote_code=true",) * 2
+                else:
+                    tiny.MAKERS[family](where, **({"wide": True} if wide and family == "smolvla" else {}))
+                    made[family] = (f"lerobot:{where}?width={OBSERVATIONS}", f"lerobot:{where}?width=1")
+        yield made
 
 
-def measure(checkpoint: Path, rounds: int, clock: str) -> dict[str, float]:
+def measure(uris: tuple[str, str], rounds: int) -> dict[str, Any]:
+    from bench.timing import in_turn, times_faster
     from besttake import registry
 
-    together = registry.policy(f"lerobot:{checkpoint}?width=8")
-    alone = registry.policy(f"lerobot:{checkpoint}?width=1")
-    seen, draws = rows(8, 3)
+    together, alone = (registry.policy(uri) for uri in uris)
+    seen, draws = rows()
+
+    def call() -> np.ndarray:
+        return together.sample(seen, draws)
 
     def loop() -> np.ndarray:
         return np.concatenate([alone.sample([o], [d]) for o, d in zip(seen, draws, strict=True)])
 
-    far = float(np.abs(together.sample(seen, draws) - loop()).max())
-    pairs = [(seconds(lambda: together.sample(seen, draws), clock), seconds(loop, clock)) for _ in range(rounds)]
-    return {
-        "samples_per_second": round(len(draws) / float(np.median([a for a, _ in pairs])), 1),
-        "ratio": round(float(np.median([b / a for a, b in pairs])), 2),
-        "difference": far,
-    }
+    far = float(np.abs(call() - loop()).max())
+    times = in_turn({"call": call, "loop": loop}, rounds)
+    rates = {name: round(own.rate(len(draws)), 1) for name, own in times.items()}
+    return {"samples_per_second": rates, "x": times_faster(times["loop"], times["call"]), "difference": far}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--families", nargs="*", default=["pi0", "pi05", "smolvla", "diffusion"])
-    parser.add_argument("--rounds", type=int, default=3)
+    default = list(LEROBOT) if find_spec("lerobot") else ["openvla"]
+    parser.add_argument("--families", nargs="*", default=default, choices=(*LEROBOT, "openvla"))
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--wide", action="store_true")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=str(Path(directory) / "hf"))
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # on a busy machine the threads of tiny models wait in vain
-        import tiny
+    with checkpoints(args.families, args.wide) as made:
+        from bench.timing import machine
 
-        result = {}
-        with tiny.shrunken_paligemma():
-            for family in args.families:
-                checkpoint = Path(directory) / family
-                with contextlib.redirect_stdout(sys.stderr):
-                    tiny.MAKERS[family](checkpoint, **({"wide": True} if args.wide and family == "smolvla" else {}))
-                result[family] = measure(checkpoint, args.rounds, args.clock)
+        before = machine()
+        result = {family: measure(uris, args.rounds) for family, uris in made.items()}
     if args.json:
-        print(json.dumps({"bench": "policies", "clock": args.clock, "rows": "8 observations x 3 samples", **result}))
+        told = {"bench": "policies", "machine": before, "rows": [OBSERVATIONS, SAMPLES], "rounds": args.rounds}
+        print(json.dumps({**told, **result}))
         return
+    print(f"{before}; {OBSERVATIONS} observations x {SAMPLES} samples, {args.rounds} rounds")
     for family, row in result.items():
+        rates, (wall, cpu) = row["samples_per_second"], row["x"]
         print(
-            f"{family:10s} {row['samples_per_second']:8.1f} samples/s   x {row['ratio']:.2f} of the loop"
-            f"   (difference {row['difference']:.0e})"
+            f"{family:10s} {rates['call']:8.1f} samples/s, the loop {rates['loop']:.1f}"
+            f"   x {wall:.2f} wall, x {cpu:.2f} cpu   (difference {row['difference']:.0e})"
         )
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from besttake import registry
+from besttake.config import Plan
+from besttake.demos.library import build
+from besttake.diagnosis import diagnose
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
+from besttake.takes.store import Store
 from besttake.testing import check_policy
-from besttake.types import Observation, Warm
+from besttake.types import Observation, Start, Warm
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +100,47 @@ def test_liberos_gripper_is_plus_or_minus_one(checkpoint):
     libero = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&gripper=libero&crop=true")
     got = libero.sample([observation(s) for s in range(3)], [Draw(0, "t", s, 0) for s in range(3)])
     assert set(np.abs(got[:, 0, 6])) <= {0.0, 1.0}
+
+
+class Few:
+    """The testbed with a short horizon: one action per sample makes long takes slow."""
+
+    def __init__(self):
+        self.env = registry.env("testbed:push")
+        task = replace(self.env.spec.tasks[0], horizon=4)
+        self.spec = replace(self.env.spec, tasks=(task,), fingerprint="few")
+
+    def __getattr__(self, name):
+        return getattr(self.env, name)
+
+
+def test_a_whole_diagnosis_with_cooling_and_re_ranking_at_every_step(make_checkpoint, tmp_path, monkeypatch):
+    """A checkpoint of the testbed's four actions; token policies have no warm start, and the result says so."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    stats = {"action": {"q01": [-1.0] * 4, "q99": [1.0] * 4, "mask": [True] * 4}}
+    (tmp_path / "policy").mkdir()
+    library = build(registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", max_demos=2)
+    plan = Plan(
+        policy=[f"openvla:{make_checkpoint(tmp_path / 'policy', {'testbed': stats})}?camera=wrist"],
+        env=["python:test_openvla:Few"], demos=str(library.path), starts="1", seeds=2, candidates=2, probe_states=0,
+        arms=["base", "cooled", "retrieve", "rerank"], trust_remote_code=True, workers=1,
+    )  # fmt: skip
+    result = diagnose(plan, tmp_path / "run")
+    (cell,) = result.cells
+    assert (cell.takes, cell.errors) == (6, 0)
+    assert any("no retrieve arm" in note for note in result.notes)
+    actions = {take.key: take.actions for _, take in Store.open(tmp_path / "run").takes()}
+    assert len({a.tobytes() for key, a in actions.items() if key.arm == "base"}) == 2
+    env, policy = Few(), registry.policy(f"{plan.policy[0]}&trust_remote_code=true")
+    for key, got in actions.items():
+        env.reset(Start(key.task, key.start))
+        seen, draw = env.observe(("wrist",)), Draw(0, f"python/{key.task}", key.start, key.seed)
+        first = policy.sample([seen] * 2, [draw.candidate(number) for number in range(2)])[:, 0]
+        if key.arm == "base":
+            np.testing.assert_array_equal(got[0], first[0])
+        if key.arm == "rerank":
+            assert any(np.array_equal(got[0], one) for one in first)
 
 
 def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_checkpoint, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +14,12 @@ from openpi_client.websocket_client_policy import WebsocketClientPolicy
 from vla_eval.api import run
 
 from besttake import registry
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import build
+from besttake.policies.augmented import Course, Retrieving
 from besttake.serve import serve
 from besttake.takes.draws import Draw
-from besttake.types import Start
+from besttake.types import Observation, Start
 
 
 @pytest.fixture
@@ -22,34 +27,65 @@ def policy():
     return registry.policy("testbed:mid")
 
 
-def played(policy, task, index, seed, horizon):
-    """Success of one take, rolled out here with the draws that the server is to use."""
-    env = registry.env(f"testbed:{task}")
-    env.reset(Start(task, env.spec.starts[index]))
+def played(sample, replan, index, horizon):
+    """Success and length of one take, rolled out here with the draws that the server is to use."""
+    env = registry.env("testbed:push")
+    env.reset(Start("push", env.spec.starts[index]))
+    course = Course("push")
     for step in range(horizon):
-        if step % policy.spec.replan == 0:
-            draw = Draw(3, task, index, seed, step // policy.spec.replan)
-            seen = env.observe(policy.spec.cameras)
-            chunk = policy.sample([type(seen)(seen.images, seen.state, task)], [draw])[0]
-        if env.step(chunk[step % policy.spec.replan]).success:
+        seen = env.observe(("wrist",))
+        course.states.append(seen.state)
+        if step % replan == 0:
+            draw = Draw(3, "push", index, 0, step // replan)
+            chunk = sample(Observation(seen.images, seen.state, "push"), draw, course)
+        course.actions.append(chunk[step % replan])
+        if env.step(course.actions[-1]).success:
             return True, step + 1
     return False, horizon
 
 
-def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, monkeypatch, tmp_path):
+@pytest.fixture
+def evaluated(monkeypatch, tmp_path):
+    """``evaluated(url)``: success and length of three episodes of the testbed, run by vla-eval's orchestrator."""
+
+    def run_it(url):
+        benchmark = {"benchmark": "testbed_benchmark:TestbedBenchmark", "params": {"task": "push"}}
+        config = {"benchmarks": [{**benchmark, "episodes_per_task": 3}]}
+        (result,) = run(config, server_url=url, output_dir=tmp_path, docker=False)
+        return [(bool(e["metrics"]["success"]), e["steps"]) for e in result["tasks"][0]["episodes"]]
+
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    config = {
-        "benchmarks": [
-            {"benchmark": "testbed_benchmark:TestbedBenchmark", "episodes_per_task": 3, "params": {"task": "push"}}
-        ]
-    }
-    with serve(policy, seed=3) as server:
-        (result,) = run(config, server_url=server.url, output_dir=tmp_path, docker=False)
+    yield run_it
     sys.modules.pop("testbed_benchmark", None)
-    episodes = result["tasks"][0]["episodes"]
+
+
+def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, evaluated):
+    with serve(policy, seed=3) as server:
+        got = evaluated(server.url)
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
-    got = [(bool(e["metrics"]["success"]), e["steps"]) for e in episodes]
-    assert got == [played(policy, "push", index, 0, horizon) for index in range(3)]
+
+    def sample(seen, draw, course):
+        return policy.sample([seen], [draw])[0]
+
+    assert got == [played(sample, policy.spec.replan, index, horizon) for index in range(3)]
+
+
+def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
+    """`besttake serve --retrieve` in a process of its own, with a tuned library."""
+    config = RetrievalConfig(rule="current", alpha=0.5, onset_alignment=True, gripper_gating=True)
+    built = build(registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", max_demos=3)
+    library = built.with_retrieval(config, {"env": "", "starts": []})
+    command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:mid", "--port", "0", "--seed", "3"]
+    server = subprocess.Popen([*command, "--retrieve", str(library.path)], stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        got = evaluated(re.search(r"ws://\S+", line).group())
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+    horizon = registry.env("testbed:push").spec.tasks[0].horizon
+    ours = Retrieving(policy, library, config)
+    assert got == [played(ours.follow, policy.spec.replan, index, horizon) for index in range(3)]
 
 
 def test_openpis_client_gets_chunks_and_its_broker_plays_them(policy):
