@@ -157,6 +157,9 @@ def test_nobody_there_a_wrong_address_and_bad_options_are_said_plainly():
         registry.policy(f"vla-eval:ws://127.0.0.1:{port}")
     with pytest.raises(ComponentError, match="write ws://host:port"):
         registry.policy("vla-eval:localhost:8000")
+    for port in ("99999", "http"):
+        with pytest.raises(ComponentError, match=r"Port .*: write ws://host:port"):
+            registry.policy(f"vla-eval:ws://127.0.0.1:{port}")
     with pytest.raises(ComponentError, match="map=agentview: write it as key:camera"):
         registry.policy("vla-eval:ws://127.0.0.1:1?map=agentview")
     with pytest.raises(ComponentError, match="horizon=0: must be at least 1"):

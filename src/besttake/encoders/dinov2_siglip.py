@@ -34,18 +34,20 @@ def make(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncod
     names = rest.split(",") if rest else ["", ""]
     if len(names) != 2:
         raise ComponentError(f"dinov2+siglip:{rest}: write two checkpoints, dinov2+siglip:DINOV2,SIGLIP, or none")
-    towers = (_dinov2(names[0]), _siglip(names[1]))
-    return TorchEncoder("dinov2+siglip", towers, device=device, batch=parse_batch(batch))
+    size = parse_batch(batch)
+    return TorchEncoder("dinov2+siglip", (_dinov2(names[0]), _siglip(names[1])), device=device, batch=size)
 
 
 def make_dinov2(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """DINOv2 alone, from ``rest`` or the pinned checkpoint."""
-    return TorchEncoder("dinov2", (_dinov2(rest),), device=device, batch=parse_batch(batch))
+    size = parse_batch(batch)
+    return TorchEncoder("dinov2", (_dinov2(rest),), device=device, batch=size)
 
 
 def make_siglip(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """SigLIP's vision tower alone, from ``rest`` or the pinned checkpoint."""
-    return TorchEncoder("siglip", (_siglip(rest),), device=device, batch=parse_batch(batch))
+    size = parse_batch(batch)
+    return TorchEncoder("siglip", (_siglip(rest),), device=device, batch=size)
 
 
 def _dinov2(name: str) -> Tower:

@@ -1,7 +1,8 @@
 """``hf:NAME`` and ``timm:NAME``: any vision model of the transformers or timm hub, or from a local directory.
 
-Pooling: transformers' ``pooler_output`` where the model has one, else the mean over its tokens or positions; timm's
-own pooled features (``num_classes=0``). Size, mean and standard deviation come from the model's configuration.
+Pooling: transformers' ``pooler_output`` where the checkpoint has one (many a classifier's does not, and the layer would
+then be random), else the mean over its tokens or positions; timm's own pooled features (``num_classes=0``). Size, mean
+and standard deviation come from the model's configuration.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
     """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
     if not rest:
         raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
+    images_at_once = parse_batch(batch)
     transformers = need("transformers", f"the encoder hf:{rest}")
     try:
         config = transformers.AutoConfig.from_pretrained(rest, revision=revision)
-        settings = _processor_settings(transformers, rest, revision)
-        model = transformers.AutoModel.from_pretrained(rest, revision=revision)
+        settings = _processor_settings(rest, revision)
+        model, info = transformers.AutoModel.from_pretrained(rest, revision=revision, output_loading_info=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise hub_failure(rest, error) from None
+    prefix = ""
     if hasattr(config, "vision_config") and hasattr(model, "vision_model"):
-        model = model.vision_model
-        config = config.vision_config
+        model, config, prefix = model.vision_model, config.vision_config, "vision_model."
+    _without_random_weights(model, [key.removeprefix(prefix) for key in info["missing_keys"] if prefix in key], rest)
     size = _square(settings.get("crop_size") or settings.get("size")) or _square(getattr(config, "image_size", None))
     mean = tuple(settings.get("image_mean") or IMAGENET_MEAN)
     std = tuple(settings.get("image_std") or IMAGENET_STD)
@@ -42,11 +45,14 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
         rest, model.float(), lambda pixels: _pool(model, pixels, rest), size or 224, mean, std, "pooler or mean"
     )
     notes = () if revision or "/" not in rest else ("the revision is not pinned: add ?revision=COMMIT",)
-    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=parse_batch(batch), notes=notes)
+    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=images_at_once, notes=notes)
 
 
 def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
+    if not rest:
+        raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
+    images_at_once = parse_batch(batch)
     timm = need("timm", f"the encoder timm:{rest}", "timm")
     # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
     source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
@@ -58,11 +64,15 @@ def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", ba
         raise hub_failure(f"timm:{rest}", error) from None
     settings = timm.data.resolve_model_data_config(model)
     tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
-    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=parse_batch(batch))
+    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=images_at_once)
 
 
 def _pool(model: Any, pixels: Any, name: str) -> Any:
-    out = model(pixel_values=pixels)
+    try:
+        out = model(pixel_values=pixels)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ComponentError(f"hf:{name}: a {type(model).__name__} does not encode pictures ({reason[:150]})") from None
     pooled = getattr(out, "pooler_output", None)
     if pooled is not None:
         return pooled.flatten(1)
@@ -72,10 +82,20 @@ def _pool(model: Any, pixels: Any, name: str) -> Any:
     return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.flatten(2).mean(dim=2)
 
 
-def _processor_settings(transformers: Any, name: str, revision: str | None) -> Mapping[str, Any]:
+def _without_random_weights(model: Any, missing: list[str], name: str) -> None:
+    """Leave out a pooler that the checkpoint has no weights for; anything else that is missing is an error."""
+    if missing and all(key.startswith("pooler.") for key in missing):
+        model.pooler = None
+    elif missing:
+        raise ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
+
+
+def _processor_settings(name: str, revision: str | None) -> Mapping[str, Any]:
     """The checkpoint's preprocessor_config.json, which not every checkpoint has."""
+    from transformers.image_processing_utils import BaseImageProcessor
+
     try:
-        settings, _ = transformers.BaseImageProcessor.get_image_processor_dict(name, revision=revision)
+        settings, _ = BaseImageProcessor.get_image_processor_dict(name, revision=revision)
     except OSError:
         return {}
     return dict(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from besttake.errors import ComponentError, MissingExtra
 
@@ -25,6 +26,10 @@ class Link:
     def __init__(self, url: str, greet: Callable[[Link], Any], timeout: float, token: str | None = None) -> None:
         if not url.startswith(("ws://", "wss://")):
             raise ComponentError(f"{url!r} is not a websocket address: write ws://host:port")
+        try:
+            urlsplit(url).port  # noqa: B018
+        except ValueError as error:
+            raise ComponentError(f"{url!r} is not a websocket address ({error}): write ws://host:port") from None
         self.url = url
         self.timeout = timeout
         self.greeting: Any = None
