@@ -69,18 +69,40 @@ def test_an_openpi_server_drives_a_whole_diagnosis(tmp_path):
     assert (cell.starts, cell.takes, cell.errors) == (3, 6, 0)
 
 
-def test_a_server_that_dies_in_the_middle_costs_its_takes_and_the_run_goes_on_when_it_is_back(tmp_path, options):
+class Mortal:
+    """A policy that calls ``then`` at its twelfth sample, for our own server."""
+
+    def __init__(self, then):
+        self.policy = registry.policy("testbed:mid")
+        self.spec, self.count, self.then = self.policy.spec, itertools.count(), then
+
+    def sample(self, observations, draws, warm=None):
+        if next(self.count) == 12 and self.then:
+            self.then()
+        return self.policy.sample(observations, draws, warm)
+
+
+@pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])
+def test_a_server_that_dies_in_the_middle_costs_its_takes_and_the_run_goes_on_when_it_is_back(
+    tmp_path, options, protocol
+):
     holder = {}
 
     def die():
         threading.Thread(target=holder["server"].close).start()
         raise RuntimeError("the machine was unplugged")
 
-    holder["server"] = serve_background(TestbedServer(after=12, then=die))
+    def start(then, port=None):
+        if protocol == "openpi":
+            return serve(Mortal(then), "openpi", port=port or 0)
+        after = 12 if then else None
+        return serve_background(TestbedServer(after=after, then=then), **({"port": port} if port else {}))
+
+    holder["server"] = start(die)
     port = holder["server"].port
-    uri = f"vla-eval:{holder['server'].url}{options}"
+    uri = f"{protocol}:{holder['server'].url}{options}"
     first = diagnose(plan(uri), tmp_path)
-    with serve_background(TestbedServer(), port=port):
+    with start(None, port):
         second = diagnose(plan(uri), tmp_path)
     assert first.cells[0].errors > 0
     assert (second.cells[0].takes, second.cells[0].errors) == (6, 0)
