@@ -20,11 +20,11 @@ from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_me
 from besttake.serve import serve
 from besttake.takes.arms import ArmSampler
 from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.takes.take import TakeKey
-from besttake.takes.worker import Job
 from besttake.types import F32, Observation, Start
 
 Diagnosed = Callable[[RetrievalConfig, str], dict[int, F32]]

@@ -19,9 +19,9 @@ from besttake.errors import ComponentError
 from besttake.policies.base import Policy
 from besttake.takes.arms import ArmSampler
 from besttake.takes.draws import Draw
-from besttake.takes.runner import Request
+from besttake.takes.orders import Job
+from besttake.takes.sampling import Request
 from besttake.takes.take import TakeKey
-from besttake.takes.worker import Job
 from besttake.types import F32, EnvSpec, Observation, PolicySpec, Warm
 
 

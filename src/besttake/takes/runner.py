@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.takes.pool import Pool
-from besttake.takes.sampling import Request as Request
-from besttake.takes.sampling import Sampler as Sampler
-from besttake.takes.sampling import next_blocks, reason_of
+from besttake.takes.sampling import Request, Sampler, next_blocks, reason_of
 from besttake.takes.store import Row, Store
 from besttake.takes.take import Take, TakeKey
 

@@ -16,8 +16,7 @@ import numpy as np
 from besttake import registry
 from besttake.envs.base import Env, Restorable
 from besttake.takes.film import Film
-from besttake.takes.orders import Act, Answer, Begin, End, Failed, Need, Order
-from besttake.takes.orders import Job as Job
+from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.takes.sampling import Actor, Request, Sampler, next_blocks, reason_of
 from besttake.takes.take import Take
 from besttake.types import F32, U8, Observation, Start
