@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from besttake import registry, testing
 from besttake.config import load_plan
+from besttake.envs.libero import LiberoEnv
 from besttake.result import Result
-from besttake.scripted_libero.train import RECIPES, TASKS
+from besttake.scripted_libero.train import RECIPES, TASKS, Recipe, train
+from besttake.scripted_libero.windows import TRAINING_STARTS, Episodes, collect
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start
 
@@ -44,7 +47,7 @@ def test_a_tiny_diagnosis_of_a_committed_policy_is_complete(tmp_path: Path) -> N
     plan = {
         **yaml.safe_load(RECIPE.read_text()),
         "policy": [f"flow:{WEIGHTS / 'few'}.safetensors"],
-        "env": "libero:object?task=2&state=objects&size=48&horizon=200",
+        "env": "libero:object?task=2&state=objects&size=48&horizon=170",
         "demos": "libero-scripted:object?task=2&state=objects&size=48&demos_per_task=2&stride=20",
         "starts": "2",
         "seeds": 2,
@@ -75,6 +78,33 @@ def test_a_tiny_diagnosis_of_a_committed_policy_is_complete(tmp_path: Path) -> N
     assert cell.dfe.ratio.value is not None
     assert cell.verdict is not None
     assert cell.verdict.headline
+
+
+def test_training_twice_gives_the_same_policy(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    episodes = Episodes(
+        states=rng.normal(size=(60, 18)).astype(np.float32),
+        actions=rng.uniform(-1, 1, (60, 7)).astype(np.float32),
+        lengths=np.array([30, 30]),
+        tasks=np.array([0, 1]),
+        starts=np.array([3000, 3000]),
+        instructions=("put it here", "put it there"),
+    )
+    recipe = Recipe("tiny", demos_per_task=1, steps=20, width=32)
+    made = [registry.policy(f"flow:{train(recipe, episodes, tmp_path / word)}") for word in ("one", "two")]
+    assert made[0].spec.fingerprint == made[1].spec.fingerprint
+    assert (made[0].spec.horizon, made[0].spec.state_dim, made[0].spec.replan) == (16, 18, 8)
+
+
+def test_demonstrations_to_learn_from_are_successes_of_the_training_range_shaken_and_not() -> None:
+    env = registry.env("libero:object?task=2&state=objects")
+    assert isinstance(env, LiberoEnv)
+    made = collect(env, per_task=2, shakes=(0.0, 0.2))
+    env.close()
+    assert made.starts.tolist() == [TRAINING_STARTS[0]] * 2
+    assert made.lengths[0] != made.lengths[1]
+    assert made.states.shape == (made.lengths.sum(), 18)
 
 
 def test_the_recipe_is_a_plan_whose_policies_were_made_by_the_committed_recipes() -> None:
