@@ -295,7 +295,9 @@ class _Diagnosis:
                 if row.error:
                     self.reporter.detail(f"{row.key.task} start {row.key.start} seed {row.key.seed}: {row.error}")
 
-            tally = play(jobs, sampler, draw, store, self._workers(), batch=plan.batch, on_take=told)
+            tally = play(
+                jobs, sampler, draw, store, self._workers(), batch=plan.batch, at_once=env.at_once, on_take=told
+            )
         if tally.failed:
             self.reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.out}` says why")
 

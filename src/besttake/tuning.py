@@ -168,7 +168,8 @@ class _Bench:
                 Store.write(scratch, {"identity": {}, "extent": {}}) as store,
             ):
                 sampler = ArmSampler(model, self.env, config, self.library, self.library.encoder())
-                play(self._jobs(uri, model), sampler, self._draw, store, pool, batch=self.batch)
+                jobs = self._jobs(uri, model)
+                play(jobs, sampler, self._draw, store, pool, batch=self.batch, at_once=self.env.at_once)
                 done = [row for row in store.rows() if row.status == "done"]
             rates.append(float(np.mean([bool(row.success) for row in done])) if done else 0.0)
         return float(np.mean(rates))

@@ -74,6 +74,7 @@ class EnvSpec:
     of the end effector); ``gripper_open`` is the sign of the gripper command that opens.
     ``starts`` are the indexes to evaluate on, ``tuning`` indexes kept apart for choosing anything.
     ``goes_on``: stepping after success is possible, so the window ``full`` is.
+    ``at_once``: how many of its simulators one worker holds at most, for simulators that weigh; None: any number.
     """
 
     name: str
@@ -88,6 +89,7 @@ class EnvSpec:
     gripper_open: int = -1
     eef_dims: tuple[int, ...] | None = None
     goes_on: bool = True
+    at_once: int | None = None
     fps: float = 10.0
     fingerprint: str = ""
     notes: tuple[str, ...] = ()

@@ -224,3 +224,12 @@ def test_whatever_is_measured_the_verdict_is_sound_and_can_be_printed(starts):
 
 def _around_dots(text):
     return [text[i + 1] for i in range(len(text) - 1) if text[i] == "." and text[i + 1].isdigit()]
+
+
+def test_a_gain_that_the_interval_shows_and_the_test_does_not_is_told_with_its_p_value():
+    gains = np.r_[np.full(6, 1 / 3), np.zeros(14)]
+    finding = v.ask(gains, gain_scale(3), 0.03)
+    assert finding.answer == "undecided"
+    assert finding.estimate.low > 0
+    said = v.decide(v.Evidence(n=3, headroom=gains, gain=gains, leak_free=True)).reuse.sentence
+    assert f"gives p = {finding.p_not_above_zero:.2f}" in said

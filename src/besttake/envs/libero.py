@@ -137,6 +137,7 @@ class LiberoEnv:
             gripper_open=-1,
             eef_dims=(0, 1, 2),
             goes_on=True,
+            at_once=2,
             fps=20.0,
             fingerprint=_fingerprint(name, tasks, f"{convention} {objects}", size),
         )

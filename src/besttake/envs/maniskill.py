@@ -76,6 +76,7 @@ class ManiSkillEnv:
             gripper_open=1,
             eef_dims=(0, 1, 2),
             goes_on=True,
+            at_once=2,
             fps=5.0,
             fingerprint=_fingerprint(names, render, reading, horizon),
             notes=("pictures are from a third-person camera; these tasks have no wrist camera",),

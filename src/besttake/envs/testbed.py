@@ -30,14 +30,12 @@ FRONT_PX = 160
 
 
 class TestbedEnv:
-    """The four tasks behind one env. Worlds and cameras are made at first use and belong to this instance."""
+    """The four tasks behind one env, which holds the world of one task at a time: many envs may be open at once."""
 
     __test__ = False
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
         self._spec = _spec_of(tasks)
-        self._worlds: dict[str, World] = {}
-        self._cameras: dict[tuple[str, str], RayCamera] = {}
         self._world: World | None = None
 
     @property
@@ -59,7 +57,7 @@ class TestbedEnv:
     def observe(self, cameras: Sequence[str]) -> Observation:
         """The state and the images of ``cameras``."""
         world = self._current()
-        images = {name: self._camera(world, name)(world.data) for name in cameras}
+        images = {name: _camera(world.task, name)(world.data) for name in cameras}
         return Observation(images, world.state(), INSTRUCTIONS[world.task])
 
     def save(self) -> Snapshot:
@@ -72,10 +70,8 @@ class TestbedEnv:
         self._world.restore(snapshot)
 
     def close(self) -> None:
-        """Let the worlds go."""
+        """Let the world go."""
         self._world = None
-        self._worlds.clear()
-        self._cameras.clear()
 
     def _current(self) -> World:
         if self._world is None:
@@ -83,23 +79,22 @@ class TestbedEnv:
         return self._world
 
     def _world_of(self, task: str) -> World:
-        if task not in self._worlds:
+        if self._world is None or self._world.task != task:
             names = [known.name for known in self._spec.tasks]
             if task not in names:
                 raise ComponentError(f"{self._spec.name}: no task {task!r}; it has {', '.join(names)}")
-            self._worlds[task] = World(task)
-        return self._worlds[task]
+            return World(task)
+        return self._world
 
-    def _camera(self, world: World, name: str) -> RayCamera:
-        key = (world.task, name)
-        if key not in self._cameras:
-            if name == "wrist":
-                self._cameras[key] = RayCamera(world.model, name, WRIST_PX)
-            elif name == "front":
-                self._cameras[key] = RayCamera(world.model, name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
-            else:
-                raise ComponentError(f"testbed: no camera {name!r}; it has {', '.join(self._spec.cameras)}")
-        return self._cameras[key]
+
+@cache
+def _camera(task: str, name: str) -> RayCamera:
+    """A camera depends on the model alone, which all worlds of a task share."""
+    if name == "wrist":
+        return RayCamera(scene.model(task), name, WRIST_PX)
+    if name == "front":
+        return RayCamera(scene.model(task), name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
+    raise ComponentError(f"testbed: no camera {name!r}; it has wrist, front")
 
 
 @cache

@@ -170,6 +170,7 @@ class VlaEvalEnv:
             gripper_open=gripper_open,
             eef_dims=eef_dims,
             goes_on=False,
+            at_once=2,
             fps=fps,
             fingerprint=_fingerprint(self._name, self._arguments),
             notes=("every camera is rendered at every step, as vla-eval does",),

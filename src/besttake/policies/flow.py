@@ -66,6 +66,7 @@ class FlowPolicy:
             state_dim=self._map.shape[0],
             warm_start=True,
             cools=True,
+            small=True,
             fingerprint=_digest(weights, steps, blur),
         )
 

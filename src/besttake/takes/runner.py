@@ -43,11 +43,15 @@ def play(
     pool: Pool,
     *,
     batch: int,
+    at_once: int | None = None,
     on_take: Callable[[Row], None] = lambda row: None,
 ) -> Tally:
-    """Play ``jobs`` and keep their takes in ``store``; ``batch`` takes are under way at once, over all workers."""
+    """Play ``jobs`` and keep their takes in ``store``.
+
+    ``batch`` takes are under way at once, over all workers, and in one worker no more than ``at_once``.
+    """
     with _Keeper(store, on_take) as keeper:
-        engine = _Engine(jobs, sampler, draw, pool, keeper, batch)
+        engine = _Engine(jobs, sampler, draw, pool, keeper, batch, at_once)
         engine.run()
     return Tally(keeper.done, keeper.failed, len(jobs))
 
@@ -61,10 +65,11 @@ class _Engine:
         pool: Pool,
         keeper: _Keeper,
         batch: int,
+        at_once: int | None,
     ) -> None:
         self.waiting = deque(jobs)
         self.sampler, self.draw, self.pool, self.keeper, self.batch = sampler, draw, pool, keeper, batch
-        self.slots = max(1, batch // pool.size)
+        self.slots = max(1, min(batch // pool.size, at_once or batch))
         self.playing: list[dict[int, Request]] = [{} for _ in range(pool.size)]
         self.busy: set[tuple[int, int]] = set()
         self.deaths: Counter[TakeKey] = Counter()
