@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -90,8 +90,13 @@ def skipped_note(report: SkipReport) -> str:
     )
 
 
-def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Library | None:
-    """The library that a plan names: a directory, or demonstrations to build one from (once, cached)."""
+def library_for(
+    plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter, share: Callable[..., Iterable[Any]] = map
+) -> Library | None:
+    """The library that a plan names: a directory, or demonstrations to build one from (once, cached).
+
+    ``share`` is a `map` that may work elsewhere.
+    """
     named = plan.demos
     if named is None:
         if all(Uri.parse(uri).scheme == "testbed" for uri in plan.env):
@@ -111,7 +116,7 @@ def library_for(plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter) -> Libr
         return build_cached(
             source, encoder, cache_dir() / "libraries", encoder_uri=plan.encoder,
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
-            progress=lambda _: stage.advance(),
+            progress=lambda _: stage.advance(), share=share,
         )  # fmt: skip
 
 
@@ -137,22 +142,29 @@ class _Diagnosis:
     pool: Pool | None = None
 
     def run(self) -> Result:
+        """Set up, make what is missing, measure, and write ``result.json``."""
+        try:
+            self._set_up()
+            return self._diagnosed()
+        finally:
+            if self.pool is not None:
+                self.pool.close()
+
+    def _set_up(self) -> None:
         plan = self.plan
         with self._timed("set-up"):
             self.envs = {uri: _spec_of(uri) for uri in plan.env}
             self._check_tasks()
             self.loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
-            self.library = library_for(plan, list(self.envs.values()), self.reporter)
+            self.library = library_for(plan, list(self.envs.values()), self.reporter, self._share)
             self.config = self._retrieval()
             self.encoder = encoder_of(self.library) if self.library is not None else None
+
+    def _diagnosed(self) -> Result:
+        plan = self.plan
         with Store.write(self.out, self._manifest()) as store:
             self._forget_the_bad(store)
-            try:
-                recorded, measured = self._record(store)
-            finally:
-                if self.pool is not None:
-                    self.pool.close()
-            cells, policies, relation = measured
+            recorded, (cells, policies, relation) = self._record(store)
             cost = count_cost(recorded, self.seconds, self.encoded)
             result = Result(
                 besttake=_version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=self.command,
@@ -300,6 +312,11 @@ class _Diagnosis:
             )
         if tally.failed:
             self.reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.out}` says why")
+
+    def _share(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        """`map`, by the workers where they are processes of this machine."""
+        pool = self._workers() if self.plan.on == "local" else None
+        return pool.map(function, items) if isinstance(pool, LocalPool) else map(function, items)
 
     def _workers(self) -> Pool:
         """The workers, started when they are first needed and kept until the end."""

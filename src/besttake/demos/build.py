@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame
-from besttake.demos.source import Bad, Shape, Showing, Source, fault, length_of
+from besttake.demos.source import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.write import Writer
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
@@ -54,21 +55,30 @@ class Options:
 
 
 def build_to(
-    source: Source, encoder: Encoder | Fitted, out: Path, progress: Callable[[str], None] | None = None, **options: Any
+    source: Source,
+    encoder: Encoder | Fitted,
+    out: Path,
+    progress: Callable[[str], None] | None = None,
+    share: Callable[..., Iterable[Any]] = map,
+    **options: Any,
 ) -> Path:
-    """Build the library and return ``out``. ``progress`` is called with the id of each demonstration done."""
+    """Build the library and return ``out``.
+
+    ``progress`` is called with the id of each demonstration done. ``share`` is a `map` that may have the parts of a
+    `Divided` source read elsewhere.
+    """
     wanted = _options(options).resolved(source)
     if wanted.stride < 1:
         raise LibraryError(f"stride must be at least 1, not {wanted.stride}")
     held: list[Demo | Bad] | None = None
     if isinstance(encoder, Fitted):
-        frames, held = _frames_to_fit(_chosen(source, wanted), wanted.stride)
+        frames, held = _frames_to_fit(_chosen(source, wanted, share), wanted.stride)
         if not len(frames):
             _fail_empty(source, [])
         encoder = encoder.fit(frames)
         del frames
     return _Building(source, encoder, wanted, progress or (lambda _: None)).run(
-        out, held if held is not None else _chosen(source, wanted)
+        out, held if held is not None else _chosen(source, wanted, share)
     )
 
 
@@ -76,12 +86,12 @@ def build_cached_at(
     source: Source, encoder: Encoder | Fitted, cache: Path, whole: Callable[[Path], bool], **options: Any
 ) -> Path:
     """The directory of the library in ``cache``, built unless ``whole`` says that it is there."""
-    progress = options.pop("progress", None)
+    how = {name: options.pop(name) for name in ("progress", "share") if name in options}
     wanted = _options(options).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
     parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
-    return out if whole(out) else build_to(source, encoder, out, progress, **options)
+    return out if whole(out) else build_to(source, encoder, out, **how, **options)
 
 
 class _Building:
@@ -200,11 +210,12 @@ def _options(values: dict[str, Any]) -> Options:
     return Options(**values)
 
 
-def _chosen(source: Source, options: Options) -> Iterator[Demo | Bad]:
+def _chosen(source: Source, options: Options, share: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
     wanted: Collection[str] | None = options.tasks
     taken: dict[str, int] = {}
-    for item in source:
+    items = chain.from_iterable(share(list, source.parts())) if isinstance(source, Divided) else source
+    for item in items:
         if isinstance(item, Bad):
             yield item
         elif wanted is None or item.task in wanted:

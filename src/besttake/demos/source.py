@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -64,6 +64,15 @@ class Source(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Demo | Bad]: ...
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """A source in parts that can be read by several processes at once."""
+
+    def parts(self) -> Sequence[Iterable[Demo | Bad]]:
+        """What, one after the other, is this source. Each can be sent to another process."""
+        ...
 
 
 @runtime_checkable

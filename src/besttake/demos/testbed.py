@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from besttake.errors import ComponentError
@@ -35,12 +36,20 @@ class TestbedDemos:
         self._count = demos_per_task
         self._stride = stride
         self._style = style
-        scenes = {task: scene.xml(task) for task in tasks}
-        what = (scenes, mujoco.__version__, seeds.LIBRARY.start, demos_per_task, stride, style)
-        self.fingerprint = fingerprint(*what, code=(tasks_code, expert, demonstrations_code, camera))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for the demonstrations: what they are made with, and how many."""
+        scenes = {task: scene.xml(task) for task in self.tasks}
+        what = (scenes, mujoco.__version__, seeds.LIBRARY.start, self._count, self._stride, self._style)
+        return fingerprint(*what, code=(tasks_code, expert, demonstrations_code, camera))
 
     def __len__(self) -> int:
         return len(self.tasks) * self._count
+
+    def parts(self) -> list[TestbedDemos]:
+        """One source per task."""
+        return [TestbedDemos((task,), self._count, self._stride, self._style) for task in self.tasks]
 
     def __iter__(self) -> Iterator[Demo]:
         for task in self.tasks:

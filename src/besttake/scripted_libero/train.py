@@ -11,16 +11,13 @@ import argparse
 import json
 import time
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from besttake.envs import libero
-from besttake.policies.flow import TIME_FEATURES
 from besttake.scripted_libero.windows import Episodes, collect
-from besttake.testbed.network import FREQUENCIES
+from besttake.testbed import fitting
 from besttake.types import F32, Array
 
 TASKS = "0,2,4,6,7"
@@ -99,56 +96,32 @@ def blur(metres: float) -> F32:
 
 
 def fit(recipe: Recipe, episodes: Episodes) -> tuple[dict[str, Array], float]:
-    """Flow matching on a straight path from noise to chunk; the arrays of the moving average and the last loss."""
-    import torch
-
-    torch.manual_seed(recipe.seed)
-    torch.set_num_threads(1)
+    """All arrays of the file, and the last loss."""
     states, chunks, tasks = episodes.windows(recipe.horizon, recipe.demos_per_task)
     mean, std = chunks.mean(axis=(0, 1)), np.maximum(chunks.std(axis=(0, 1)), 0.02)
     linear, shift = inputs(states)
-    targets = torch.tensor(((chunks - mean) / std).reshape(len(chunks), -1))
     told = np.eye(len(episodes.instructions), dtype=np.float32)[tasks]
-    context = torch.tensor(np.concatenate([states @ linear + shift, told], axis=1))
-    unsure = torch.tensor(blur(recipe.perception_metres) @ linear)
-    unsure = torch.nn.functional.pad(unsure, (0, told.shape[1]))
-    frequencies = torch.tensor(FREQUENCIES)
-    sizes = [targets.shape[1] + context.shape[1] + TIME_FEATURES, *[recipe.width] * 3, targets.shape[1]]
-    layers = [torch.nn.Linear(a, b) for a, b in pairwise(sizes)]
-    weights = [p for layer in layers for p in layer.parameters()]
-    average = [p.detach().clone() for p in weights]
-    optimiser = torch.optim.AdamW(weights, recipe.rate, weight_decay=recipe.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
-    smooth = 1.0
-    for step in range(recipe.steps):
-        rows = torch.randint(len(targets), (recipe.batch,))
-        goal, seen = targets[rows], context[rows] + torch.randn(recipe.batch, len(unsure)) @ unsure
-        noise, when = torch.randn_like(goal), torch.rand(recipe.batch, 1)
-        angle = when * frequencies
-        hidden = torch.cat([(1 - when) * noise + when * goal, seen, angle.sin(), angle.cos()], 1)
-        for layer in layers[:-1]:
-            hidden = torch.nn.functional.silu(layer(hidden))
-        loss = ((layers[-1](hidden) - (goal - noise)) ** 2).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        smooth = 0.99 * smooth + 0.01 * loss.item()
-        keep = min(0.995, step / (step + 10))
-        with torch.no_grad():
-            for old, new in zip(average, weights, strict=True):
-                old.mul_(keep).add_(new, alpha=1 - keep)
-    arrays: dict[str, Any] = {
+    context = np.concatenate([states @ linear + shift, told], axis=1)
+    unsure = np.pad(blur(recipe.perception_metres) @ linear, ((0, 0), (0, told.shape[1])))
+    layers, loss = fitting.fit(
+        context,
+        ((chunks - mean) / std).reshape(len(chunks), -1),
+        width=recipe.width,
+        steps=recipe.steps,
+        batch=recipe.batch,
+        rate=recipe.rate,
+        decay=recipe.decay,
+        seed=recipe.seed,
+        blur=unsure,
+    )
+    arrays: dict[str, Array] = {
         "state_map": linear,
         "state_shift": shift,
         "state_blur": blur(recipe.perception_metres),
         "action_mean": mean.astype(np.float32),
         "action_std": std.astype(np.float32),
     }
-    for index, (weight, offset) in enumerate(zip(average[::2], average[1::2], strict=True)):
-        arrays[f"w{index}"] = weight.numpy().T.astype(np.float16)
-        arrays[f"b{index}"] = offset.numpy().astype(np.float16)
-    return arrays, smooth
+    return {**arrays, **layers}, loss
 
 
 def main() -> None:

@@ -27,11 +27,11 @@ _HAND = f"""
     rgba=".62 .64 .68 1"/></body>
   <camera name="wrist" pos="-.115 0 .125" xyaxes="0 -1 0 .72 0 .69" fovy="75"/>
   <body name="left" pos="0 .006 0" gravcomp="1">
-    <joint name="left" type="slide" axis="0 1 0" range="0 .04" limited="true" damping="3"/>
+    <joint name="left" type="slide" axis="0 1 0" range="0 .04" limited="true" damping="20"/>
     <geom type="box" size=".012 .006 .035" pos="0 0 .03" mass=".1" friction="2 .05 .001" rgba=".10 .66 .68 1"/>
   </body>
   <body name="right" pos="0 -.006 0" gravcomp="1">
-    <joint name="right" type="slide" axis="0 -1 0" range="0 .04" limited="true" damping="3"/>
+    <joint name="right" type="slide" axis="0 -1 0" range="0 .04" limited="true" damping="20"/>
     <geom type="box" size=".012 .006 .035" pos="0 0 .03" mass=".1" friction="2 .05 .001" rgba=".90 .90 .88 1"/>
   </body>
 </body>
@@ -84,10 +84,10 @@ def xml(task: str) -> str:
     """The MJCF of ``task``."""
     return f"""
 <mujoco model="{task}">
-<option timestep="0.005" integrator="implicitfast" cone="elliptic" impratio="10"/>
-<default><geom friction="1 .02 .001" condim="4" solref=".01 1"/></default>
+<option timestep="0.01" integrator="implicitfast" cone="elliptic" impratio="10"/>
+<default><geom friction="1 .02 .001" condim="4" solref=".02 1"/></default>
 <worldbody>
-<geom name="table" type="box" size=".6 .6 .02" pos="0 0 -.02" rgba=".74 .60 .45 1"/>
+<geom name="table" type="plane" size=".6 .6 .02" rgba=".74 .60 .45 1"/>
 <geom name="wall" type="box" size=".6 .02 .4" pos="0 .62 .4" rgba=".72 .78 .84 1"/>
 <camera name="front" pos=".34 -.78 .50" xyaxes=".920 .392 0 -.176 .413 .893" fovy="36"/>
 {_HAND}

@@ -27,7 +27,7 @@ REACH = 0.032
 """Metres from the hand to its set point at an action of 1."""
 CONTROL_HZ = 20.0
 
-_SUBSTEPS = 10
+_SUBSTEPS = 5
 _HELD_STEPS = 2
 _HOME = np.array([0, 0, scene.HOME_HEIGHT])
 _LOW = (-0.35, -0.35, -0.188)

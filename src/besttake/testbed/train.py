@@ -10,13 +10,12 @@ import hashlib
 import json
 import time
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from besttake.testbed import demonstrations, essence, expert, network, scene, seeds, tasks
+from besttake.testbed import demonstrations, essence, expert, fitting, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.types import F32, Array
 
@@ -52,7 +51,7 @@ RECIPES = {
 
 def fingerprint(recipe: Recipe) -> str:
     """A hash of all that decides the weights: scenes, starts, recipe, and the code of world, expert and training."""
-    code = (tasks, expert, demonstrations._act, _windows, _fit)
+    code = (tasks, expert, demonstrations._act, _windows, _fit, fitting.fit)
     scenes = [scene.xml(task) for task in tasks.TASKS]
     return essence.fingerprint(scenes, seeds.TRAINING.start, seeds.TRAINING.stop, asdict(recipe), code=code)
 
@@ -71,7 +70,7 @@ def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
     arrays, loss = _fit(recipe, states, chunks)
     path = out / f"{recipe.name}.safetensors"
     out.mkdir(parents=True, exist_ok=True)
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
+    save_file(arrays, path, metadata)
     path.chmod(0o644)
     took = time.perf_counter() - began
     print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {took:.0f} s, {path.stat().st_size / 1e3:.0f} kB")
@@ -93,45 +92,19 @@ def _windows(recipe: Recipe) -> tuple[F32, F32]:
 
 
 def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], float]:
-    """Flow matching on a straight path from noise to chunk; the arrays of the moving average and the last loss."""
-    import torch
-
-    torch.manual_seed(recipe.seed)
-    torch.set_num_threads(1)
     mean, std = chunks.mean(axis=(0, 1)), chunks.std(axis=(0, 1))
-    targets = torch.tensor(((chunks - mean) / std).reshape(len(chunks), -1))
-    context, scale = torch.tensor(states), torch.tensor(network.SCALE)
-    frequencies = torch.tensor(network.FREQUENCIES)
-    sizes = [targets.shape[1] + context.shape[1] + 16, *[recipe.width] * (network.LAYERS - 1), targets.shape[1]]
-    layers = [torch.nn.Linear(a, b) for a, b in pairwise(sizes)]
-    weights = [p for layer in layers for p in layer.parameters()]
-    average = [p.detach().clone() for p in weights]
-    optimiser = torch.optim.AdamW(weights, recipe.rate, weight_decay=recipe.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
-    smooth = 1.0
-    for step in range(recipe.steps):
-        rows = torch.randint(len(targets), (recipe.batch,))
-        goal, seen = targets[rows], context[rows]
-        noise, when = torch.randn_like(goal), torch.rand(recipe.batch, 1)
-        angle = when * frequencies
-        hidden = torch.cat([(1 - when) * noise + when * goal, seen * scale, angle.sin(), angle.cos()], 1)
-        for layer in layers[:-1]:
-            hidden = torch.nn.functional.silu(layer(hidden))
-        loss = ((layers[-1](hidden) - (goal - noise)) ** 2).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        smooth = 0.99 * smooth + 0.01 * loss.item()
-        keep = min(0.995, step / (step + 10))
-        with torch.no_grad():
-            for old, new in zip(average, weights, strict=True):
-                old.mul_(keep).add_(new, alpha=1 - keep)
-    arrays: dict[str, Any] = {"action_mean": mean.astype(np.float32), "action_std": std.astype(np.float32)}
-    for index, (weight, shift) in enumerate(zip(average[::2], average[1::2], strict=True)):
-        arrays[f"w{index}"] = weight.numpy().T.astype(np.float16)
-        arrays[f"b{index}"] = shift.numpy().astype(np.float16)
-    return arrays, smooth
+    targets = ((chunks - mean) / std).reshape(len(chunks), -1)
+    layers, loss = fitting.fit(
+        states * network.SCALE,
+        targets,
+        width=recipe.width,
+        steps=recipe.steps,
+        batch=recipe.batch,
+        rate=recipe.rate,
+        decay=recipe.decay,
+        seed=recipe.seed,
+    )
+    return {"action_mean": mean.astype(np.float32), "action_std": std.astype(np.float32), **layers}, loss
 
 
 def main() -> None:

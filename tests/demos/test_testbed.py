@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from besttake import registry
+from besttake.demos.library import build
+from besttake.encoders.pixels import Pixels
+from besttake.takes.pool import LocalPool
+
+
+def test_demonstrations_made_by_workers_are_those_made_here(tmp_path):
+    source = registry.demos("testbed?demos_per_task=2&stride=8")
+    here = build(source, Pixels(), tmp_path / "here")
+    asked = []
+    pool = LocalPool(2)
+
+    def share(function, items):
+        asked.extend(items)
+        return pool.map(function, items)
+
+    try:
+        shared = build(source, Pixels(), tmp_path / "shared", share=share)
+    finally:
+        pool.close()
+    assert [part.tasks for part in asked] == [("pick",), ("push",), ("drawer",), ("stack",)]
+    assert shared.fingerprint == here.fingerprint
+
+
+def test_the_parts_of_a_source_are_the_source():
+    source = registry.demos("testbed?demos_per_task=1&stride=40")
+    whole = [demo.id for demo in source]
+    assert [demo.id for part in source.parts() for demo in part] == whole
+    assert len(whole) == 4
