@@ -37,11 +37,12 @@ $(READY): pyproject.toml constraints.txt
 	@rm -rf .venv
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --python $(PYTHON) .venv && \
-		uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
 	else \
 		$(PYTHON) -m venv .venv && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
 	fi
+	@$(BIN)/python -m compileall -q src  # also where PYTHONDONTWRITEBYTECODE would have every process compile anew
 	@touch $(READY)
 
 clean:
