@@ -34,7 +34,7 @@ def verdict_table(result: Result, width: int = 200) -> Group:
             sentences.append(Text.assemble((policy.policy, "bold"), f": {policy.verdict.headline}"))
             if policy.verdict.leak:
                 sentences.append(
-                    Text("  Keeping the shortest take does as well: length gives success away.", style="yellow")
+                    Text("  Keeping the shortest take does as well or better: length gives success away.", style="yellow")
                 )
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
     return Group(grid, *sentences, *_relation(result), Text(_caption(result), style="dim"))
