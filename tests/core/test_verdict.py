@@ -1,3 +1,4 @@
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -79,8 +80,8 @@ def retrieve_table(full, cooled, content):
         return "retrieve"
     if cooled == "yes":
         return "cool"
-    if full == "no" and cooled == "no":
-        return "none"
+    if cooled == "no" and full != "undecided":
+        return "retrieve" if full == "yes" else "none"
     return "undecided"
 
 
@@ -90,6 +91,36 @@ def test_retrieve_follows_its_table(full, cooled, content):
     assert found.choice == retrieve_table(full, cooled, content)
     assert found.cost == 1
     assert found.sentence.count(".") - sum(c.isdigit() for c in _around_dots(found.sentence)) == 1
+    assert (found.further is not None) == (found.choice == "undecided")
+
+
+@cache
+def retrieve_choice(full, cooled, content):
+    return decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve.choice
+
+
+@pytest.mark.parametrize(("full", "cooled", "content"), list(product(ANSWERS, repeat=3)))
+def test_an_answer_is_undecided_only_where_more_starts_can_change_it(full, cooled, content):
+    ends = [("yes", "no") if answer == "undecided" else (answer,) for answer in (full, cooled, content)]
+    choices = {retrieve_choice(*row) for row in product(*ends)}
+    assert "undecided" not in choices
+    if retrieve_choice(full, cooled, content) == "undecided":
+        assert len(choices) > 1
+
+
+def test_retrieval_whose_parts_are_not_worth_it_alone_is_still_worth_it():
+    found = decide(retrieve=YES, cooled=NO, content=NO, beyond_shuffled=NO).retrieve
+    assert (found.choice, found.further, found.any_chunk) == ("retrieve", None, True)
+    assert "`cooled`" in found.sentence
+    assert "together" in found.sentence
+    assert found.gain.value == pytest.approx(YES.mean())
+
+
+def test_a_question_that_cannot_change_the_answer_asks_for_no_starts():
+    wide = np.r_[np.full(200, 1.0), np.full(192, -1.0), np.zeros(S - 392)]
+    alone = decide(retrieve=OPEN, cooled=NO, content=NO).retrieve.further
+    assert decide(retrieve=OPEN, cooled=NO, content=wide).retrieve.further == alone
+    assert decide(retrieve=OPEN, cooled=OPEN, content=wide).retrieve.further > alone
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 | any | YES | NO or UNDECIDED | cool: calmer noise, which costs nothing, is shown to help and the content is not |
 | NO or UNDECIDED | YES | YES | cool: content only makes up for what shrinking the noise did |
 | NO | NO | any | none |
+| YES | NO | NO or UNDECIDED | retrieve: it gains w over base and cooling does not, however the two share it |
 | otherwise | | | undecided |
 | YES | not measured | | undecided: without the control the gain may be that of cooling |
 | NO | not measured | | none |
@@ -253,9 +254,12 @@ def _retrieve(found: dict[str, Finding], worth: float) -> RetrieveVerdict:
 what is retrieved from calmer noise."
         )
         further = full.further if choice == "undecided" else None
-    elif full.answer == "yes" and content.answer == "yes":
+    elif full.answer == "yes" and (content.answer == "yes" or cooled.answer == "no"):
         choice = "retrieve"
         sentence = f"Against `cooled`, retrieved content gains {_say(content)}, and {_say(full)} over base."
+        if content.answer != "yes":
+            sentence = f"Against base, retrieval gains {_say(full)}, of which `cooled` gives {_say(cooled)} and what \
+is retrieved {_say(content)}: neither is shown to be worth acting on alone, the two together are."
         shuffled = found.get("beyond_shuffled")
         loose = shuffled is not None and shuffled.answer != "yes"
         if loose:
@@ -273,8 +277,9 @@ what is retrieved from calmer noise."
 {_points(worth)} worth acting on."
     else:
         choice = "undecided"
-        open_ = [f.further for f in (full, cooled, content) if f.further is not None]
-        further = max(open_) if open_ else None
+        # Where one of the first two is a NO, the other decides whatever the content.
+        deciding = (full, cooled) if "no" in (full.answer, cooled.answer) else (full, cooled, content)
+        further = max((f.further for f in deciding if f.further is not None), default=None)
         sentence = f"Retrieval gains {_say(full)} over base and {_say(content)} over `cooled`, which itself gains \
 {_say(cooled)}: not enough to tell{_strict(full, cooled, content)}{_more(further)}."
     return RetrieveVerdict(choice, expected, 1, further, sentence, loose, found)
