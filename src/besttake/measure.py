@@ -103,9 +103,10 @@ def _headroom(arm: Arm) -> r.Headroom:
     for k in range(1, found.n + 1):
         e = stats.mean_interval(headroom.start_pass_at_k(outcomes, k), stats.unit_scale())
         curve.append(r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high))
-    if found.n > 1:
+    most = int(np.isfinite(outcomes).sum(axis=1).max())
+    if most > 1:
         model = extrapolate.fit(outcomes)
-        for k in range(found.n + 1, 2 * found.n + 1):
+        for k in range(found.n + 1, 2 * most + 1):
             ahead = extrapolate.extrapolate(outcomes, k, model)
             curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
     gaps = headroom.start_headroom(outcomes)
@@ -223,8 +224,17 @@ def _arms(data: CellData) -> r.Arms:
             selected=_by_score(arm, chosen) if scored else None,
             selected_gain=estimate(stats.mean_interval(picked, stats.pick_scale())),
             seed_mean=spread.mean, seed_sd=spread.sd, takes=arm.takes,
+            **_gain_over_seeds(arm.outcomes - base.outcomes) if name != "base" else {},
         )  # fmt: skip
     return r.Arms(arms=found, content=estimate(content_gain(data)), combine=estimate(combine_gain(data)))
+
+
+def _gain_over_seeds(differences: F64) -> dict[str, float | None]:
+    """Mean and sd over seeds of an arm's gain, where any take of the arm has its twin in base."""
+    if not np.isfinite(differences).any():
+        return {}
+    spread = stats.over_seeds(differences)
+    return {"gain_seed_mean": spread.mean, "gain_seed_sd": spread.sd}
 
 
 def content_gain(data: CellData) -> stats.Estimate:

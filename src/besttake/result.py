@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from besttake.errors import RunError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class _Model(BaseModel):
@@ -95,7 +95,11 @@ class Dfe(_Model):
 
 
 class Arm(_Model):
-    """One way of running the policy. ``gain`` is over base, paired by start; ``selected`` keeps the best take."""
+    """One way of running the policy. ``gain`` is over base, paired by start; ``selected`` keeps the best take.
+
+    ``seed_mean`` and ``seed_sd`` are of the success of each seed over starts, ``gain_seed_mean`` and ``gain_seed_sd``
+    of each seed's gain over base (the paper's mean +/- std); none for base, for one seed, and before schema 2.
+    """
 
     pass_1: Estimate
     pass_n: Estimate
@@ -104,6 +108,8 @@ class Arm(_Model):
     selected_gain: Estimate = Field(description="success with selection on this arm minus base pass@1")
     seed_mean: float | None
     seed_sd: float | None
+    gain_seed_mean: float | None = None
+    gain_seed_sd: float | None = None
     takes: int
 
 

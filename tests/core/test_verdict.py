@@ -185,6 +185,10 @@ def test_one_take_per_start_does_not_deny_headroom():
     assert "two seeds" in found.sentence
 
 
+def test_two_seeds_of_which_each_start_has_one_take_do_not_deny_headroom_either():
+    assert decide(headroom=np.zeros(S), n=2, takes=np.ones(S, int)).reuse.choice == "undecided"
+
+
 def test_a_gain_that_the_shortest_take_matches_is_flagged():
     found = decide(gain=YES, shortest=YES).reuse
     assert (found.choice, found.length_leak) == ("select", True)

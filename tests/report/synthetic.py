@@ -216,7 +216,7 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
     for arm in shape.arms:
         pair = start_pass_at_k(y[arm], 1) - start_pass_at_k(base, 1)
         chosen = start_selected(y[arm], s[arm]) - start_pass_at_k(base, 1) if s is not None else None
-        spread = over_seeds(y[arm])
+        spread, gain_spread = over_seeds(y[arm]), over_seeds(y[arm] - base)
         arms[arm] = Arm(
             pass_1=_est(mean_interval(start_pass_at_k(y[arm], 1), unit_scale())),
             pass_n=_est(mean_interval(start_pass_at_k(y[arm], n), unit_scale())),
@@ -225,6 +225,8 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
             selected_gain=nothing if chosen is None else _est(mean_interval(chosen, pick_scale())),
             seed_mean=spread.mean,
             seed_sd=spread.sd,
+            gain_seed_mean=gain_spread.mean if arm != "base" else None,
+            gain_seed_sd=gain_spread.sd if arm != "base" else None,
             takes=int(np.isfinite(y[arm]).sum()),
         )
     content = combine = None

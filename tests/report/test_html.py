@@ -14,7 +14,7 @@ from besttake.report.html import render
 from besttake.report.page import script
 from besttake.result import Result
 
-STYLES = {"percent": (100, 1), "points": (100, 1), "count": (1, 0), "plain": (1, 2)}
+STYLES = {"percent": (100, 1), "points": (100, 1), "spread": (100, 1), "count": (1, 0), "plain": (1, 2)}
 NASTY = "<script>alert(1)</script> \"'&\U0001f916"
 
 
@@ -121,6 +121,14 @@ def test_every_drawn_mark_carries_its_number(run: Path) -> None:
     kinds = {re.sub(r"/\d+", "", path) for path, _ in seen.drawn}
     for wanted in ("/policies/headroom/pass_n/value", "/cells/headroom/headroom/value", "/policies/arms/content/value"):
         assert wanted in kinds
+
+
+def test_arms_show_their_spread_over_seeds(run: Path) -> None:
+    seen, _ = page_of(run)
+    shown_paths = {path for path, _, style, _ in seen.numbers if style == "spread"}
+    arms = "/policies/0/arms/arms"
+    assert {f"{arms}/base/seed_sd", f"{arms}/retrieve/seed_sd", f"{arms}/retrieve/gain_seed_sd"} <= shown_paths
+    assert f"{arms}/base/gain_seed_sd" not in shown_paths
 
 
 def test_the_verdict_comes_first_and_the_takes_last(run: Path) -> None:

@@ -196,7 +196,7 @@ def _reuse(evidence: Evidence, found: dict[str, Finding], worth: float) -> Reuse
     expected = gain.estimate if gain is not None else room.estimate
     if evidence.deterministic:
         choice, sentence = "none", "The takes of a start are identical: sampling has nothing to reuse."
-    elif evidence.n < 2:
+    elif evidence.n < 2 or (evidence.takes is not None and np.max(evidence.takes, initial=0) < 2):
         choice, sentence = "undecided", "One take per start cannot show headroom: run at least two seeds."
     elif room.answer == "no":
         choice = "none"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from besttake.report import words
-from besttake.report.numbers import duration, estimate_points, interval, number, percent
+from besttake.report.numbers import duration, estimate_points, interval, number, percent, spread
 from besttake.result import Cell, Estimate, Result
 
 
@@ -69,10 +69,14 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(_table(("kept take", "success", "gain"), ladder))
     if cell.arms is not None:
         rows = [
-            (name, _share(arm.pass_1), "" if name == "base" else _diff(arm.gain), _diff(arm.selected_gain))
+            (
+                name, _share(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else _diff(arm.gain),
+                spread(arm.gain_seed_sd), _diff(arm.selected_gain),
+            )
             for name, arm in cell.arms.arms.items()
-        ]
-        parts.append(_table(("arm", "pass@1", "minus base", "best take minus base"), rows))
+        ]  # fmt: skip
+        head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
+        parts.append(_table(head, rows))
         parts.append(f"Retrieve minus cooled: {_diff(cell.arms.content)}.")
     if cell.dfe is not None:
         ratio = cell.dfe.ratio

@@ -37,6 +37,12 @@ def interval(low: float | None, high: float | None, *, scale: float = 1.0, digit
     return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
 
 
+def spread(sd: float | None) -> str:
+    """``0.021`` -> "± 2.1", a standard deviation in points; empty when there is none."""
+    text = number(sd, scale=100)
+    return f"± {text}" if text else ""
+
+
 def estimate_points(estimate: Any) -> str:
     """``+11.2 points [8.0, 14.3]`` of an `Estimate`; empty when it has no value."""
     text = points(estimate.value)

@@ -82,6 +82,7 @@ _STYLES: dict[str, Callable[[float], str]] = {
     "plain": lambda v: numbers.number(v, 2),
     "percent": numbers.percent,
     "points": numbers.points,
+    "spread": numbers.spread,
     "count": lambda v: f"{round(v):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
     "small": lambda v: numbers.number(v, 3),
     "fine": lambda v: numbers.number(v, 4),

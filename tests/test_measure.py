@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from besttake import measure
+from besttake.cells import Arm, CellData
+from besttake.config import Plan
+from besttake.scoring import SCORERS
+
+WINDOWS = ("full", "common", "episode")
+
+
+def arm(rng: np.random.Generator, chance: np.ndarray, seeds: int, ranking: float) -> Arm:
+    y = (rng.random((len(chance), seeds)) < chance[:, None]).astype(float)
+    score = ranking * y + rng.normal(size=y.shape)
+    return Arm(y, np.where(y == 1, 40.0, 60.0), {f"{s}/{w}": score for s in SCORERS for w in WINDOWS})
+
+
+def cell_data(
+    starts: int = 40, seeds: int = 3, *, seed: int = 0, ranking: float = 2.0, policy: str = "p", group: str = "pick"
+) -> CellData:
+    """Takes of all arms whose chance differs from start to start, and a score that sees some of it."""
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(1.0, 1.0, starts)
+    arms = {
+        name: arm(rng, np.clip(chance + lift, 0, 1), seeds, ranking)
+        for name, lift in (("base", 0.0), ("cooled", 0.05), ("shuffled", 0.05), ("retrieve", 0.15))
+    }
+    units = tuple(("env", group, s) for s in range(starts))
+    return CellData(policy, "env", group, units, arms, WINDOWS, "manifold", 4 * starts * seeds, 0)
+
+
+def plan(**given: object) -> Plan:
+    return Plan.model_validate({"policy": "p", "env": "env", **given})
+
+
+def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
+    data = cell_data()
+    found = measure.cell(data, plan()).arms
+    assert found is not None
+    base = data.arms["base"].outcomes
+    for name, own in found.arms.items():
+        rates = [column.mean() for column in data.arms[name].outcomes.T]
+        assert (own.seed_mean, own.seed_sd) == pytest.approx((np.mean(rates), np.std(rates, ddof=1)))
+        if name != "base":
+            gains = [rate - column.mean() for rate, column in zip(rates, base.T, strict=True)]
+            assert (own.gain_seed_mean, own.gain_seed_sd) == pytest.approx((np.mean(gains), np.std(gains, ddof=1)))
+            assert own.gain_seed_mean == pytest.approx(own.gain.value)
+    assert found.arms["base"].gain_seed_sd is None
+
+
+def test_a_take_without_its_twin_in_base_is_left_out_of_the_gain_over_seeds() -> None:
+    data = cell_data()
+    data.arms["base"].outcomes[0, 1] = np.nan
+    retrieve, base = (data.arms[name].outcomes for name in ("retrieve", "base"))
+    gains = [(retrieve[rows, k] - base[rows, k]).mean() for k in range(3) for rows in [~np.isnan(base[:, k])]]
+    found = measure.cell(data, plan()).arms
+    assert found is not None
+    assert found.arms["retrieve"].gain_seed_sd == pytest.approx(np.std(gains, ddof=1))
+
+
+def test_one_seed_has_no_sd() -> None:
+    found = measure.cell(cell_data(seeds=1), plan(seeds=1)).arms
+    assert found is not None
+    assert found.arms["retrieve"].gain_seed_mean is not None
+    assert found.arms["retrieve"].gain_seed_sd is None
+
+
+def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
+    data = cell_data(seeds=2)
+    data.arms["base"].outcomes[:, 1] = np.nan
+    data.arms["retrieve"].outcomes[:, 0] = np.nan
+    found = measure.cell(data, plan(seeds=2))
+    assert found.arms is not None
+    assert found.arms.arms["retrieve"].gain_seed_mean is None
+    assert found.verdict is not None
+    assert found.verdict.reuse.answer == "undecided"
