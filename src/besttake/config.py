@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from besttake.errors import PlanError
 from besttake.types import ArmName, Window
@@ -28,7 +28,12 @@ def _one_or_many(value: Any) -> Any:
 
 def parse_dims(text: Any) -> Any:
     """``"0,1,2"`` -> (0, 1, 2); None and sequences pass."""
-    return tuple(int(part) for part in text.split(",")) if isinstance(text, str) else text
+    if not isinstance(text, str):
+        return text
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError("dimensions are whole numbers with commas between them, e.g. 0,1,2") from None
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
@@ -45,12 +50,12 @@ class Plan(BaseModel):
     starts: str = Field("20", description="starts per task: a count, or a range FIRST:END")
     seeds: int = Field(3, ge=1, le=1000, description="takes per start")
     arms: Annotated[tuple[ArmName, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
-    window: Window = Field("full", description="which frames of a take the verdict's score reads")
+    window: Window = Field("full", description="full: takes go on after success; else the verdict reads common")
     scorer: Scorer = Field("manifold", description="the score that picks")
     stride: int = Field(5, ge=1, description="score every so many steps")
     demos: str | None = Field(None, description="demonstrations: a library directory or a URI")
     demos_per_task: int = Field(40, ge=1)
-    encoder: str = "pixels"
+    encoder: str | None = Field(None, description="encoder of frames; that of the library, or pixels")
     skip_still: float = Field(0.0, ge=0, description="frames that differ by less (grey levels) share an embedding")
     retrieval: dict[str, Any] = Field(default_factory=dict, description="rule, alpha, weights and variants")
     candidates: int = Field(4, ge=2, description="candidates per replan of the arm rerank")
@@ -64,6 +69,16 @@ class Plan(BaseModel):
     workers: int = Field(2, ge=1, le=512)
     batch: int = Field(32, ge=1, le=4096)
     on: Literal["local", "ray"] = "local"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, values: Any) -> Any:
+        """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
+        if not isinstance(values, dict) or not isinstance(values.get("retrieval", {}), dict):
+            return values
+        short = {name: values[name] for name in ("alpha", "rule") if name in values}
+        rest = {name: value for name, value in values.items() if name not in short}
+        return {**rest, "retrieval": {**values.get("retrieval", {}), **short}} if short else values
 
     @field_validator("starts", mode="before")
     @classmethod

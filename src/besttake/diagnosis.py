@@ -56,12 +56,16 @@ def probe_only(plan: Plan, reporter: Reporter | None = None) -> list[Cell]:
         library = library_for(plan, list(envs.values()), told)
         if library is None:
             raise PlanError("the probe needs demonstrations; name them with --demos")
+        for note in check_tasks(plan, list(envs.values()), library):
+            told.note(note)
         specs, probes = {}, {}
         for uri in plan.policy:
             policy = load_policy(plan, uri)
             for env in envs.values():
                 check_fit(policy.spec, env)
             specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, told)
+        if all(probed.reason for probed in probes.values()):
+            raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
         return probed_cells(plan, envs, specs, probes)
 
 
@@ -104,20 +108,29 @@ def library_for(
         else:
             return None
     if (Path(named) / "library.json").is_file():
-        return Library.open(named)
+        library = Library.open(named)
+        if plan.encoder is not None:
+            library.check_encoder_uri(plan.encoder)
+        return library
     if ":" not in named and named not in registry.schemes("demos"):
         raise LibraryError(f"{named} is neither a library directory nor a source of demonstrations (lerobot:…, hdf5:…)")
     source = registry.demos(named)
-    encoder = registry.encoder(plan.encoder)
+    uri = plan.encoder or "pixels"
+    encoder = registry.encoder(uri)
     if not isinstance(encoder, Fitted) and encoder.spec.name not in _CHEAP:
         encoder = CachedEncoder(encoder, cache_dir() / "embeddings")
     wanted = {task.name for env in envs for task in _tasks_of(plan, env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
         return build_cached(
-            source, encoder, cache_dir() / "libraries", encoder_uri=plan.encoder,
+            source, encoder, cache_dir() / "libraries", encoder_uri=uri,
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
             progress=lambda _: stage.advance(), share=share,
         )  # fmt: skip
+
+
+def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:
+    """LibraryError when it lacks demonstrations of a planned task; else what is to be said about their names."""
+    return library.check_tasks([task for env in envs for task in _tasks_of(plan, env)])
 
 
 def cache_dir() -> Path:
@@ -157,6 +170,8 @@ class _Diagnosis:
             self._check_tasks()
             self.loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
             self.library = library_for(plan, list(self.envs.values()), self.reporter, self._share)
+            if self.library is not None:
+                self.notes += check_tasks(plan, list(self.envs.values()), self.library)
             self.config = self._retrieval()
             self.encoder = encoder_of(self.library) if self.library is not None else None
 
@@ -290,6 +305,7 @@ class _Diagnosis:
             probed = None
             if self.library is not None and self.plan.probe_states:
                 probed = probe_policy(policy, self.library, self.envs, self.plan, self.reporter)
+                self.notes += probed.notes(spec.name)
         return spec, probed
 
     def _play_jobs(self, jobs: list[Job], policy: Policy, env_uri: str, env: EnvSpec, store: Store) -> None:
@@ -386,6 +402,8 @@ class _Diagnosis:
             notes += [*arms_of(spec, self.plan.arms)[1], *spec.notes]
         for env in self.envs.values():
             notes += env.notes
+            if self.plan.window == "episode":
+                notes.append("the window `episode` leaks length: it is measured, and the verdict reads `common`")
             if self.plan.window == "full" and not env.goes_on:
                 notes.append(f"{env.name} cannot go on after success: the verdict reads the window `common`")
         if self.library is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.config import Plan
-from besttake.core.probe import leave_one_out
+from besttake.core.probe import leave_one_out, spread_evenly
 from besttake.demos.library import Library, View
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -21,12 +21,17 @@ _ROWS = 64
 
 @dataclass(frozen=True)
 class TaskProbe:
-    """One task: ``samples`` (M, K, horizon, action_dim), ``demonstrated`` (M, …), ``demo`` (M,), ``floor`` (M,)."""
+    """One task: ``samples`` (M, K, horizon, action_dim), ``demonstrated`` (M, …), ``demo`` (M,), ``floor`` (M,).
+
+    The M states are those where a demonstration has a whole chunk left. ``padded``: it is shorter than a chunk
+    everywhere, so its chunks were filled up as the library says.
+    """
 
     samples: F32
     demonstrated: F32
     demo: NDArray[np.int64]
     floor: NDArray[np.float64]
+    padded: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,17 @@ class Probed:
     tasks: Mapping[tuple[str, str], TaskProbe] = field(default_factory=dict)
     reason: str = ""
 
+    def notes(self, name: str) -> list[str]:
+        """What has to be said about the probe of policy ``name``."""
+        if self.reason:
+            return [f"demonstration fit of {name} was not measured: {self.reason}"]
+        short = [task for (_, task), probe in self.tasks.items() if probe.padded]
+        single = [task for (_, task), probe in self.tasks.items() if np.isnan(probe.floor).all()]
+        told = [
+            f"demonstrations of {task} are shorter than a chunk of {name}: their ends were filled up" for task in short
+        ]
+        return [*told, *(f"{task} has no floor for {name}: that needs two demonstrations" for task in single)]
+
 
 def probe_policy(
     policy: Policy, library: Library, envs: Mapping[str, EnvSpec], plan: Plan, reporter: Reporter
@@ -44,24 +60,34 @@ def probe_policy(
     spec = policy.spec
     if library.actions is None or library.states is None:
         return Probed(reason="the library holds no states and actions, only pictures")
+    for what, has, takes in (
+        ("actions", library.action_dim, spec.action_dim),
+        ("states", library.state_dim, spec.state_dim),
+    ):
+        if takes is not None and has != takes:
+            return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {takes}")
     if spec.cameras and not library.can_show(spec.cameras):
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
-    tasks = [
-        (uri, task.name) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task
-    ]
+    tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
     each = max(1, plan.probe_states // max(1, len(tasks)))
     found = {}
     with reporter.stage("probe", each * len(tasks), "states") as stage:
         for uri, task in tasks:
-            found[uri, task] = _probe_task(policy, library, library.view(task), task, each, plan)
+            view = library.view(task.name, task.instruction)
+            found[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
             stage.advance(each)
     return Probed(found)
 
 
 def _probe_task(policy: Policy, library: Library, view: View, task: str, count: int, plan: Plan) -> TaskProbe:
     spec = policy.spec
-    rows = _spread(len(view.frame_demo), count, Draw(plan.seed, f"probe/{task}", 0, 0))
-    seen = [_observation(library, view, row, spec.cameras) for row in rows]
+    whole = view.frame_step + spec.horizon <= np.array([library.demos[d].length for d in view.frame_demo])
+    padded = not whole.any()
+    kept = slice(None) if padded else whole
+    at = [(int(d), int(s)) for d, s in zip(view.frame_demo[kept], view.frame_step[kept], strict=True)]
+    demo = view.frame_demo[kept]
+    rows = spread_evenly(len(at), count)
+    seen = [_observation(library, *at[int(row)], spec.cameras) for row in rows]
     samples = np.empty((len(rows), plan.probe_samples, spec.horizon, spec.action_dim), np.float32)
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     for first in range(0, len(pairs), _ROWS):
@@ -70,24 +96,14 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
         sampled = policy.sample([seen[m] for m, _ in block], draws)
         for (m, k), chunk in zip(block, sampled, strict=True):
             samples[m, k] = chunk
-    chunks = np.stack(
-        [library.chunk(int(d), int(s), spec.horizon) for d, s in zip(view.frame_demo, view.frame_step, strict=True)]
-    )
-    states = np.stack([library.state(int(d), int(s)) for d, s in zip(view.frame_demo, view.frame_step, strict=True)])
+    chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
     floor = np.full(len(rows), np.nan)
-    if len(np.unique(view.frame_demo)) >= 2:
-        floor = leave_one_out(states, chunks, view.frame_demo, rows, plan.probe_samples)
-    return TaskProbe(samples, chunks[rows], view.frame_demo[rows], floor)
+    if len(np.unique(demo)) >= 2:
+        states = np.stack([library.state(d, s) for d, s in at])
+        floor = leave_one_out(states, chunks, demo, rows, plan.probe_samples)
+    return TaskProbe(samples, chunks[rows], demo[rows], floor, padded)
 
 
-def _spread(frames: int, count: int, draw: Draw) -> NDArray[np.int64]:
-    """``count`` of ``frames`` rows, drawn without replacement, in order."""
-    chosen = draw.generator("env").permutation(frames)[: min(count, frames)]
-    ordered: NDArray[np.int64] = np.sort(chosen).astype(np.int64)
-    return ordered
-
-
-def _observation(library: Library, view: View, row: int, cameras: tuple[str, ...]) -> Observation:
-    demo, step = int(view.frame_demo[row]), int(view.frame_step[row])
+def _observation(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
     images = library.show(demo, step, cameras) if cameras else {}
     return Observation(images, library.state(demo, step), library.instruction(demo))

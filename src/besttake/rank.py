@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from besttake import registry
-from besttake.core.score import common_window, coverage, full_window, manifold
+from besttake.core.score import Demos, common_window, coverage, full_window, manifold
 from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library, build_cached
 from besttake.demos.source import Bad
@@ -83,12 +83,12 @@ def rank(
     task: str = "",
     window: str = "common",
     scorer: str = "manifold",
-    encoder: str = "pixels",
+    encoder: str | None = None,
     stride: int = 1,
 ) -> RankResult:
     """Order ``takes`` by how close they stay to ``demos``: a library directory, a URI, or a folder of videos.
 
-    ``task`` picks the demonstrations of one task; ``encoder`` counts where a library has still to be built.
+    ``task`` picks the demonstrations of one task. ``encoder`` is the library's, or `pixels` where one has to be built.
     """
     if window not in WINDOWS:
         raise PlanError(f"--window {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
@@ -160,11 +160,12 @@ def _scored(
     shown = film[at]
     coded = [coder.encode(shown[i : i + _BLOCK]) for i in range(0, len(shown), _BLOCK)]
     embedded = np.concatenate(coded)
-    trace = view.index.nearest(embedded)
     if scorer == "coverage":
-        swept, visited = view.index.sweep(embedded[inside])
-        score = coverage(swept, visited, view.frame_demo, view.frame_step)
+        demos = Demos.of(view.frame_demo, view.frame_step)
+        trace, shares = view.index.cover([embedded], [[int(inside.sum())]], demos)[0]
+        score = coverage(trace, float(shares[0]), inside)
     else:
+        trace = view.index.nearest(embedded)
         score = manifold(trace, inside)
     return RankedTake(
         name=name,
@@ -219,10 +220,13 @@ def _films(name: str) -> list[tuple[str, U8 | str]]:
         return [(name, str(error))]
 
 
-def _library(demos: str, encoder: str) -> Library:
+def _library(demos: str, encoder: str | None) -> Library:
     path = Path(demos)
     if (path / "library.json").is_file():
-        return Library.open(path)
+        library = Library.open(path)
+        if encoder is not None:
+            library.check_encoder_uri(encoder)
+        return library
     scheme = demos.partition(":")[0]
     if scheme in registry.schemes("demos") and (":" in demos or not path.exists()):
         source = registry.demos(demos)
@@ -234,4 +238,4 @@ def _library(demos: str, encoder: str) -> Library:
         raise LibraryError(
             f"{demos} is neither a library directory, nor a folder of videos, nor a source (lerobot:…, hdf5:…)"
         )
-    return build_cached(source, registry.encoder(encoder), cache_dir() / "libraries")
+    return build_cached(source, registry.encoder(encoder or "pixels"), cache_dir() / "libraries")

@@ -132,14 +132,13 @@ def test_one_demonstration_gives_a_value_without_an_interval_and_no_floor_gives_
     assert math.isnan(result.ratio.value)
 
 
-def test_states_to_probe_are_spread_over_the_complete_ones():
-    complete = np.ones(1000, bool)
-    complete[::2] = False
-    states = p.states_to_probe(complete, 100)
-    assert len(states) == 100
-    assert complete[states].all()
-    assert np.diff(states).max() == 10
-    assert p.states_to_probe(complete[:20], 100).tolist() == list(range(1, 20, 2))
+def test_states_to_probe_are_spread_evenly():
+    states = p.spread_evenly(1000, 96)
+    assert len(set(states.tolist())) == 96
+    assert states[0] == 0
+    assert set(np.diff(states)) == {10, 11}
+    assert p.spread_evenly(7, 100).tolist() == list(range(7))
+    assert len(p.spread_evenly(0, 5)) == 0
 
 
 def test_samples_of_another_shape_are_refused():

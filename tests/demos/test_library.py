@@ -224,6 +224,22 @@ def test_a_library_of_pictures_alone_scores_but_cannot_be_retrieved_from(make_de
         pictures.view("pick").retriever(RetrievalConfig(rule="frame"), 5)
 
 
+def task(name, instruction=""):
+    return TaskSpec(name, name, instruction, 80)
+
+
+def test_a_task_without_demonstrations_is_told_unless_there_is_but_one_of_each(library, make_demo, source_of, tmp_path):
+    assert library.check_tasks([task(name) for name in library.tasks]) == []
+    with pytest.raises(LibraryError, match="has 0 of the 1 demonstrations of stack"):
+        library.check_tasks([task("stack")])
+    one = build(source_of([make_demo(0)]), Hog(), tmp_path / "one")
+    (note,) = one.check_tasks([task("carry")])
+    assert note == f"the library calls its task {one.tasks[0]!r}; it was taken for carry"
+    with pytest.raises(LibraryError, match="0 of the 1 demonstrations of carry"):
+        one.check_tasks([task(one.tasks[0]), task("carry")])
+    assert one.check_tasks([task("carry", instruction=one.demos[0].instruction or one.tasks[0])]) == []
+
+
 def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tmp_path):
     library.check_fit(env())
     for changes, words in (
@@ -235,8 +251,8 @@ def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tm
             library.check_fit(env(**changes))
     with pytest.raises(LibraryError, match="was embedded by pixels"):
         library.check_encoder(Hog())
-    with pytest.raises(LibraryError, match="has 4 demonstrations of push, and 5 are needed"):
-        library.check_demos("push", 5)
+    with pytest.raises(LibraryError, match="has 4 of the 5 demonstrations of push that are needed"):
+        library.check_tasks([task("push")], least=5)
     blind = build(source_of([make_demo(0)], gripper_dim=None, eef_dims=None), Hog(), tmp_path / "blind")
     with pytest.raises(LibraryError, match="no events.*--gripper-dim"):
         blind.check_fit(env())

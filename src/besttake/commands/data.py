@@ -51,7 +51,7 @@ def rank(
         str, typer.Option(help="common (default): up to the shortest take's end; or episode.")
     ] = "common",
     scorer: Annotated[str, typer.Option(help="manifold (default) or coverage.")] = "manifold",
-    encoder: Annotated[str, typer.Option(help="Encoder, where a library has still to be built.")] = "pixels",
+    encoder: Annotated[str | None, typer.Option(help="Encoder (default: the library's, else pixels).")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every so many frames.")] = 1,
     html: Annotated[Path | None, typer.Option(help="Also write a page with the score traces.")] = None,
     as_json: Json = False,

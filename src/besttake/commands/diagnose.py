@@ -68,7 +68,9 @@ def diagnose(
     starts: Annotated[str | None, typer.Option(help="Starts per task: a count, or FIRST:END (default 20).")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Takes per start (default 3).")] = None,
     arms: Annotated[str | None, typer.Option(help="Of base,cooled,shuffled,retrieve,rerank.")] = None,
-    window: Annotated[str | None, typer.Option(help="full (default), episode or common.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="full (takes go on after success; default), common or episode (they end at it).")
+    ] = None,
     scorer: Annotated[str | None, typer.Option(help="manifold (default) or coverage.")] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Score every so many steps (default 5).")] = None,
     encoder: EncoderUri = None,
@@ -105,11 +107,10 @@ def diagnose(
       starts: 60
       retrieval: {rule: next, alpha: 0.3, gripper_gating: true}
     """
-    retrieval = {name: value for name, value in (("alpha", alpha), ("rule", rule)) if value is not None}
     flags = {
         "policy": policy, "env": env, "task": task, "demos": demos, "starts": starts, "seeds": seeds, "arms": arms,
         "window": window, "scorer": scorer, "stride": stride, "encoder": encoder, "skip_still": skip_still,
-        "retrieval": retrieval or None,
+        "alpha": alpha, "rule": rule,
         "worth": worth, "gripper_dim": gripper_dim, "eef_dims": eef_dims,
         "trust_remote_code": trust_remote_code or None, "workers": workers, "batch": batch, "on": on, "seed": seed,
     }  # fmt: skip

@@ -51,11 +51,15 @@ def build(
 
     if pad not in ("hold", "repeat"):
         raise PlanError(f"--pad {pad}: choose hold or repeat")
+    try:
+        dims = parse_dims(eef_dims)
+    except ValueError as error:
+        raise PlanError(f"--eef-dims {eef_dims}: {error}") from None
     name = encoder or "pixels"
     with reporter(quiet or as_json).stage("library", 0) as stage, one_thread():
         library = make(
             registry.demos(demos), registry.encoder(name), out, stride=stride, tasks=tuple(task) if task else None,
-            max_demos=max_demos, gripper_dim=gripper_dim, eef_dims=parse_dims(eef_dims), pad=pad, skip_bad=skip_bad,
+            max_demos=max_demos, gripper_dim=gripper_dim, eef_dims=dims, pad=pad, skip_bad=skip_bad,
             encoder_uri=name, progress=lambda _: stage.advance(),
         )  # fmt: skip
     summary = library.summary()

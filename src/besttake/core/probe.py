@@ -150,13 +150,10 @@ def first_action_correlation(samples: NDArray[Any], demonstrated: NDArray[Any]) 
     return float(np.corrcoef(first, truth)[0, 1])
 
 
-def states_to_probe(complete: NDArray[np.bool_], count: int) -> I64:
-    """``count`` rows spread evenly over those of ``complete`` (F,), the frames with a whole chunk left, or all."""
-    rows = np.flatnonzero(complete)
-    if len(rows) <= count:
-        return rows
-    picked: I64 = rows[(np.arange(count) * len(rows)) // count]
-    return picked
+def spread_evenly(rows: int, count: int) -> I64:
+    """``count`` of the numbers 0 … rows - 1, evenly spread; all where there are no more."""
+    picked = min(rows, count)
+    return (np.arange(picked, dtype=np.int64) * rows) // max(picked, 1)
 
 
 def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], seed: int = 0, draws: int = 2000) -> Estimate:

@@ -30,7 +30,7 @@ from besttake.demos.view import Matched, View
 from besttake.demos.write import sha256_of, write_json
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
-from besttake.types import F32, U8, EnvSpec
+from besttake.types import F32, U8, EnvSpec, TaskSpec
 
 __all__ = ["Bad", "Library", "Source", "View", "build", "build_cached"]
 
@@ -204,6 +204,13 @@ class Library:
                 f" ({encoder.spec.fingerprint}); use that encoder or build the library again"
             )
 
+    def check_encoder_uri(self, uri: str) -> None:
+        """LibraryError when ``uri`` names another encoder than the one that made the embeddings."""
+        from besttake import registry
+
+        if uri not in (self.head["encoder"]["uri"], self.head["encoder"]["name"]):
+            self.check_encoder(registry.encoder(uri))
+
     def view(self, task: str, instruction: str = "") -> View:
         """The demonstrations of a task: by its name, else by its instruction, else all of them (see `View.matched`)."""
         rows, matched = self._demos_of(task, instruction)
@@ -241,20 +248,32 @@ class Library:
     def check_events(self) -> None:
         """LibraryError when no demonstration has an event after its start, so that there is nothing to match."""
         if all(len(d.events) < 2 for d in self.demos):
-            hint = (
-                "lower the angle or the speed that make an event"
-                if self.gripper_dim is not None or self.eef_dims is not None
-                else "name the dimensions with --gripper-dim and --eef-dims when building it"
-            )
-            raise LibraryError(f"{self.path} has no events beyond episode starts; {hint}, or retrieve by rule frame")
-
-    def check_demos(self, task: str, least: int = 2) -> None:
-        """LibraryError when ``task`` has fewer than ``least`` demonstrations."""
-        count = len(self._demos_of(task, "")[0])
-        if count < least:
+            known = self.gripper_dim is not None or self.eef_dims is not None
             raise LibraryError(
-                f"{self.path} has {count} demonstration{'s' * (count != 1)} of {task}, and {least} are needed; add more"
+                f"{self.path} has no events beyond episode starts; retrieve by --rule frame"
+                + ("" if known else ", or build it again with --gripper-dim and --eef-dims")
             )
+
+    def check_tasks(self, tasks: Sequence[TaskSpec], least: int = 1) -> list[str]:
+        """LibraryError when a task has fewer than ``least`` demonstrations; else what is to be said about the names.
+
+        Where library and plan have one task each and call it differently, the one is taken for the other, and that is
+        said. A library that names no tasks serves all.
+        """
+        notes = []
+        for task in tasks:
+            rows, matched = self._demos_of(task.name, task.instruction)
+            if matched == "all" and any(self.tasks):
+                if len(tasks) > 1 or len(self.tasks) > 1:
+                    rows = []
+                else:
+                    notes.append(f"the library calls its task {self.tasks[0]!r}; it was taken for {task.name}")
+            if len(rows) < least:
+                raise LibraryError(
+                    f"{self.path} has {len(rows)} of the {least} demonstrations of {task.name} that are needed (its"
+                    f" tasks: {', '.join(self.tasks)}); add more, or leave the task out"
+                )
+        return notes
 
     @property
     def retrieval(self) -> RetrievalConfig | None:

@@ -188,7 +188,7 @@ class ArmSampler:
         return position, gripper
 
     def _view(self, request: Request) -> View:
-        return self._library.view(request.job.key.task)
+        return self._library.view(request.job.key.task, request.observation.instruction)
 
     def _retriever(self, request: Request) -> Retriever:
         task = request.job.key.task
