@@ -1,3 +1,5 @@
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,16 +107,32 @@ def test_disjoint_halves_break_a_correlation_that_only_shared_starts_make():
     assert abs(found.disjoint.mean) < 0.35
 
 
-def test_splits_never_share_a_start():
-    """One start holds all the headroom and all the gain of a cell; no split can put it on both sides."""
+@pytest.mark.parametrize("starts", [2, 3, 4])
+def test_splits_never_share_a_start(starts):
+    """One start holds all the headroom and all the gain of a cell: it counts on one side only, so r is below zero."""
     odd = []
-    for j in range(1, 4):
-        h = np.zeros(10)
+    for j in range(1, 5):
+        h = np.zeros(starts)
         h[0] = j / 5
         odd.append(rel.Cell("a", str(j), h, h))
-    for seed in range(20):
-        found = rel.disjoint_splits(odd, rng=seed, splits=1)
-        assert found.mean is None or found.mean < 1
+    found = [rel.disjoint_splits(odd, rng=seed, splits=4).mean for seed in range(50)]
+    defined = [r for r in found if r is not None]
+    assert len(defined) > 25
+    assert max(defined) < 0
+
+
+def test_splits_are_what_going_through_all_halves_gives():
+    rng = np.random.default_rng(7)
+    some = [rel.Cell("a", str(j), *rng.random((2, 5)) * [[j], [j * j]]) for j in range(1, 4)]
+    halves = [(list(h), [i for i in range(5) if i not in h]) for h in combinations(range(5), 2)]
+    exact = []
+    for splits in product(halves, repeat=3):
+        points = [(c.headroom[one].mean(), c.gain[two].mean()) for c, (one, two) in zip(some, splits, strict=True)]
+        exact.append(np.corrcoef(*np.array(points).T)[0, 1])
+    found = rel.disjoint_splits(some, splits=4000)
+    assert found.count == 4000
+    assert found.mean == pytest.approx(np.mean(exact), abs=4 * np.std(exact) / 4000**0.5)
+    assert found.sd == pytest.approx(np.std(exact), rel=0.1)
 
 
 def test_missing_starts_and_empty_cells_are_left_out():
