@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from besttake.report.words import correlation
 from besttake.result import Cell, Estimate, Result
 
 Column = tuple[str, Callable[[Cell], str]]
@@ -117,16 +118,19 @@ def table(title: str, columns: list[Column], cells: Sequence[Cell]) -> str:
 
 def relation(result: Result) -> str:
     r = result.relation
-    assert r.r is not None
-    assert r.ci is not None
+    if r.ci is None or r.ci_nested is None:
+        return (
+            f"No interval over cells and starts (schema {result.schema_version}): run `besttake diagnose` on it again."
+        )
 
-    def listed(values: dict[str, float | None]) -> str:
-        return ", ".join(f"{k.removeprefix('testbed:')} {v:.2f}" for k, v in values.items() if v is not None)
+    def listed(values: Mapping[str, Estimate | None]) -> str:
+        return ", ".join(f"{k.removeprefix('testbed:')} {correlation(v)}" for k, v in values.items() if v is not None)
 
     return (
-        f"Gain against headroom over {r.cells} cells: r = {r.r:.2f} [{r.ci[0]:.2f}, {r.ci[1]:.2f}],"
-        f" Spearman {r.spearman:.2f}, disjoint splits {r.disjoint.mean:.2f} ± {r.disjoint.sd:.2f};"
-        f" capture {r.capture_mean:.2f} ± {r.capture_sd:.2f};"
+        f"Gain against headroom over {r.cells} cells, intervals over cells and their starts: r = {r.r:.2f}"
+        f" [{r.ci_nested[0]:.2f}, {r.ci_nested[1]:.2f}] (over cells alone [{r.ci[0]:.2f}, {r.ci[1]:.2f}]),"
+        f" Spearman {correlation(r.spearman)}, {r.disjoint.splits} disjoint splits {r.disjoint.mean:.2f} ±"
+        f" {r.disjoint.sd:.2f}; capture {r.capture_mean:.2f} ± {r.capture_sd:.2f};"
         f" within policies: {listed(r.within)}; leaving one out: {listed(r.leave_one_out)}."
     )
 

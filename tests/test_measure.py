@@ -76,3 +76,19 @@ def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
     assert found.arms.arms["retrieve"].gain_seed_mean is None
     assert found.verdict is not None
     assert found.verdict.reuse.answer == "undecided"
+
+
+def test_the_relation_keeps_the_interval_of_every_correlation() -> None:
+    cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
+    found = measure.relate(cells)
+    assert found.r is not None
+    assert found.ci is not None
+    assert found.ci_nested is not None
+    assert found.ci_nested[0] <= found.r <= found.ci_nested[1]
+    assert found.ci_nested != found.ci
+    for told in (found.spearman, *found.within.values(), *found.leave_one_out.values()):
+        assert told is not None
+        assert told.low is not None
+        assert told.high is not None
+        assert told.low <= told.value <= told.high  # type: ignore[operator]
+    assert {e.n for e in found.within.values() if e} == {4}

@@ -18,7 +18,7 @@ from besttake.core.select import start_gain
 from besttake.errors import BestTakeError, RunError
 from besttake.measure import relation_of
 from besttake.report import figures, words
-from besttake.report.numbers import estimate_points, number
+from besttake.report.numbers import estimate_points
 from besttake.report.page import Page, pointer, svg
 from besttake.result import Cell, Cost, Relation, Result, Split
 from besttake.scoring import Scores
@@ -93,7 +93,8 @@ def render_text(found: CompareResult) -> RenderableType:
         tests = Table("policy", "r within", "r without it", box=None)
         for name in result.relation.within:
             own, others = result.relation.within[name], result.relation.leave_one_out.get(name)
-            tests.add_row(Text(name), number(own, 2) or "undefined", number(others, 2) or "undefined")
+            told = (words.correlation(found) or "undefined" for found in (own, others))
+            tests.add_row(Text(name), *told)
         parts += [Text(""), tests]
     parts += [Text(f"note: {note}", style="dim") for note in result.notes]
     return Group(*parts)
@@ -111,6 +112,7 @@ def make_html(found: CompareResult, out: str | Path) -> Path:
         policies=names,
         relation=svg(figures.relation(result)),
         relation_words=words.relation(result.relation),
+        resampled=words.r_interval(result.relation)[1],
         shapes=figures.shape_of,
         pointer=pointer,
         style=page.asset("page.css"),

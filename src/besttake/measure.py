@@ -291,15 +291,15 @@ def relation_of(cells: Sequence[relation.Cell]) -> r.Relation:
     found = relation.relate(cells)
     means = [(headroom.mean(np.asarray(c.gain)), headroom.mean(np.asarray(c.headroom))) for c in cells]
     captures = [c for c in (select.capture(*pair) for pair in means) if c is not None]
-    ci = None if found.r.low is None or found.r.high is None else (found.r.low, found.r.high)
     line = found.line
     return r.Relation(
-        cells=len(cells), r=found.r.value, ci=ci, spearman=found.spearman.value,
+        cells=len(cells), r=found.r.value, ci=_ends(found.r), ci_nested=_ends(found.r_nested),
+        spearman=estimate(found.spearman),
         disjoint=r.Split(
             mean=found.disjoint.mean, sd=found.disjoint.sd, splits=found.disjoint.count, reason=found.disjoint.reason
         ),
-        within={name: e.value for name, e in found.within.items()},
-        leave_one_out={name: e.value for name, e in found.leave_one_out.items()},
+        within={name: estimate(e) for name, e in found.within.items()},
+        leave_one_out={name: estimate(e) for name, e in found.leave_one_out.items()},
         fit=None if line is None else r.Fit(
             slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),
             high=line.high.tolist(),
@@ -308,3 +308,7 @@ def relation_of(cells: Sequence[relation.Cell]) -> r.Relation:
         capture_sd=float(np.std(captures, ddof=1)) if len(captures) > 1 else None,
         reason=found.r.reason,
     )  # fmt: skip
+
+
+def _ends(value: stats.Estimate) -> tuple[float, float] | None:
+    return None if value.low is None or value.high is None else (value.low, value.high)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from besttake.errors import RunError
 
@@ -29,6 +29,14 @@ class Estimate(_Model):
     high: float | None = None
     n: int = 0
     reason: str = ""
+
+
+def _with_interval(value: Any) -> Any:
+    """Schema 1 had some numbers without an interval: they read as estimates that have none."""
+    return {"value": value} if isinstance(value, int | float) else value
+
+
+Told = Annotated[Estimate, BeforeValidator(_with_interval)]
 
 
 class CurvePoint(_Model):
@@ -205,15 +213,20 @@ class Fit(_Model):
 
 
 class Relation(_Model):
-    """Selection gain against headroom over cells (paper Fig. 1)."""
+    """Selection gain against headroom over cells (paper Fig. 1).
+
+    ``ci`` resamples cells, which is too short below about eight of them; ``ci_nested`` and the intervals of the other
+    correlations resample cells and the starts within each (none before schema 2). Their ``n`` counts cells.
+    """
 
     cells: int
     r: float | None
     ci: tuple[float, float] | None
-    spearman: float | None
+    ci_nested: tuple[float, float] | None = None
+    spearman: Told | None
     disjoint: Split
-    within: dict[str, float | None]
-    leave_one_out: dict[str, float | None]
+    within: dict[str, Told | None]
+    leave_one_out: dict[str, Told | None]
     fit: Fit | None
     capture_mean: float | None
     capture_sd: float | None

@@ -11,6 +11,7 @@ import pytest
 from besttake.errors import RunError
 from besttake.report import make_html
 from besttake.report.html import render
+from besttake.report.numbers import number
 from besttake.report.page import script
 from besttake.result import Result
 
@@ -129,6 +130,33 @@ def test_arms_show_their_spread_over_seeds(run: Path) -> None:
     arms = "/policies/0/arms/arms"
     assert {f"{arms}/base/seed_sd", f"{arms}/retrieve/seed_sd", f"{arms}/retrieve/gain_seed_sd"} <= shown_paths
     assert f"{arms}/base/gain_seed_sd" not in shown_paths
+
+
+def as_schema_1(document: dict[str, Any]) -> dict[str, Any]:
+    """A result as it was written before correlations had intervals and arms a gain over seeds."""
+    old = json.loads(json.dumps(document))
+    relation = old["relation"]
+    del relation["ci_nested"]
+    relation["spearman"] = relation["spearman"]["value"]
+    for name in ("within", "leave_one_out"):
+        relation[name] = {policy: found["value"] for policy, found in relation[name].items()}
+    for cell in (*old["cells"], *old["policies"]):
+        for arm in cell["arms"]["arms"].values():
+            del arm["gain_seed_mean"], arm["gain_seed_sd"]
+    return {**old, "schema_version": 1}
+
+
+def test_a_result_of_schema_1_still_gives_a_page_and_says_which_interval_it_has(run: Path, tmp_path: Path) -> None:
+    document = json.loads((run / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps(as_schema_1(document)))
+    old, new = Result.load(tmp_path / "result.json"), Result.load(run / "result.json")
+    assert (old.relation.spearman.value, old.relation.spearman.low) == (new.relation.spearman.value, None)
+    seen, _ = page_of(tmp_path)
+    assert "interval over cells alone, too short below eight" in seen.text
+    again, _ = page_of(run)
+    assert "interval over cells and their starts" in again.text
+    assert f"Spearman {number(new.relation.spearman.value, 2)} [" in again.text
+    assert "/relation/within/testbed:half" in {path for path, *_ in again.intervals}
 
 
 def test_the_verdict_comes_first_and_the_takes_last(run: Path) -> None:

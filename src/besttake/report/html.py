@@ -52,6 +52,7 @@ def render(result: Result, takes: dict[str, Any]) -> str:
         overview=words.overview(result),
         relation=svg(figures.relation(result)),
         relation_words=words.relation(result.relation),
+        resampled=words.r_interval(result.relation)[1],
         fit_error=svg(figures.fit_error(result)),
         any_arms=any(view.forest for view in views),
         any_dfe=any(cell.dfe is not None for cell in result.policies),

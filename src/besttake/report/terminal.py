@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from besttake.report.words import r_interval
 from besttake.result import Cell, Estimate, Result
 
 _GOOD = {"select", "retrieve", "cool", "yes"}
@@ -34,7 +35,9 @@ def verdict_table(result: Result, width: int = 200) -> Group:
             sentences.append(Text.assemble((policy.policy, "bold"), f": {policy.verdict.headline}"))
             if policy.verdict.leak:
                 sentences.append(
-                    Text("  Keeping the shortest take does as well or better: length gives success away.", style="yellow")
+                    Text(
+                        "  Keeping the shortest take does as well or better: length gives success away.", style="yellow"
+                    )
                 )
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
     return Group(grid, *sentences, *_relation(result), Text(_caption(result), style="dim"))
@@ -139,14 +142,11 @@ def _ratio(cell: Cell) -> Text:
 
 def _relation(result: Result) -> list[RenderableType]:
     relation = result.relation
-    if relation.r is None or relation.ci is None:
+    ends, resampled = r_interval(relation)
+    if relation.r is None or ends is None:
         return []
-    return [
-        Text(
-            f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f}"
-            f" [{relation.ci[0]:.2f}, {relation.ci[1]:.2f}]"
-        )
-    ]
+    span = f"[{ends[0]:.2f}, {ends[1]:.2f}]{resampled}"
+    return [Text(f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f} {span}")]
 
 
 def _caption(result: Result) -> str:

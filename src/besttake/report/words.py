@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from besttake.report.numbers import count, estimate_points, number, percent, points, times
+from besttake.report.numbers import count, estimate_points, interval, number, percent, points, times
 from besttake.result import Cell, Estimate, Finding, Relation, Result
 
 QUESTIONS = {"reuse": "More takes?", "retrieve": "Demonstrations?", "combine": "Both?"}
@@ -136,10 +136,11 @@ def relation(found: Relation) -> list[str]:
     lines: list[str] = []
     if found.r is None:
         return [found.reason or f"The relation needs at least three cells; this run has {found.cells}."]
-    span = f" [{number(found.ci[0], 2)}, {number(found.ci[1], 2)}]" if found.ci else ""
-    lines.append(f"r = {number(found.r, 2)}{span} over {count(found.cells, 'cell')}.")
-    if found.spearman is not None:
-        lines.append(f"Spearman {number(found.spearman, 2)}.")
+    ends, resampled = r_interval(found)
+    span = f" {interval(*ends, digits=2)}" if ends else ""
+    lines.append(f"r = {number(found.r, 2)}{span} over {count(found.cells, 'cell')}{resampled}.")
+    if found.spearman is not None and found.spearman.value is not None:
+        lines.append(f"Spearman {correlation(found.spearman)}.")
     if found.disjoint.mean is not None:
         sd = f" ± {number(found.disjoint.sd, 2)}" if found.disjoint.sd is not None else ""
         lines.append(
@@ -152,6 +153,23 @@ def relation(found: Relation) -> list[str]:
         sd = f" ± {number(found.capture_sd, 2)}" if found.capture_sd is not None else ""
         lines.append(f"Selection captures {number(found.capture_mean, 2)}{sd} of the headroom on average.")
     return lines
+
+
+def r_interval(found: Relation) -> tuple[tuple[float, float] | None, str]:
+    """The interval of r to show, and what was resampled for it: starts too wherever the result has that."""
+    if found.ci_nested is not None:
+        return found.ci_nested, " (interval over cells and their starts)"
+    if found.ci is not None:
+        rough = ", too short below eight" if found.cells < 8 else ""
+        return found.ci, f" (interval over cells alone{rough})"
+    return None, ""
+
+
+def correlation(found: Estimate | None) -> str:
+    """``0.88 [0.61, 0.97]``; empty when there is none."""
+    if found is None:
+        return ""
+    return f"{number(found.value, 2)} {interval(found.low, found.high, digits=2)}".strip()
 
 
 def success(estimate: Estimate) -> str:
