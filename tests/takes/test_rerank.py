@@ -156,13 +156,13 @@ def test_a_policy_that_foresees_is_ranked_by_what_it_would_see(
 ) -> None:
     """Only one candidate leads to a frame of the task; its actions are the farthest from the demonstrated ones.
 
-    A frame of another task would be as near, were the whole library searched; it comes first.
+    It is seen a little darker, so that the frame of another task would be nearer, were the whole library searched.
     """
     asked, chunk = at_a_demo
     own, other = (int(np.flatnonzero(library.frame_demo == task_demos(library, t)[0])[5]) for t in ("drawer", "stack"))
     noise = np.random.default_rng(0).integers(0, 256, (4, 48, 48, 3), dtype=np.uint8)
     pictures = noise.copy()
-    pictures[(best + 1) % 4], pictures[best] = library.frame_image(other), library.frame_image(own)
+    pictures[(best + 1) % 4], pictures[best] = library.frame_image(other), 0.9 * library.frame_image(own)
     moved = [0.0, 0.1, 0.2, 0.3]
     moved[best] = 0.9
     policy = Foresees(chunk, moved, pictures)
