@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +56,21 @@ def test_the_relation_is_over_the_cells_of_all_runs(runs: list[Path]) -> None:
     assert set(found.result.relation.within) == {"testbed:half", "testbed:mid", "<b>odd"}
     assert set(found.result.relation.leave_one_out) == {"testbed:half", "testbed:mid", "<b>odd"}
     assert found.result.relation.disjoint.splits > 0
+
+
+def test_a_run_that_keeps_one_of_fewer_takes_than_seeds_is_compared_as_it_was_measured(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    shutil.copytree(runs[1], tmp_path / "pairs")
+    document = json.loads((runs[1] / "result.json").read_text())
+    for cell in document["cells"]:
+        cell["headroom"]["n"] = 2
+    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    found = compare([tmp_path / "pairs"]).result.relation
+    y = np.array([cell["selectors"]["by_n"][1]["value"] for cell in document["cells"]])
+    curve = np.array([[point["value"] for point in cell["headroom"]["curve"]] for cell in document["cells"]])
+    assert found.r == pytest.approx(np.corrcoef(curve[:, 1] - curve[:, 0], y - curve[:, 0])[0, 1])
+    assert found.r != pytest.approx(compare([runs[1]]).result.relation.r)
 
 
 def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> None:

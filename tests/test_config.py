@@ -41,6 +41,12 @@ def test_base_is_always_run() -> None:
     assert Plan(policy=("p",), env=("e",), arms=("retrieve",)).arms == ("base", "retrieve")
 
 
+def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
+    assert Plan(policy=("p",), env=("e",), seeds=5).n == 5
+    assert Plan(policy=("p",), env=("e",), seeds=5, best_of=3).n == 3
+    assert Plan(policy=("p",), env=("e",), seeds=1, best_of=1).n == 1
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -50,6 +56,10 @@ def test_base_is_always_run() -> None:
         ("policy: p\nenv: e\nstarts: many\n", "neither a count (20) nor a range (20:60)"),
         ("policy: p\nenv: e\nstarts: 5:5\n", "holds no start"),
         ("policy: p\nenv: e\nseeds: 0\n", "seeds = 0"),
+        ("policy: p\nenv: e\nseeds: 0\nbest_of: 2\n", "seeds = 0"),
+        ("policy: p\nenv: e\nbest_of: 4\n", "best_of = 4: one take is kept of at least 2 and at most the 3 seeds"),
+        ("policy: p\nenv: e\nseeds: 5\nbest-of: 1\n", "best_of = 1: one take is kept of at least 2 and at most the 5"),
+        ("policy: p\nenv: e\nseeds: 1\nbest_of: 2\n", "best_of = 2: one take is kept of at least 1 and at most the 1"),
         ("policy: p\nenv: e\narms: [base, warm]\n", "arms"),
         ("policy: p\nenv: e\nwindow: half\n", "window = 'half'"),
         ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -80,7 +83,7 @@ def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
 
 def test_the_relation_keeps_the_interval_of_every_correlation() -> None:
     cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
-    found = measure.relate(cells)
+    found = measure.relate(cells, 3)
     assert found.r is not None
     assert found.ci is not None
     assert found.ci_nested is not None
@@ -92,3 +95,80 @@ def test_the_relation_keeps_the_interval_of_every_correlation() -> None:
         assert told.high is not None
         assert told.low <= told.value <= told.high  # type: ignore[operator]
     assert {e.n for e in found.within.values() if e} == {4}
+
+
+def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:
+    """Success (S,) of the best-scored of n takes by going through all subsets."""
+    subsets = list(combinations(range(outcomes.shape[1]), n))
+    return np.array(
+        [np.mean([y[max(c, key=lambda j: (s[j], -j))] for c in subsets]) for y, s in zip(outcomes, scores, strict=True)]
+    )
+
+
+def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None:
+    data = cell_data(seeds=5)
+    found = measure.cell(data, plan(seeds=5, best_of=3))
+    base, retrieve = data.arms["base"], data.arms["retrieve"]
+    ones, kind = base.outcomes.mean(axis=1), data.kind
+    best = kept_of(base.outcomes, base.scores[kind], 3)
+    oracle = kept_of(base.outcomes, base.outcomes, 3)
+    short = kept_of(base.outcomes, -base.lengths, 3)
+    room, ways, arms, verdict = found.headroom, found.selectors, found.arms, found.verdict
+    assert room is not None
+    assert ways is not None
+    assert arms is not None
+    assert verdict is not None
+    assert (room.n, len(room.curve)) == (3, 10)
+    assert room.pass_n.value == pytest.approx(oracle.mean())
+    assert room.headroom.value == pytest.approx((oracle - ones).mean())
+    assert ways.scored["manifold"]["full"].gain.value == pytest.approx((best - ones).mean())
+    assert ways.scored["manifold"]["full"].capture.value == pytest.approx((best - ones).sum() / (oracle - ones).sum())
+    assert ways.shortest.success.value == pytest.approx(short.mean())
+    assert ways.oracle.success.value == pytest.approx(oracle.mean())
+    both = kept_of(retrieve.outcomes, retrieve.scores[kind], 3)
+    assert arms.combine.value == pytest.approx((both - best).mean())
+    assert arms.arms["retrieve"].selected_gain.value == pytest.approx((both - ones).mean())
+    assert found.tasks[0].gain.value == pytest.approx((best - ones).mean())
+    assert found.tasks[0].pass_n.value == pytest.approx(oracle.mean())
+    assert verdict.reuse.cost == verdict.combine.cost == 3
+    assert verdict.reuse.gain.value == pytest.approx((best - ones).mean())
+    assert "best-scored of 3" in verdict.reuse.because
+    for k, told in enumerate(ways.by_n, start=1):
+        assert told is not None
+        assert told.value == pytest.approx(kept_of(base.outcomes, base.scores[kind], k).mean())
+        assert told.low < told.value < told.high  # type: ignore[operator]
+
+
+def test_the_relation_is_of_the_choice_that_the_plan_names() -> None:
+    cells = [cell_data(seeds=4, seed=i, group=str(i), ranking=i) for i in range(4)]
+    x, y = [], []
+    for data in cells:
+        base = data.arms["base"]
+        ones = base.outcomes.mean()
+        x.append(kept_of(base.outcomes, base.outcomes, 2).mean() - ones)
+        y.append(kept_of(base.outcomes, base.scores[data.kind], 2).mean() - ones)
+    assert measure.relate(cells, 2).r == pytest.approx(np.corrcoef(x, y)[0, 1])
+
+
+def test_without_best_of_one_is_kept_of_all_seeds() -> None:
+    data = cell_data(seeds=4)
+    assert measure.cell(data, plan(seeds=4)) == measure.cell(data, plan(seeds=4, best_of=4))
+
+
+def test_seeds_that_no_start_has_change_nothing() -> None:
+    data = cell_data(seeds=5)
+    for own in data.arms.values():
+        own.outcomes[:, 3:] = np.nan
+    arms = {
+        name: Arm(own.outcomes[:, :3], own.lengths[:, :3], {kind: s[:, :3] for kind, s in own.scores.items()})
+        for name, own in data.arms.items()
+    }
+    wide = measure.cell(data, plan(seeds=5, best_of=3))
+    narrow = measure.cell(dataclasses.replace(data, arms=arms), plan(seeds=3))
+    assert wide.headroom is not None
+    assert narrow.headroom is not None
+    assert wide.headroom.headroom == narrow.headroom.headroom
+    assert wide.selectors is not None
+    assert narrow.selectors is not None
+    assert wide.selectors.scored == narrow.selectors.scored
+    assert wide.verdict == narrow.verdict

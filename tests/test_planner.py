@@ -30,6 +30,20 @@ def test_a_wider_interval_needs_fewer_starts_and_more_seeds_too() -> None:
     assert seeds.half_width_starts < plan(pass1=0.5)[0].plan.half_width_starts
 
 
+def test_more_seeds_than_the_takes_that_one_is_kept_of_are_averaged_over_subsets() -> None:
+    (three,), (five,) = plan(pass1=0.5, seeds=5), plan(pass1=0.5, seeds=5, best_of=5)
+    assert (three.plan.n, five.plan.n, plan(pass1=0.5, seeds=2)[0].plan.n) == (3, 5, 2)
+    assert three.plan.sigma2 == pytest.approx(planning.blind_variance(three.plan.v, 5, 3))
+    assert five.plan.sigma2 > three.plan.sigma2
+
+
+def test_a_plan_names_the_flags_that_run_it() -> None:
+    (found,) = plan(pass1=0.5, seeds=5, best_of=4)
+    assert found.flags == f"--starts {found.plan.half_width_starts} --seeds 5 --best-of 4"
+    assert plan(pass1=0.5, budget=90)[0].flags == "--starts 30 --seeds 3 --best-of 3"
+    assert any(found.flags in line for line in sentences(found))
+
+
 def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
     small, large = plan(pass1=0.6, budget=90)[0], plan(pass1=0.6, budget=9000)[0]
     assert small.plan.starts == 30
@@ -48,6 +62,8 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     assert found.plan.yes_starts is not None
     assert found.cautious is None
     assert json.loads(found.to_json())["plan"]["seeds"] == 3
+    assert found.tasks == len(pilot.policies[0].tasks) > 1
+    assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
     console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
     console.print(render_text([found]))
     assert "the pilot pilot" in console.export_text()
@@ -62,6 +78,8 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
         ({"pass1": 0.5, "worth": 0}, "--worth"),
         ({"pass1": 0.5, "seeds": 1}, "--seeds"),
         ({"pass1": 0.5, "budget": 0}, "--budget"),
+        ({"pass1": 0.5, "best_of": 1}, "--best-of 1"),
+        ({"pass1": 0.5, "best_of": 4}, "--best-of 4: there are 3 seeds"),
         ({"pass1": 0.5, "gain": -1}, "--gain"),
     ],
 )

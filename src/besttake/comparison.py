@@ -152,7 +152,10 @@ def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
             why = "it has one take per start" if cell.seeds < 2 else "its takes have no score"
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
             continue
-        found.append(relation.Cell(cell.policy, cell.group, start_headroom(outcomes), start_gain(outcomes, values)))
+        n = cell.headroom.n if cell.headroom is not None else cell.seeds
+        found.append(
+            relation.Cell(cell.policy, cell.group, start_headroom(outcomes, n), start_gain(outcomes, values, n))
+        )
     return found, notes
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from besttake.errors import PlanError
 from besttake.types import ArmName, Window
@@ -49,6 +58,7 @@ class Plan(BaseModel):
     task: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field((), description="only these tasks")
     starts: str = Field("20", description="starts per task: a count, or a range FIRST:END")
     seeds: int = Field(3, ge=1, le=1000, description="takes per start")
+    best_of: int | None = Field(None, description="takes that one is kept of, averaged over all subsets (all seeds)")
     arms: Annotated[tuple[ArmName, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
     window: Window = Field("full", description="full: takes go on after success; else the verdict reads common")
     scorer: Scorer = Field("manifold", description="the score that picks")
@@ -86,6 +96,19 @@ class Plan(BaseModel):
         text = str(value).strip()
         parse_starts(text)
         return text
+
+    @field_validator("best_of")
+    @classmethod
+    def _best_of(cls, value: int | None, info: ValidationInfo) -> int | None:
+        seeds = info.data.get("seeds")
+        if value is not None and seeds is not None and not min(2, seeds) <= value <= seeds:
+            raise ValueError(f"one take is kept of at least {min(2, seeds)} and at most the {seeds} seeds of a start")
+        return value
+
+    @property
+    def n(self) -> int:
+        """N: of so many takes one is kept."""
+        return self.seeds if self.best_of is None else self.best_of
 
     @field_validator("arms")
     @classmethod

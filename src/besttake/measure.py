@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake import result as r
-from besttake.cells import Arm, CellData, Recorded, gather, pool, start_means, start_picked
+from besttake.cells import Arm, CellData, Recorded, gather, pool, start_means
 from besttake.config import Plan
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.probing import Probed
@@ -28,7 +28,7 @@ def measure(
     data = gather(recorded)
     pooled = [pool(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
     cells = list(each(partial(cell, plan=recorded.plan), [*pooled, *data]))
-    return cells[len(pooled) :], cells[: len(pooled)], relate(data)
+    return cells[len(pooled) :], cells[: len(pooled)], relate(data, recorded.plan.n)
 
 
 def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -> r.Cost:
@@ -73,13 +73,13 @@ def cell(data: CellData, plan: Plan) -> r.Cell:
     return r.Cell(
         policy=data.policy, env=data.env, group=data.group, starts=len(data.units), seeds=plan.seeds, takes=takes,
         errors=data.errors, missing=data.planned - takes - data.errors, window=data.windows[0], scorer=data.scorer,
-        headroom=_headroom(base) if some else None,
-        selectors=_selectors(base, data) if some else None,
+        headroom=_headroom(base, plan.n) if some else None,
+        selectors=_selectors(base, data, plan.n) if some else None,
         ranking=_ranking(base, data) if some and data.scored else None,
         dfe=_dfe(data, plan),
-        arms=_arms(data) if some else None,
-        verdict=judge(data, plan.worth / 100) if some else None,
-        tasks=_tasks(data),
+        arms=_arms(data, plan.n) if some else None,
+        verdict=judge(data, plan.worth / 100, plan.n) if some else None,
+        tasks=_tasks(data, plan.n),
         notes=notes,
     )  # fmt: skip
 
@@ -96,33 +96,40 @@ def estimate(value: stats.Estimate | probe.Estimate) -> r.Estimate:
     return r.Estimate(value=value.value, low=value.low, high=value.high, n=value.n, reason=value.reason)
 
 
-def _headroom(arm: Arm) -> r.Headroom:
+def _headroom(arm: Arm, n: int) -> r.Headroom:
     outcomes = arm.outcomes
-    found = headroom.measure_headroom(outcomes)
+    seeds = outcomes.shape[1]
+    found = headroom.measure_headroom(outcomes, n)
     curve = []
-    for k in range(1, found.n + 1):
+    for k in range(1, seeds + 1):
         e = stats.mean_interval(headroom.start_pass_at_k(outcomes, k), stats.unit_scale())
         curve.append(r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high))
     most = int(np.isfinite(outcomes).sum(axis=1).max())
     if most > 1:
         model = extrapolate.fit(outcomes)
-        for k in range(found.n + 1, 2 * most + 1):
+        for k in range(seeds + 1, 2 * most + 1):
             ahead = extrapolate.extrapolate(outcomes, k, model)
             curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
-    gaps = headroom.start_headroom(outcomes)
+    gaps = headroom.start_headroom(outcomes, n)
     return r.Headroom(
         n=found.n, starts=found.starts, mixed=found.mixed, curve=curve,
         pass_1=r.Estimate(value=curve[0].value, low=curve[0].low, high=curve[0].high, n=found.starts),
         pass_n=r.Estimate(
             value=curve[found.n - 1].value, low=curve[found.n - 1].low, high=curve[found.n - 1].high, n=found.starts
         ),
-        headroom=estimate(stats.mean_interval(gaps, stats.headroom_scale(found.n)))
+        headroom=estimate(stats.mean_interval(gaps, stats.headroom_scale(n, _subsets(outcomes, n))))
         if found.n > 1 else r.Estimate(n=found.starts, reason="one take per start shows no headroom"),
     )  # fmt: skip
 
 
-def _selector(success: F64, gains: F64, headrooms: F64, seeds: int) -> r.Selector:
-    scale = stats.gain_scale(seeds) if seeds > 1 else stats.pick_scale()
+def _subsets(outcomes: F64, n: int) -> NDArray[np.int64] | None:
+    """Takes per start where one is kept of fewer than there are seeds: they bound what a start can gain."""
+    return None if n == outcomes.shape[1] else headroom.tally(outcomes)[0]
+
+
+def _selector(arm: Arm, success: F64, gains: F64, n: int) -> r.Selector:
+    scale = stats.gain_scale(n, _subsets(arm.outcomes, n)) if n > 1 else stats.pick_scale()
+    headrooms = headroom.start_headroom(arm.outcomes, n)
     return r.Selector(
         success=estimate(stats.mean_interval(success, stats.unit_scale())),
         gain=estimate(stats.mean_interval(gains, scale)),
@@ -130,13 +137,9 @@ def _selector(success: F64, gains: F64, headrooms: F64, seeds: int) -> r.Selecto
     )
 
 
-def _by_score(arm: Arm, scores: F64) -> r.Selector:
-    return _selector(
-        select.start_selected(arm.outcomes, scores),
-        select.start_gain(arm.outcomes, scores),
-        headroom.start_headroom(arm.outcomes),
-        arm.outcomes.shape[1],
-    )
+def _by_score(arm: Arm, scores: F64, n: int) -> r.Selector:
+    success = select.start_selected(arm.outcomes, scores, n)
+    return _selector(arm, success, select.start_gain(arm.outcomes, scores, n), n)
 
 
 def _unscored(reason: str) -> r.Selector:
@@ -144,27 +147,33 @@ def _unscored(reason: str) -> r.Selector:
     return r.Selector(success=missing, gain=missing, capture=missing)
 
 
-def _selectors(arm: Arm, data: CellData) -> r.Selectors:
-    seeds = arm.outcomes.shape[1]
-    gaps = headroom.start_headroom(arm.outcomes)
+def _selectors(arm: Arm, data: CellData, n: int) -> r.Selectors:
+    gaps = headroom.start_headroom(arm.outcomes, n)
     ones = headroom.start_pass_at_k(arm.outcomes, 1)
     scored = {
         scorer: {
-            window: _by_score(arm, arm.scores[f"{scorer}/{window}"])
+            window: _by_score(arm, arm.scores[f"{scorer}/{window}"], n)
             if np.isfinite(arm.scores[f"{scorer}/{window}"]).any()
             else _unscored("no take has a score")
             for window in data.windows
         }
         for scorer in SCORERS
     }
-    chosen = arm.scores[data.kind]
-    curve = select.selection_curve(arm.outcomes, chosen) if data.scored else [None] * seeds
     return r.Selectors(
         scored=scored,
-        random=_selector(ones, ones - ones, gaps, seeds),
-        shortest=_by_score(arm, -arm.lengths),
-        oracle=_selector(headroom.start_pass_at_k(arm.outcomes, seeds), gaps, gaps, seeds),
-        by_n=[None if v is None else float(v) for v in curve],
+        random=_selector(arm, ones, ones - ones, n),
+        shortest=_by_score(arm, -arm.lengths, n),
+        oracle=_selector(arm, headroom.start_pass_at_k(arm.outcomes, n), gaps, n),
+        by_n=[_best_of(arm, data, k) for k in range(1, arm.outcomes.shape[1] + 1)],
+    )
+
+
+def _best_of(arm: Arm, data: CellData, k: int) -> r.Estimate | None:
+    """Success of the chosen scorer with k takes per start, averaged over all subsets."""
+    if not data.scored:
+        return None
+    return estimate(
+        stats.mean_interval(select.start_selected(arm.outcomes, arm.scores[data.kind], k), stats.unit_scale())
     )
 
 
@@ -203,7 +212,7 @@ def _dfe(data: CellData, plan: Plan) -> r.Dfe | None:
     )  # fmt: skip
 
 
-def _arms(data: CellData) -> r.Arms:
+def _arms(data: CellData, n: int) -> r.Arms:
     base = data.arms["base"]
     ones = headroom.start_pass_at_k(base.outcomes, 1)
     seeds = base.outcomes.shape[1]
@@ -215,18 +224,18 @@ def _arms(data: CellData) -> r.Arms:
         scored = bool(np.isfinite(chosen).any())
         own = headroom.start_pass_at_k(arm.outcomes, 1)
         spread = stats.over_seeds(arm.outcomes)
-        picked = select.start_selected(arm.outcomes, chosen) - ones if scored else np.full(len(ones), np.nan)
+        picked = select.start_selected(arm.outcomes, chosen, n) - ones if scored else np.full(len(ones), np.nan)
         found[name] = r.Arm(
             pass_1=estimate(stats.mean_interval(own, stats.unit_scale())),
-            pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(arm.outcomes, seeds), stats.unit_scale())),
+            pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(arm.outcomes, n), stats.unit_scale())),
             gain=estimate(stats.mean_interval(own - ones, stats.difference_scale(seeds)))
             if name != "base" else r.Estimate(value=0.0, low=0.0, high=0.0, n=len(ones)),
-            selected=_by_score(arm, chosen) if scored else None,
+            selected=_by_score(arm, chosen, n) if scored else None,
             selected_gain=estimate(stats.mean_interval(picked, stats.pick_scale())),
             seed_mean=spread.mean, seed_sd=spread.sd, takes=arm.takes,
             **_gain_over_seeds(arm.outcomes - base.outcomes) if name != "base" else {},
         )  # fmt: skip
-    return r.Arms(arms=found, content=estimate(content_gain(data)), combine=estimate(combine_gain(data)))
+    return r.Arms(arms=found, content=estimate(content_gain(data)), combine=estimate(combine_gain(data, n)))
 
 
 def _gain_over_seeds(differences: F64) -> dict[str, float | None]:
@@ -245,41 +254,47 @@ def content_gain(data: CellData) -> stats.Estimate:
     )
 
 
-def combine_gain(data: CellData) -> stats.Estimate:
-    """Selection on retrieve minus selection on base, paired by start (paper Table 3's last column)."""
-    return stats.mean_interval(start_picked(data, "retrieve") - start_picked(data, "base"), stats.pick_scale())
+def combine_gain(data: CellData, n: int) -> stats.Estimate:
+    """Selection of n on retrieve minus selection on base, paired by start (paper Table 3's last column)."""
+    return stats.mean_interval(_picked(data, "retrieve", n) - _picked(data, "base", n), stats.pick_scale())
 
 
-def _tasks(data: CellData) -> list[r.TaskLine]:
+def _picked(data: CellData, arm: str, n: int) -> F64:
+    """Success (S,) of the selector with n takes in an arm; NaN everywhere when the arm was not run or not scored."""
+    if arm not in data.arms or not np.isfinite(data.arms[arm].scores[data.kind]).any():
+        return np.full(len(data.units), np.nan)
+    return select.start_selected(data.arms[arm].outcomes, data.arms[arm].scores[data.kind], n)
+
+
+def _tasks(data: CellData, n: int) -> list[r.TaskLine]:
     base = data.arms["base"]
     lines = []
     for env, task in dict.fromkeys((unit[0], unit[1]) for unit in data.units):
         rows = np.array([unit[:2] == (env, task) for unit in data.units])
         outcomes = base.outcomes[rows]
-        seeds = outcomes.shape[1]
-        gains = start_picked(data, "base")[rows] - start_means(data, "base")[rows]
+        gains = _picked(data, "base", n)[rows] - start_means(data, "base")[rows]
         lines.append(
             r.TaskLine(
                 env=env, task=task, starts=int(rows.sum()), takes=int(np.isfinite(outcomes).sum()),
                 errors=int(np.isnan(outcomes).sum()),
                 pass_1=estimate(stats.mean_interval(headroom.start_pass_at_k(outcomes, 1), stats.unit_scale())),
-                pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(outcomes, seeds), stats.unit_scale())),
-                gain=estimate(stats.mean_interval(gains, stats.gain_scale(max(seeds, 2)))),
+                pass_n=estimate(stats.mean_interval(headroom.start_pass_at_k(outcomes, n), stats.unit_scale())),
+                gain=estimate(stats.mean_interval(gains, stats.gain_scale(max(n, 2), _subsets(outcomes, n)))),
             )
         )  # fmt: skip
     return lines
 
 
-def relate(cells: Sequence[CellData]) -> r.Relation:
-    """The headroom relation over cells that have scores and more than one take per start."""
+def relate(cells: Sequence[CellData], n: int) -> r.Relation:
+    """The headroom relation of a choice among n over cells that have scores and more than one take per start."""
     usable = [c for c in cells if c.scored and c.arms["base"].outcomes.shape[1] > 1]
     return relation_of(
         [
             relation.Cell(
                 policy=c.policy,
                 group=c.group,
-                headroom=headroom.start_headroom(c.arms["base"].outcomes),
-                gain=start_picked(c, "base") - start_means(c, "base"),
+                headroom=headroom.start_headroom(c.arms["base"].outcomes, n),
+                gain=_picked(c, "base", n) - start_means(c, "base"),
             )
             for c in usable
         ]

@@ -51,7 +51,11 @@ class CurvePoint(_Model):
 
 
 class Headroom(_Model):
-    """pass@1, pass@N and what lies between (Eqs. 1 and 2). ``mixed`` starts saw both outcomes."""
+    """pass@1, pass@N and what lies between (Eqs. 1 and 2). ``mixed`` starts saw both outcomes.
+
+    ``n``: of so many takes one is kept; where more were run, each number is over all subsets of that size. ``curve``
+    goes on to all seeds and beyond.
+    """
 
     n: int
     starts: int
@@ -71,13 +75,16 @@ class Selector(_Model):
 
 
 class Selectors(_Model):
-    """``scored[scorer][window]``; the controls; and the chosen scorer's success with 1..N takes in ``by_n``."""
+    """``scored[scorer][window]``; the controls; and the chosen scorer's success with 1, 2, .. all seeds in ``by_n``.
+
+    The entries of ``by_n`` have no interval before schema 2.
+    """
 
     scored: dict[str, dict[str, Selector]]
     random: Selector
     shortest: Selector
     oracle: Selector
-    by_n: list[float | None]
+    by_n: list[Told | None]
 
 
 class Ranking(_Model):

@@ -11,9 +11,9 @@ from besttake.core.evidence import Arm, Evidence, gather
 from besttake.core.stats import Estimate
 
 
-def judge(data: CellData, worth: float) -> r.Verdict:
-    """What the policy of a cell needs, by the rule of `besttake.core.verdict`."""
-    decided = verdict.decide(evidence(data), worth)
+def judge(data: CellData, worth: float, n: int) -> r.Verdict:
+    """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`."""
+    decided = verdict.decide(evidence(data, n), worth)
     findings = (decided.reuse, decided.retrieve, decided.combine)
     reuse, retrieve, combine = (
         r.Finding(answer=v.choice, gain=told(v.gain), cost=float(v.cost), further_starts=v.further, because=v.sentence)
@@ -25,12 +25,12 @@ def judge(data: CellData, worth: float) -> r.Verdict:
     )  # fmt: skip
 
 
-def evidence(data: CellData) -> Evidence:
-    """The per-start values that the verdict rests on, on the leak-free window."""
+def evidence(data: CellData, n: int) -> Evidence:
+    """The per-start values that the verdict rests on, on the leak-free window, one of n takes kept."""
     arms = {name: _arm(data, name) for name in ("base", "cooled", "shuffled", "retrieve") if name in data.arms}
     return gather(
         arms["base"], cooled=arms.get("cooled"), shuffled=arms.get("shuffled"), retrieve=arms.get("retrieve"),
-        leak_free=data.windows[0] != "episode", deterministic=data.deterministic,
+        n=n, leak_free=data.windows[0] != "episode", deterministic=data.deterministic,
     )  # fmt: skip
 
 

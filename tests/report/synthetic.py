@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from besttake.core.headroom import as_outcomes, measure_headroom, start_headroom, start_pass_at_k
-from besttake.core.select import selection_curve, start_gain, start_selected
+from besttake.core.select import start_gain, start_selected
 from besttake.core.stats import Estimate as CoreEstimate
 from besttake.core.stats import (
     capture_interval,
@@ -208,7 +208,7 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
             random=Selector(success=first, gain=zero, capture=Estimate(reason="random")),
             shortest=_selector(base, lengths),
             oracle=_selector(base, np.nan_to_num(base)),
-            by_n=[float(v) for v in selection_curve(base, s["base"])],
+            by_n=[_est(mean_interval(start_selected(base, s["base"], k), unit_scale())) for k in range(1, n + 1)],
         )
         auc = Estimate(value=0.83, low=0.74, high=0.9, n=9)
         ranking = Ranking(within={"manifold": {"full": auc}}, pooled={"manifold": {"full": auc}}, invalid=0, blind=0)

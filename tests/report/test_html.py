@@ -143,6 +143,7 @@ def as_schema_1(document: dict[str, Any]) -> dict[str, Any]:
     for cell in (*old["cells"], *old["policies"]):
         for arm in cell["arms"]["arms"].values():
             del arm["gain_seed_mean"], arm["gain_seed_sd"]
+        cell["selectors"]["by_n"] = [found["value"] for found in cell["selectors"]["by_n"]]
     return {**old, "schema_version": 1}
 
 

@@ -172,12 +172,13 @@ def curve(cell: Cell, path: str) -> Figure | None:
             )
         )
     if cell.selectors is not None:
-        picked = [(k + 1, v) for k, v in enumerate(cell.selectors.by_n) if v is not None]
+        found = [(k + 1, e) for k, e in enumerate(cell.selectors.by_n) if e is not None]
+        picked = [(k, e.value, interval(e.low, e.high, scale=100)) for k, e in found if e.value is not None]
         if len(picked) > 1:
-            shapes.append(Line([(x_scale(k), y_scale.clip(v)) for k, v in picked], "accent", 1.5))
-            for k, v in picked:
-                tip = f"best of {k} by {cell.scorer}, {cell.window}: {percent(v)}"
-                data = datum(f"{path}/selectors/by_n/{k - 1}", v)
+            shapes.append(Line([(x_scale(k), y_scale.clip(v)) for k, v, _ in picked], "accent", 1.5))
+            for k, v, span in picked:
+                tip = f"best of {k} by {cell.scorer}, {cell.window}: {percent(v)} {span}".rstrip()
+                data = datum(f"{path}/selectors/by_n/{k - 1}/value", v)
                 shapes.append(Mark(x_scale(k), y_scale.clip(v), 3.5, "accent", "square", tip=tip, data=data))
     return Figure(width, height, f"pass@k of {cell.policy}", tuple(shapes))
 

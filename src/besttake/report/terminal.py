@@ -84,7 +84,7 @@ def _columns(result: Result) -> list[_Column]:
 
     return [
         _Column("pass@1", lambda c: _share(c.headroom.pass_1 if c.headroom else None)),
-        _Column(f"pass@{_seeds(result)}", lambda c: _share(c.headroom.pass_n if c.headroom else None)),
+        _Column(f"pass@{_kept_of(result)}", lambda c: _share(c.headroom.pass_n if c.headroom else None)),
         _Column("select", gain(lambda c: c.selectors.scored[c.scorer][c.window].gain if c.selectors else None)),
         _Column("shortest", gain(lambda c: c.selectors.shortest.gain if c.selectors else None), 130),
         _Column("cooled", gain(lambda c: _arm_gain(c, "cooled")), 95),
@@ -156,5 +156,5 @@ def _caption(result: Result) -> str:
     return f"success in %, gains in points with 95 % intervals; {cost.takes} takes{failed}, {seconds:.0f} s"
 
 
-def _seeds(result: Result) -> int:
-    return max((cell.seeds for cell in result.cells), default=1)
+def _kept_of(result: Result) -> int:
+    return max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
