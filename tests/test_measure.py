@@ -172,3 +172,16 @@ def test_seeds_that_no_start_has_change_nothing() -> None:
     assert narrow.selectors is not None
     assert wide.selectors.scored == narrow.selectors.scored
     assert wide.verdict == narrow.verdict
+
+
+def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
+    data = cell_data(starts=12)
+    data.arms["base"].outcomes[0, 1:] = np.nan
+    alike = [
+        np.mean([a == b for a, b in combinations(row[~np.isnan(row)], 2)]) for row in data.arms["base"].outcomes[1:]
+    ]
+    found = measure.cell(data, plan()).retest
+    assert found is not None
+    assert found.agreement.value == pytest.approx(np.mean(alike))
+    assert found.agreement.n == 11
+    assert measure.cell(cell_data(seeds=1), plan(seeds=1)).retest is None

@@ -81,6 +81,7 @@ def cell(data: CellData, plan: Plan) -> r.Cell:
         verdict=judge(data, plan.worth / 100, plan.n) if some else None,
         tasks=_tasks(data, plan.n),
         notes=notes,
+        retest=_retest(base) if some else None,
     )  # fmt: skip
 
 
@@ -264,6 +265,14 @@ def _picked(data: CellData, arm: str, n: int) -> F64:
     if arm not in data.arms or not np.isfinite(data.arms[arm].scores[data.kind]).any():
         return np.full(len(data.units), np.nan)
     return select.start_selected(data.arms[arm].outcomes, data.arms[arm].scores[data.kind], n)
+
+
+def _retest(arm: Arm) -> r.Retest | None:
+    """Test-retest agreement, where some start has two takes."""
+    if headroom.tally(arm.outcomes)[0].max() < 2:
+        return None
+    found = stats.retest(arm.outcomes)
+    return r.Retest(agreement=estimate(found.agreement), kappa=estimate(found.kappa))
 
 
 def _tasks(data: CellData, n: int) -> list[r.TaskLine]:
