@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from besttake.commands import data, diagnose, library, results, serve
+from besttake.commands import data, diagnose, library, reproduce, results, serve
 from besttake.errors import BestTakeError
 
 _HELP = """What does a frozen robot policy need at test time?
@@ -37,7 +37,7 @@ app = typer.Typer(
 )  # fmt: skip
 for verb in (
     diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.rank, data.ingest, data.plan, data.compare,
-    serve.serve, results.doctor,
+    serve.serve, reproduce.reproduce, results.doctor,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(library.app, name="library")

@@ -225,6 +225,7 @@ def _arms(data: CellData, n: int) -> r.Arms:
         scored = bool(np.isfinite(chosen).any())
         own = headroom.start_pass_at_k(arm.outcomes, 1)
         spread = stats.over_seeds(arm.outcomes)
+        gain = _gain_over_seeds(arm.outcomes - base.outcomes) if name != "base" else None
         picked = select.start_selected(arm.outcomes, chosen, n) - ones if scored else np.full(len(ones), np.nan)
         found[name] = r.Arm(
             pass_1=estimate(stats.mean_interval(own, stats.unit_scale())),
@@ -233,18 +234,22 @@ def _arms(data: CellData, n: int) -> r.Arms:
             if name != "base" else r.Estimate(value=0.0, low=0.0, high=0.0, n=len(ones)),
             selected=_by_score(arm, chosen, n) if scored else None,
             selected_gain=estimate(stats.mean_interval(picked, stats.pick_scale())),
-            seed_mean=spread.mean, seed_sd=spread.sd, takes=arm.takes,
-            **_gain_over_seeds(arm.outcomes - base.outcomes) if name != "base" else {},
+            seed_mean=spread.mean, seed_sd=spread.sd, takes=arm.takes, picked=_curves(arm, data),
+            gain_seed_mean=gain.mean if gain else None, gain_seed_sd=gain.sd if gain else None,
         )  # fmt: skip
     return r.Arms(arms=found, content=estimate(content_gain(data)), combine=estimate(combine_gain(data, n)))
 
 
-def _gain_over_seeds(differences: F64) -> dict[str, float | None]:
+def _curves(arm: Arm, data: CellData) -> dict[str, list[float | None]]:
+    """By window, the success of keeping the best of 1, 2, .. all seeds."""
+    kinds = {window: arm.scores[f"{data.scorer}/{window}"] for window in data.windows}
+    curves = {w: select.selection_curve(arm.outcomes, s) for w, s in kinds.items() if np.isfinite(s).any()}
+    return {w: [float(v) if np.isfinite(v) else None for v in curve] for w, curve in curves.items()}
+
+
+def _gain_over_seeds(differences: F64) -> stats.Spread | None:
     """Mean and sd over seeds of an arm's gain, where any take of the arm has its twin in base."""
-    if not np.isfinite(differences).any():
-        return {}
-    spread = stats.over_seeds(differences)
-    return {"gain_seed_mean": spread.mean, "gain_seed_sd": spread.sd}
+    return stats.over_seeds(differences) if np.isfinite(differences).any() else None
 
 
 def content_gain(data: CellData) -> stats.Estimate:

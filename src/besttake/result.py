@@ -114,6 +114,7 @@ class Arm(_Model):
 
     ``seed_mean`` and ``seed_sd`` are of the success of each seed over starts, ``gain_seed_mean`` and ``gain_seed_sd``
     of each seed's gain over base (the paper's mean +/- std); none for base, for one seed, and before schema 2.
+    ``picked[window]``: success of keeping the best of 1, 2, .. all seeds by the chosen scorer (schema 2).
     """
 
     pass_1: Estimate
@@ -125,6 +126,7 @@ class Arm(_Model):
     seed_sd: float | None
     gain_seed_mean: float | None = None
     gain_seed_sd: float | None = None
+    picked: dict[str, list[float | None]] = {}
     takes: int
 
 

@@ -9,8 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from besttake.reproduce import Compared, Protocol
-from besttake.result import Estimate
+from besttake.reproduce import FRACTIONS, Compared, Protocol
 
 
 def listed(known: Sequence[Protocol]) -> Table:
@@ -25,7 +24,7 @@ def protocol_text(table: Protocol) -> Group:
     """The paper's numbers, the plan behind them, and the command that runs it."""
     grid = _grid(table)
     for row, numbers in table.paper.items():
-        grid.add_row(Text(row), *(Text(_number(number)) for number in numbers))
+        grid.add_row(Text(row), *(Text(_number(n, column)) for n, column in zip(numbers, table.columns, strict=True)))
     plan = yaml.safe_dump({"env": list(table.envs.values()), **table.plan}, sort_keys=False, default_flow_style=None)
     run = f"besttake reproduce {table.name} --policy {table.policies[0]}=URI --demos URI -o runs/{table.name}"
     return Group(Text(table.title, style="bold"), grid, Text(), Text(plan.rstrip(), style="dim"), Text(), Text(run))
@@ -36,7 +35,7 @@ def beside(table: Protocol, found: Sequence[Compared], left: Sequence[str]) -> G
     grid = _grid(table)
     for row in dict.fromkeys(one.row for one in found):
         grid.add_row(Text(row), *(_pair(one) for one in found if one.row == row))
-    notes = [Text("paper / here with its 95 % interval over starts, where there is one", style="dim")]
+    notes = [Text("paper / here with its 95 % interval; yellow where the paper's number lies outside it", style="dim")]
     notes += [Text(f"not as in the paper: {text}", style="yellow") for text in left]
     return Group(Text(table.title, style="bold"), grid, *notes)
 
@@ -50,20 +49,18 @@ def _grid(table: Protocol) -> Table:
 
 
 def _pair(one: Compared) -> Text:
-    here = one.here
+    here, column = one.here, one.column
     if here.value is None:
-        return Text(f"{_number(one.paper)} / none", style="dim")
-    outside = one.paper is not None and here.low is not None and not (here.low <= one.paper <= (here.high or 0.0))
-    return Text(f"{_number(one.paper)} / {_number(here.value)}{_interval(here)}", style="yellow" if outside else "")
+        return Text(f"{_number(one.paper, column)} / none", style="dim")
+    text = f"{_number(one.paper, column)} / {_number(here.value, column)}"
+    if here.low is None or here.high is None:
+        return Text(text)
+    outside = one.paper is not None and not here.low <= one.paper <= here.high
+    interval = f" [{_number(here.low, column)}, {_number(here.high, column)}]"
+    return Text(text + interval, style="yellow" if outside else "")
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f" [{_number(estimate.low)}, {_number(estimate.high)}]"
-
-
-def _number(value: float | None) -> str:
+def _number(value: float | None, column: str) -> str:
     if value is None:
         return ""
-    return f"{value:.1f}" if abs(value) >= 1.5 else f"{value:.3g}"
+    return f"{value:.3f}" if column in FRACTIONS else f"{value + 0.0:.1f}"

@@ -1,0 +1,197 @@
+"""The paper's tables: its protocols as plans, and its numbers beside those of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from besttake.config import Plan, load_plan
+from besttake.errors import PlanError
+from besttake.result import Cell, Estimate, Result, Selector
+
+_PAPERS = "episode"
+"""The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
+
+FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
+"""Columns that the paper does not print in percent or points."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One table of the paper.
+
+    ``policies`` and ``envs`` are its names; an env has the URI that it is run as by default. ``plan`` are the keys of
+    its plan. A row of ``paper`` is a policy (all its envs together), ``policy/env``, or ``all``; its numbers follow
+    ``columns``, None where the paper has none.
+    """
+
+    name: str
+    title: str
+    policies: tuple[str, ...]
+    envs: Mapping[str, str]
+    plan: Mapping[str, Any]
+    columns: tuple[str, ...]
+    paper: Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One number of the paper and the same of a run, in the paper's units; ``here`` has no value if not measured."""
+
+    row: str
+    column: str
+    paper: float | None
+    here: Estimate
+
+
+def protocols() -> list[str]:
+    """The names of the tables that can be reproduced."""
+    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+
+
+def protocol(name: str) -> Protocol:
+    """The table ``name``; PlanError when there is none."""
+    if name not in protocols():
+        raise PlanError(f"no table {name!r}; there are {', '.join(protocols())}")
+    own = yaml.safe_load((_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
+    like = protocol(own["like"]) if "like" in own else None
+    return Protocol(
+        name=name,
+        title=own["title"],
+        policies=tuple(own["policies"]),
+        envs=own.get("envs") or (like.envs if like else {}),
+        plan={**(like.plan if like else {}), **own.get("plan", {})},
+        columns=tuple(own["columns"]),
+        paper=own["paper"],
+    )
+
+
+def plan_for(
+    table: Protocol, policies: Mapping[str, str], envs: Mapping[str, str], changes: Mapping[str, Any]
+) -> tuple[Plan, list[str]]:
+    """The plan that reproduces ``table`` with ``policies`` (name -> URI), and where it leaves the paper's protocol.
+
+    ``envs`` names other URIs for the table's envs; once one is named, only those that are named are run. ``changes``
+    are keys of the plan that differ from the protocol where they are not None.
+    """
+    _known(policies, table.policies, f"{table.name} has no policy")
+    _known(envs, tuple(table.envs), f"{table.name} has no env")
+    chosen = envs or table.envs
+    wanted = {name: value for name, value in changes.items() if value is not None}
+    flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
+    left = [f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
+            if name in table.plan and str(value) != str(table.plan[name])]  # fmt: skip
+    left += [f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]]
+    left += [f"{name} is not run" for name in table.envs if name not in chosen]
+    return load_plan(None, flags), left
+
+
+def compare(table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str]) -> list[Compared]:
+    """Each number of ``table`` beside that of ``result``, for the rows whose policies were run."""
+    uris = {**table.envs, **envs}
+    found = []
+    for row, numbers in table.paper.items():
+        policy, _, env = row.partition("/")
+        if row != "all" and policy not in policies:
+            continue
+        for column, number in zip(table.columns, numbers, strict=True):
+            if row == "all":
+                here = _OF_RUNS[column](result)
+            else:
+                cell = _cell(result, policies[policy], uris[env] if env else None)
+                here = _read(cell, column)
+            found.append(Compared(row, column, number, here))
+    return found
+
+
+def _folder() -> Any:
+    return files("besttake") / "protocols"
+
+
+def _known(given: Mapping[str, str], known: Sequence[str], words: str) -> None:
+    for name in given:
+        if name not in known:
+            raise PlanError(f"{words} {name!r}; it has {', '.join(known)}")
+
+
+def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
+    """The cell of a policy in an env, or without one its summary over all envs."""
+    if env is None:
+        return next((cell for cell in result.policies if cell.policy == policy), None)
+    own = [cell for cell in result.cells if (cell.policy, cell.env) == (policy, env)]
+    return own[0] if len(own) == 1 else None
+
+
+def _read(cell: Cell | None, column: str) -> Estimate:
+    try:
+        found = None if cell is None else _OF_CELLS[column](cell)
+    except (AttributeError, KeyError, IndexError):  # what was not measured is not there
+        found = None
+    return found if found is not None else Estimate(reason="not measured")
+
+
+def _scaled(of: Callable[[Any], Estimate | None]) -> Callable[[Cell], Estimate | None]:
+    """In percent or points, as the paper prints."""
+
+    def read(cell: Cell) -> Estimate | None:
+        found = of(cell)
+        if found is None or found.value is None:
+            return found
+        scaled = {name: None if (x := getattr(found, name)) is None else 100 * x for name in ("value", "low", "high")}
+        return found.model_copy(update=scaled)
+
+    return read
+
+
+def _selected(cell: Any) -> Selector:
+    found: Selector = cell.selectors.scored["manifold"][_PAPERS]
+    return found
+
+
+def _picked(cell: Any, arm: str, n: int = 0) -> Estimate:
+    """Success of keeping the best of ``n`` takes of an arm; of all where it is 0."""
+    return _plain(cell.arms.arms[arm].picked[_PAPERS][n - 1])
+
+
+def _combine(cell: Any) -> Estimate | None:
+    both, alone = _picked(cell, "retrieve").value, _picked(cell, "base").value
+    return None if both is None or alone is None else _plain(both - alone)
+
+
+def _relation(r: float | None, ci: tuple[float, float] | None) -> Estimate:
+    low, high = ci or (None, None)
+    return Estimate(value=r, low=low, high=high)
+
+
+def _plain(value: float | None) -> Estimate:
+    return Estimate(value=value)
+
+
+_OF_CELLS: dict[str, Callable[[Any], Estimate | None]] = {
+    "pass@1": _scaled(lambda cell: cell.headroom.pass_1),
+    "pass@N": _scaled(lambda cell: cell.headroom.pass_n),
+    "random": _scaled(lambda cell: cell.selectors.random.success),
+    "select": _scaled(lambda cell: _selected(cell).success),
+    "select gain": _scaled(lambda cell: _selected(cell).gain),
+    "select of 2": _scaled(lambda cell: _picked(cell, "base", 2)),
+    "retrieve": _scaled(lambda cell: cell.arms.arms["retrieve"].pass_1),
+    "retrieve gain": _scaled(lambda cell: cell.arms.arms["retrieve"].gain),
+    "sd over seeds": _scaled(lambda cell: _plain(cell.arms.arms["retrieve"].gain_seed_sd)),
+    "retrieve + select": _scaled(lambda cell: _picked(cell, "retrieve")),
+    "combine": _scaled(_combine),
+    "rerank": _scaled(lambda cell: cell.arms.arms["rerank"].pass_1),
+    "DFE": lambda cell: cell.dfe.dfe,
+    "first action r": lambda cell: cell.dfe.correlation,
+}
+
+_OF_RUNS: dict[str, Callable[[Result], Estimate]] = {
+    "r": lambda result: _relation(result.relation.r, result.relation.ci),
+    "Spearman": lambda result: result.relation.spearman or Estimate(),
+    "r on disjoint halves": lambda result: _plain(result.relation.disjoint.mean),
+    "capture": lambda result: _plain(result.relation.capture_mean),
+    "sd of capture": lambda result: _plain(result.relation.capture_sd),
+}
