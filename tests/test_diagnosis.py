@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +13,14 @@ import pytest
 
 from besttake.config import load_plan
 from besttake.diagnosis import diagnose, probe_only
+from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
+from besttake.report import make_html, make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.scoring import Scores
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
+from besttake.types import F32, U8
 
 FLAGS = {
     "policy": ["testbed:half", "testbed:mid"],
@@ -246,3 +250,41 @@ def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: P
     told = next(note for note in skipping.notes if "embedding of an earlier one" in note)
     assert int(told.split(" of ")[0]) > 0
     assert skipping.digest == whole.digest
+
+
+def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Blind:
+        def __init__(self, encoder: Encoder) -> None:
+            self.encoder, self.spec = encoder, replace(encoder.spec, name="blind")
+
+        def encode(self, images: U8) -> F32:
+            return np.full_like(self.encoder.encode(images), np.nan)
+
+    monkeypatch.setattr("besttake.diagnosis.encoder_of", lambda library: Blind(library.encoder()))
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
+    found = diagnose(load_plan(None, flags), tmp_path / "run")
+    line = "no take has a score: headroom is known, selection is not"
+    for cell in (*found.cells, *found.policies):
+        assert cell.takes == 12
+        assert cell.notes == [line]
+        assert cell.headroom is not None
+        assert cell.headroom.pass_n.value is not None
+        assert cell.ranking is None
+        assert cell.selectors is not None
+        for windows in cell.selectors.scored.values():
+            assert {selector.gain.value for selector in windows.values()} == {None}
+        assert cell.verdict is not None
+        assert cell.verdict.reuse.answer == "undecided"
+        assert "no score was measured" in cell.verdict.reuse.because
+        assert cell.verdict.combine.answer == "not-measured"
+    assert found.relation.cells == 0
+    scores = Scores.open(tmp_path / "run")
+    assert scores is not None
+    assert all(np.isnan(value) for take in scores.table.values() for value in take.scores.values())
+    assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
+    for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
+        text = made.read_text().lower()
+        assert line in text
+        assert ">nan<" not in text
