@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake import measure
+from besttake import result as r
 from besttake.cells import Arm, CellData
 from besttake.config import Plan
 from besttake.scoring import SCORERS
+from besttake.verdicts import _as_they_came, look_key, looks_of
 
 WINDOWS = ("full", "common", "episode")
 
@@ -185,3 +189,55 @@ def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
     assert found.agreement.value == pytest.approx(np.mean(alike))
     assert found.agreement.n == 11
     assert measure.cell(cell_data(seeds=1), plan(seeds=1)).retest is None
+
+
+def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_not() -> None:
+    data = cell_data(starts=60, ranking=1.0)
+    key = look_key(data.policy, data.env, data.group)
+    first, same, again, other = (
+        measure.cell(data, plan(), looked).verdict
+        for looked in (None, {key: [60]}, {key: [20, 40]}, {"another cell": [20]})
+    )
+    assert first is not None
+    assert again is not None
+    assert first == same == other
+    assert first.looks == [60]
+    assert again.looks == [20, 40, 60]
+    assert "Looked at 3 times" in again.reuse.because
+    assert "Looked at" not in first.reuse.because
+    assert again.reuse.gain.low < first.reuse.gain.low  # type: ignore[operator]
+
+
+def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
+    data = cell_data(starts=30)
+    found = measure.cell(data, plan(), {look_key(data.policy, data.env, data.group): [20, 60]}).verdict
+    assert found is not None
+    assert found.looks == [20, 30, 60]
+    assert "Looked at 2 times" in found.reuse.because
+
+
+def test_more_starts_of_each_task_come_after_those_there_were() -> None:
+    def order(count: int) -> list[tuple[str, str, int]]:
+        units = [("env", task, start) for task in ("pick", "push", "stack") for start in range(count)]
+        return [units[i] for i in _as_they_came(units)]
+
+    assert order(40)[:60] == order(20)
+    assert len({tuple(task for _, task, _ in order(20)[i : i + 3]) for i in range(0, 60, 3)}) > 1
+
+
+def test_the_looks_of_a_run_are_those_of_its_result(tmp_path: Path) -> None:
+    assert looks_of(tmp_path) == {}
+    cells = [measure.cell(cell_data(), plan(), {"p env pick": [20]}), measure.cell(cell_data(group="push"), plan())]
+    nothing = measure.relate([], 3)
+    cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
+    result = r.Result(
+        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=cells,
+        policies=[], relation=nothing, cost=cost,
+    )  # fmt: skip
+    result.save(tmp_path / "result.json")
+    assert looks_of(tmp_path) == {"p env pick": [20, 40], "p env push": [40]}
+    document = json.loads((tmp_path / "result.json").read_text())
+    for cell in document["cells"]:
+        del cell["verdict"]["looks"]
+    (tmp_path / "result.json").write_text(json.dumps({**document, "schema_version": 1}))
+    assert looks_of(tmp_path) == {"p env pick": [40], "p env push": [40]}

@@ -16,18 +16,23 @@ from besttake.probing import Probed
 from besttake.scoring import SCORERS
 from besttake.takes.take import TakeKey
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verdicts import judge
+from besttake.verdicts import judge, look_key
 
 F64 = NDArray[np.float64]
 
 
 def measure(
-    recorded: Recorded, each: Callable[[Callable[[CellData], r.Cell], list[CellData]], Iterable[r.Cell]] = map
+    recorded: Recorded,
+    each: Callable[[Callable[[CellData], r.Cell], list[CellData]], Iterable[r.Cell]] = map,
+    looked: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
-    """Cells, policies (their cells pooled), and the headroom relation; ``each`` is `map`, or a pool's."""
+    """Cells, policies (their cells pooled), and the headroom relation; ``each`` is `map`, or a pool's.
+
+    ``looked`` is what `looks_of` says about the run.
+    """
     data = gather(recorded)
     pooled = [pool(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
-    cells = list(each(partial(cell, plan=recorded.plan), [*pooled, *data]))
+    cells = list(each(partial(cell, plan=recorded.plan, looked=looked), [*pooled, *data]))
     return cells[len(pooled) :], cells[: len(pooled)], relate(data, recorded.plan.n)
 
 
@@ -60,8 +65,9 @@ def probed_cells(
     return [cell(c, plan) for c in (*data, *pooled)]
 
 
-def cell(data: CellData, plan: Plan) -> r.Cell:
+def cell(data: CellData, plan: Plan, looked: Mapping[str, Sequence[int]] | None = None) -> r.Cell:
     """One cell of the result."""
+    before = (looked or {}).get(look_key(data.policy, data.env, data.group), ())
     base = data.arms["base"]
     takes = sum(arm.takes for arm in data.arms.values())
     some = base.takes > 0
@@ -78,7 +84,7 @@ def cell(data: CellData, plan: Plan) -> r.Cell:
         ranking=_ranking(base, data) if some and data.scored else None,
         dfe=_dfe(data, plan),
         arms=_arms(data, plan.n) if some else None,
-        verdict=judge(data, plan.worth / 100, plan.n) if some else None,
+        verdict=judge(data, plan.worth / 100, plan.n, before) if some else None,
         tasks=_tasks(data, plan.n),
         notes=notes,
         retest=_retest(base) if some else None,

@@ -149,13 +149,18 @@ class Finding(_Model):
 
 
 class Verdict(_Model):
-    """What the policy needs. ``headline`` is the one plain sentence to read first."""
+    """What the policy needs. ``headline`` is the one plain sentence to read first.
+
+    ``looks``: how many starts there were whenever this was judged, this time included. From the second look with
+    more starts on, a test for repeated looks decides, and the intervals of the findings are its bounds.
+    """
 
     reuse: Finding
     retrieve: Finding
     combine: Finding
     headline: str
     leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
+    looks: list[int] = []
 
 
 class Retest(_Model):

@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake import result as r
-from besttake.cells import CellData
+from besttake.cells import CellData, Unit
 from besttake.core import verdict
 from besttake.core.evidence import Arm, Evidence, gather
 from besttake.core.stats import Estimate
+from besttake.errors import RunError
 
 
-def judge(data: CellData, worth: float, n: int) -> r.Verdict:
-    """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`."""
-    decided = verdict.decide(evidence(data, n), worth)
+def judge(data: CellData, worth: float, n: int, looked: Sequence[int] = ()) -> r.Verdict:
+    """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`.
+
+    ``looked``: how many starts the cell had whenever it was judged before (`looks_of`).
+    """
+    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum())
+    looks = verdict.Looks(_as_they_came(data.units), tuple(sorted({count for count in looked if 0 < count < now})))
+    decided = verdict.decide(evidence(data, n), worth, looks=looks)
+    again = f" Looked at {looks.count} times: a test that holds over all looks decides." if looks.earlier else ""
     findings = (decided.reuse, decided.retrieve, decided.combine)
     reuse, retrieve, combine = (
-        r.Finding(answer=v.choice, gain=told(v.gain), cost=float(v.cost), further_starts=v.further, because=v.sentence)
+        r.Finding(
+            answer=v.choice, gain=told(v.gain), cost=float(v.cost), further_starts=v.further,
+            because=v.sentence + (again if v.choice != "not-measured" else ""),
+        )
         for v in findings
-    )
+    )  # fmt: skip
     return r.Verdict(
         reuse=reuse, retrieve=retrieve, combine=combine, leak=decided.reuse.length_leak,
-        headline=headline(decided),
+        headline=headline(decided), looks=sorted({*looked, now}),
     )  # fmt: skip
+
+
+def looks_of(run: Path) -> dict[str, list[int]]:
+    """How many starts each cell of a run had whenever a result was written, by `look_key`; empty for a new run."""
+    try:
+        result = r.Result.load(run / "result.json")
+    except RunError:
+        return {}
+    return {
+        look_key(c.policy, c.env, c.group): c.verdict.looks or [c.headroom.starts]
+        for c in (*result.cells, *result.policies)
+        if c.verdict is not None and c.headroom is not None
+    }
+
+
+def look_key(policy: str, env: str, group: str) -> str:
+    """What a cell is known by from one look to the next."""
+    return " ".join((policy, env, group))
+
+
+def _as_they_came(units: Sequence[Unit]) -> NDArray[np.int64]:
+    """Positions of the starts by index, the tasks of one index shuffled: more starts per task go to the end."""
+
+    def key(i: int) -> tuple[int, bytes]:
+        env, task, start = units[i]
+        return start, hashlib.sha256(f"{env} {task} {start}".encode()).digest()
+
+    return np.array(sorted(range(len(units)), key=key), dtype=np.int64)
 
 
 def evidence(data: CellData, n: int) -> Evidence:

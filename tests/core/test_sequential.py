@@ -8,6 +8,7 @@ from besttake.core import sequential as q
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
 from besttake.core.stats import difference_scale, gain_scale, headroom_scale
+from besttake.core.verdict import ask
 
 
 def test_two_steps_come_out_as_by_hand():
@@ -145,3 +146,60 @@ def test_content_is_measured_on_its_own_range():
 def test_missing_starts_are_left_out():
     outcome = q.run([np.nan, 0.0, np.nan], q.SequentialTest(gain_scale(3)))
     assert (outcome.answer, outcome.starts) == ("undecided", 1)
+
+
+def test_a_later_look_bets_as_the_test_that_is_fed_start_by_start():
+    x = _gain(draw(np.random.default_rng(6), PAIRS["pi0"], 90, ranking=2.0))
+    later = q.look_again(x, gain_scale(3), 0.03, first=20, stake=0.75)
+    test = q.SequentialTest(gain_scale(3), horizon=q.HORIZON, alpha=0.025, first=90)
+    for value in x:
+        test.update(float(value))
+    assert (later.answer, test.answer) == ("yes", "yes")
+    low, high = q.later_bounds(x, gain_scale(3), first=20, stake=0.75)
+    assert low < x.mean() < high
+    np.testing.assert_allclose((low, high), _bounds(x), atol=0.01)
+
+
+def test_what_a_later_look_has_rejected_stays_rejected():
+    """Forty starts that gain, then forty that lose as much: the p-value only falls, yet the estimate must hold."""
+    up, down = np.full(40, 1 / 3), np.full(40, -1 / 3)
+    before, after = (q.look_again(x, gain_scale(3), 0.03, first=20, stake=0.75) for x in (up, np.r_[up, down]))
+    assert before.answer == "yes"
+    assert after.p_not_above_zero <= before.p_not_above_zero <= 0.025
+    assert after.answer != "yes"
+
+
+def test_all_later_looks_together_have_half_of_alpha():
+    found = [q.look_again(np.full(n, 1 / 3), gain_scale(3), 0.03, first=20, stake=0.75) for n in range(1, 40)]
+    assert any(0.025 < later.p_not_above_zero <= 0.05 for later in found)
+    assert all((later.answer == "yes") == (later.p_not_above_zero <= 0.025) for later in found)
+
+
+def test_values_beyond_the_range_widen_it_and_missing_ones_are_left_out():
+    x = np.r_[np.full(30, 0.7), np.nan]
+    assert q.look_again(x, gain_scale(2), 0.03, first=10, stake=0.75).answer == "yes"
+    assert q.look_again([np.nan], gain_scale(3), 0.03, first=10, stake=0.75).answer == "undecided"
+
+
+def _bounds(x):
+    test = q.SequentialTest(gain_scale(3), horizon=q.HORIZON)
+    test.values = x.tolist()
+    return test.bounds()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pi0", "smolvla"])
+def test_a_run_extended_and_looked_at_again_and_again_keeps_its_level(name):
+    """True gain 0, a look every 20 starts up to 300; who is told to select stops. A new fixed-sample test at each look
+    errs several times as often as it says; the first one followed by the test for later looks does not."""
+    rng, reps, scale = np.random.default_rng(8), 400, gain_scale(3)
+    naive = kept = 0
+    for _ in range(reps):
+        x = _gain(draw(rng, PAIRS[name], 300, ranking=0.0))
+        fixed = [ask(x[:n], scale, 0.03, rng=rng, draws=400).answer == "yes" for n in range(20, 301, 20)]
+        later = [q.look_again(x[:n], scale, 0.03, first=20, stake=0.75).answer == "yes" for n in range(40, 301, 20)]
+        naive += any(fixed)
+        kept += fixed[0] or any(later)
+    assert kept / reps <= 0.05 + 2 * sqrt(0.05 * 0.95 / reps)
+    assert naive / reps > 0.10
+    print(f"{name}: {naive / reps:.3f} by a fixed-sample test at each look, {kept / reps:.3f} kept")

@@ -268,3 +268,40 @@ def test_a_gain_that_the_interval_shows_and_the_test_does_not_is_told_with_its_p
     assert finding.estimate.low > 0
     said = v.decide(v.Evidence(n=3, headroom=gains, gain=gains, leak_free=True)).reuse.sentence
     assert f"gives p = {finding.p_not_above_zero:.2f}" in said
+
+
+def test_a_run_that_was_looked_at_before_is_decided_by_the_test_for_repeated_looks():
+    rng = np.random.default_rng(0)
+    gain = rng.permutation(np.r_[np.full(14, 1 / 3), np.zeros(46)])
+    evidence = v.Evidence(headroom=gain, gain=gain)
+    once = v.decide(evidence)
+    again = v.decide(evidence, looks=v.Looks(np.arange(60), (20, 40)))
+    assert v.decide(evidence, looks=v.Looks(np.arange(60), ())) == once
+    assert (once.reuse.choice, again.reuse.choice) == ("select", "undecided")
+    assert again.reuse.further > 0
+    assert again.reuse.gain.value == pytest.approx(once.reuse.gain.value)
+    assert again.reuse.gain.low < once.reuse.gain.low
+    assert again.reuse.gain.high > once.reuse.gain.high
+
+
+def test_starts_are_bet_on_in_the_order_in_which_they_came():
+    gain = np.r_[np.full(40, 2 / 3), np.full(25, -2 / 3), np.zeros(10)]
+    order = np.random.default_rng(1).permutation(75)
+    shuffled = np.empty(75)
+    shuffled[order] = gain
+    plain = v.ask_again(gain, gain_scale(3), 0.03, v.Looks(np.arange(75), (20,)), 0.75)
+    assert v.ask_again(shuffled, gain_scale(3), 0.03, v.Looks(order, (20,)), 0.75) == plain
+    assert v.ask_again(gain[::-1], gain_scale(3), 0.03, v.Looks(np.arange(75), (20,)), 0.75) != plain
+
+
+@pytest.mark.parametrize(("name", "values"), ANSWERS.items())
+def test_a_later_look_finds_what_a_first_one_finds_where_there_is_plenty_of_evidence(name, values):
+    shuffled = np.random.default_rng(2).permutation(values)
+    looks = v.Looks(np.arange(S), (20,))
+    for scale, stake in ((gain_scale(3), 0.75), (difference_scale(3), 2 / 3)):
+        assert v.ask_again(shuffled, scale, 0.03, looks, stake).answer == name
+
+
+def test_a_later_look_at_no_start_is_undecided():
+    finding = v.ask_again([np.nan], gain_scale(3), 0.03, v.Looks(np.arange(1), (1,)), 0.75)
+    assert (finding.answer, finding.estimate.value, finding.further) == ("undecided", None, None)

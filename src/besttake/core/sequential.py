@@ -4,6 +4,11 @@ Two accounts bet against each null, {mean <= 0} for a YES and {mean >= w} for a 
 grow in expectation, so their sum, 2 at the start, reaches 2/alpha with a chance of at most alpha, whatever the
 distribution of the bounded values and whenever one stops. One account bets a fixed fraction, the other what the
 variance so far makes best for the starts that remain. The starts must come in random order across tasks.
+
+A run that was judged once by the tests of a fixed sample and is then extended (`Looks`, `look_again`) has spent up to
+alpha at its first look. All later looks together get half of alpha, so the whole errs in at most 1.5 alpha of runs;
+in simulation (true gain 0, a look every 20 or 80 starts up to 400) 2-4 % were told to select at any look, where a
+fixed-sample test at each look told it to 12-22 %.
 """
 
 from __future__ import annotations
@@ -13,11 +18,14 @@ from math import inf, log, sqrt
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from besttake.core.stats import Rng, Scale
 
 Answer = Literal["yes", "no", "undecided"]
+
+HORIZON = 500
+"""The starts that bets of a later look are laid out for. It must not depend on what was seen, so it is a constant."""
 
 
 @dataclass
@@ -37,6 +45,7 @@ class Accounts:
     seen: int = field(default=0, init=False)
     total: float = field(default=0.0, init=False)
     square: float = field(default=0.0, init=False)
+    peak: float = field(default=2.0, init=False)
 
     def __post_init__(self) -> None:
         self.square = ((self.hi - self.lo) / 4) ** 2
@@ -57,8 +66,14 @@ class Accounts:
         self.adaptive *= 1 + stake * d
         self.total += x
         self.square += (x - self.total / self.seen) ** 2
+        self.peak = max(self.peak, self.steady + self.adaptive)
         self.rejected = self.rejected or self.steady + self.adaptive >= 2 / self.alpha
         return self.rejected
+
+    @property
+    def p(self) -> float:
+        """p-value against the null that holds whenever one looks."""
+        return 2 / self.peak
 
 
 @dataclass
@@ -157,3 +172,67 @@ def run(values: ArrayLike, test: SequentialTest, *, rng: Rng = 0) -> Outcome:
             break
     low, high = test.bounds()
     return Outcome(test.answer, len(test.values), test.estimate, low, high)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A run that was looked at before: ``order`` (S,) sorts the starts so that those of earlier looks come first.
+
+    ``earlier``: how many starts there were at each earlier look, ascending.
+    """
+
+    order: NDArray[np.int64]
+    earlier: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many times, this one included."""
+        return len(self.earlier) + 1
+
+
+@dataclass(frozen=True)
+class Later:
+    """What a later look says: the answer and the p-values of both nulls, which hold over all later looks."""
+
+    answer: Answer
+    p_not_above_zero: float
+    p_not_below_worth: float
+
+
+def look_again(
+    values: ArrayLike, scale: Scale, worth: float, *, first: int, stake: float, alpha: float = 0.05
+) -> Later:
+    """The answer to one question at a later look, from per-start ``values`` (S,) in the order of `Looks`.
+
+    ``first``: starts at the first look, which lay out the bets where they are many. Half of ``alpha`` is used.
+    """
+    x, span = _in_range(values, scale)
+    horizon, alpha = max(HORIZON, 2 * first), alpha / 2
+    yes = Accounts(0.0, 1, span.lo, span.hi, horizon, stake, alpha)
+    no = Accounts(worth, -1, span.lo, span.hi, horizon, stake, alpha)
+    for value in x:
+        yes.update(float(value))
+        no.update(float(value))
+    answer: Answer = "undecided"
+    if no.rejected:
+        answer = "no"
+    elif yes.rejected and x.mean() >= worth - 1e-12:
+        answer = "yes"
+    return Later(answer, yes.p, no.p)
+
+
+def later_bounds(values: ArrayLike, scale: Scale, *, first: int, stake: float) -> tuple[float, float]:
+    """Bounds of 95 % on the mean that hold at every look, from per-start ``values`` (S,) in the order of `Looks`."""
+    x, span = _in_range(values, scale)
+    test = SequentialTest(span, horizon=max(HORIZON, 2 * first), fixed=stake)
+    test.values = x.tolist()
+    return test.bounds(steps=12)
+
+
+def _in_range(values: ArrayLike, scale: Scale) -> tuple[NDArray[np.float64], Scale]:
+    """The values that exist, and a scale that holds them: takes that are missing in one arm can widen it."""
+    x = np.asarray(values, dtype=np.float64)
+    x = x[~np.isnan(x)]
+    if not x.size:
+        return x, scale
+    return x, Scale(min(scale.lo, float(x.min())), max(scale.hi, float(x.max())), scale.pseudo)
