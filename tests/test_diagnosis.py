@@ -252,16 +252,34 @@ def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: P
     assert skipping.digest == whole.digest
 
 
+class Blind:
+    """An encoder whose embeddings are no numbers."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.spec = encoder, replace(encoder.spec, name="blind")
+
+    def encode(self, images: U8) -> F32:
+        return np.full_like(self.encoder.encode(images), np.nan)
+
+
+def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("besttake.diagnosis.encoder_of", lambda library: Blind(library.encoder()))
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
+    (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
+    assert cell.arms is not None
+    assert list(cell.arms.arms) == ["base"]
+    assert cell.errors == cell.arms.arms["base"].takes
+    with Store.open(tmp_path / "run") as store:
+        assert {row.error for row in store.rows() if row.error} == {
+            "ValueError: blind gave an embedding that is not finite: nothing can be matched"
+        }
+
+
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Blind:
-        def __init__(self, encoder: Encoder) -> None:
-            self.encoder, self.spec = encoder, replace(encoder.spec, name="blind")
-
-        def encode(self, images: U8) -> F32:
-            return np.full_like(self.encoder.encode(images), np.nan)
-
     monkeypatch.setattr("besttake.diagnosis.encoder_of", lambda library: Blind(library.encoder()))
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")

@@ -176,7 +176,10 @@ class ArmSampler:
         return closeness(chunks, shown, view.action_spread).astype(np.float32)
 
     def _embed(self, observations: Sequence[Observation]) -> F32:
-        return self._encoder.encode(np.stack([o.images[self.env.score_camera] for o in observations]))
+        embedded = self._encoder.encode(np.stack([o.images[self.env.score_camera] for o in observations]))
+        if not np.isfinite(embedded).all():
+            raise ValueError(f"{self._encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
+        return embedded
 
     def _motion(self, request: Request) -> tuple[F32 | None, F32 | None]:
         """End-effector positions (step + 1, .) and gripper commands (step,) so far, as far as the env says."""
