@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from besttake.core.score import Trace, common_window, coverage, episode_window, full_window, manifold
+from besttake.core.score import Demos, common_window, coverage, episode_window, full_window, manifold
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.takes.pool import LocalPool
@@ -155,48 +155,52 @@ def _opened(path: str) -> tuple[Library, Encoder]:
 def _score_portion(
     store: Store, library: Library, encoder: Encoder, portion: Sequence[Sequence[Row]]
 ) -> dict[TakeKey, TakeScore]:
-    """Score several starts; their frames are embedded together."""
-    takes = [[store.load(row) for row in rows] for rows in portion]
-    embedded = iter(_embed(encoder, [take for group in takes for take in group]))
-    found: dict[TakeKey, TakeScore] = {}
-    for group in takes:
-        found.update(_score_start(library, group, [next(embedded) for _ in group]))
-    return found
+    """Score several starts; their frames are embedded together, and those of one task compared together."""
+    groups = [[store.load(row) for row in rows] for rows in portion]
+    embedded = iter(_embed(encoder, [take for group in groups for take in group]))
+    views: dict[int, tuple[View, list[_Framed]]] = {}
+    for group in groups:
+        view = library.view(group[0].key.task)
+        framed = [_Framed(take, next(embedded), windows) for take, windows in zip(group, _windows(group), strict=True)]
+        views.setdefault(id(view), (view, []))[1].extend(framed)
+    found = {key: score for view, takes in views.values() for key, score in _score_takes(view, takes)}
+    return {take.key: found[take.key] for group in groups for take in group}
 
 
-def _score_start(
-    library: Library, takes: Sequence[Take], embeddings: Sequence[NDArray[np.float32]]
-) -> dict[TakeKey, TakeScore]:
-    """Score the takes that a selector chooses among: one policy, start and arm.
+@dataclass(frozen=True)
+class _Framed:
+    """A take, its frames' embeddings (F, d), and which of its frames (F,) each window holds."""
 
-    Every window is the first so many frames of a take, so windows of equal size share one coverage.
-    """
-    view = library.view(takes[0].key.task)
+    take: Take
+    embeddings: NDArray[np.float32]
+    windows: dict[str, NDArray[np.bool_]]
+
+
+def _windows(takes: Sequence[Take]) -> list[dict[str, NDArray[np.bool_]]]:
+    """The windows of the takes that a selector chooses among: one policy, start and arm."""
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
-    found: dict[TakeKey, TakeScore] = {}
-    for take, end, frames in zip(takes, ends, embeddings, strict=True):
-        windows = {
+    return [
+        {
             "episode": episode_window(take.frame_steps, end),
             "full": full_window(take.frame_steps, take.steps),
             "common": common_window(take.frame_steps, ends),
         }
-        trace, visited = view.index.sweep(frames)
-        covered = {len(frames): coverage_of(trace, visited, view)}
+        for take, end in zip(takes, ends, strict=True)
+    ]
+
+
+def _score_takes(view: View, takes: Sequence[_Framed]) -> Iterator[tuple[TakeKey, TakeScore]]:
+    """Score takes by one view. Every window is the first so many frames of a take."""
+    counts = [[int(window.sum()) for window in one.windows.values()] for one in takes]
+    demos = Demos.of(view.frame_demo, view.frame_step)
+    covered = view.index.cover([one.embeddings for one in takes], counts, demos)
+    for one, (trace, shares) in zip(takes, covered, strict=True):
         scores = {}
-        for name, window in windows.items():
-            count = int(window.sum())
-            if count not in covered:
-                covered[count] = coverage_of(*view.index.sweep(frames[window]), view)
+        for (name, window), share in zip(one.windows.items(), shares, strict=True):
             scores[f"manifold/{name}"] = manifold(trace, window)
-            scores[f"coverage/{name}"] = covered[count]
+            scores[f"coverage/{name}"] = coverage(trace, float(share), window)
         nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
-        found[take.key] = TakeScore(take.frame_steps, trace.best, nearest, scores)
-    return found
-
-
-def coverage_of(trace: Trace, visited: NDArray[np.float32], view: View) -> float:
-    """`coverage` of the frames that were swept over a view; NaN where there were none."""
-    return coverage(trace, visited, view.frame_demo, view.frame_step) if len(trace.best) else float("nan")
+        yield one.take.key, TakeScore(one.take.frame_steps, trace.best, nearest, scores)
 
 
 def _embed(encoder: Encoder, takes: Sequence[Take]) -> list[NDArray[np.float32]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from besttake.core import score
-from besttake.core.score import Index
+from besttake.core.score import Demos, Index
 
 
 def unit(rng, rows, dim):
@@ -119,8 +120,16 @@ def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     assert math.isnan(score.manifold(trace))
     assert trace.frame.tolist() == [0, -1, 2]
     assert score.manifold(trace, np.array([True, False, True])) == pytest.approx(1.0, abs=1e-6)
-    trace, visited = Index.build(library).sweep(take)
-    assert math.isnan(score.coverage(trace, visited, np.zeros(20, np.int64), np.arange(20)))
+    demos = Demos.of(np.zeros(20, np.int64), np.arange(20))
+    [(trace, shares)] = Index.build(library).cover([take], [[3, 1, 0, 2]], demos)
+    assert np.isnan(shares).tolist() == [True, False, True, True]
+    assert trace.frame.tolist() == [0, -1, 2]
+    assert math.isnan(score.coverage(trace, float(shares[0])))
+    empty = np.zeros((0, 8), np.float32)
+    found = Index.build(library).cover([empty, library[:2], empty], [[0], [2], [5]], demos)
+    assert [len(trace.best) for trace, _ in found] == [0, 2, 0]
+    assert [bool(np.isnan(shares[0])) for _, shares in found] == [True, False, True]
+    assert Index.build(library).cover([], [], demos) == []
 
 
 def test_windows_say_which_frames_count():
@@ -150,27 +159,134 @@ def test_coverage_is_the_formula_written_out(frames, lengths, seed):
     shuffle = rng.permutation(len(demo))
     demo, step = demo[shuffle], step[shuffle]
     take, library = unit(rng, frames, 10), unit(rng, len(demo), 10)
-    trace, visited = Index.build(library).sweep(take)
+    first = int(rng.integers(1, frames + 1))
+    [(trace, shares)] = Index.build(library).cover([take], [[frames, first]], Demos.of(demo, step))
     np.testing.assert_array_equal(trace.best, score.nearest(take, library).best)
-    assert score.coverage(trace, visited, demo, step) == pytest.approx(
-        brute_coverage(take, library, demo, step), abs=1e-6
-    )
+    for share, n in zip(shares, (frames, first), strict=True):
+        assert score.coverage(trace, float(share), np.arange(frames) < n) == pytest.approx(
+            brute_coverage(take[:n], library, demo, step), abs=1e-6
+        )
 
 
-def test_a_sweep_over_many_blocks_visits_every_frame():
+def exact_shares(take, counts, library, demo, step):
+    """The visited shares to the last bit: single float64 products, rounded once, of every frame of every demo."""
+    visited = [[(q.astype(np.float64) * f).sum() for f in library] for q in take]
+    shares = []
+    for n in counts:
+        seen = np.max(visited[:n], axis=0).astype(np.float32).astype(np.float64)
+        best = -np.inf
+        for j in np.unique(demo):
+            rows = np.flatnonzero(demo == j)
+            rows = rows[np.argsort(step[rows])]
+            places = np.arange(1.0, len(rows) + 1)
+            best = max(best, np.add.reduceat(places * seen[rows], [0])[0] / places.sum())
+        shares.append(best)
+    return np.array(shares)
+
+
+def demonstrated(rng, make, frames, dim, length):
+    """A library of demos of ``length`` with its owners, in mixed order."""
+    library, demo, step = make(rng, frames, dim), np.arange(frames) // length, np.arange(frames) % length
+    shuffle = rng.permutation(frames)
+    return library[shuffle], demo[shuffle], step[shuffle]
+
+
+@pytest.mark.parametrize("make", [unit, trajectory_like])
+def test_shares_are_the_brute_force_ones_to_the_last_bit(make):
+    rng = np.random.default_rng(10)
+    library, demo, step = demonstrated(rng, make, 500, 256, 25)
+    takes, counts = [make(rng, n, 256) for n in (30, 50, 9)], [[30, 11, 20], [50, 50, 1], [9, 4, 9]]
+    index = Index.build(library)
+    assert (index.basis is not None) == (make is trajectory_like)
+    for take, n, (trace, shares) in zip(takes, counts, index.cover(takes, counts, Demos.of(demo, step)), strict=True):
+        np.testing.assert_array_equal(shares, exact_shares(take, n, library, demo, step))
+        np.testing.assert_array_equal(trace.frame, (take.astype(np.float64) @ library.T).argmax(axis=1))
+
+
+def test_demonstrations_that_differ_by_less_than_rounding_are_told_apart():
+    rng = np.random.default_rng(11)
+    shown = trajectory_like(rng, 20, 300)
+    copies = [shown + 5e-9 * rng.standard_normal(shown.shape) for _ in range(60)]
+    library = np.concatenate(copies).astype(np.float32)
+    demo, step = np.repeat(np.arange(60), 20), np.tile(np.arange(20), 60)
+    takes = [trajectory_like(rng, 12, 300) for _ in range(12)]
+    expected = [exact_shares(take, [12, 5], library, demo, step) for take in takes]
+    for index in (Index.build(library), Index(library)):
+        covered = index.cover(takes, [[12, 5]] * 12, Demos.of(demo, step))
+        np.testing.assert_array_equal([shares for _, shares in covered], expected)
+
+
+@pytest.mark.parametrize("make", [unit, trajectory_like])
+def test_neither_grouping_nor_blocks_nor_the_bound_change_a_bit_of_what_takes_cover(make, monkeypatch):
+    rng = np.random.default_rng(12)
+    library, demo, step = demonstrated(rng, make, 3000, 300, 60)
+    takes = [make(rng, int(n), 300) for n in rng.integers(1, 90, 30)]
+    counts = [[len(take), (len(take) + 1) // 2, 1] for take in takes]
+    demos, index = Demos.of(demo, step), Index.build(library)
+    assert (index.basis is not None) == (make is trajectory_like)
+    whole = index.cover(takes, counts, demos)
+    others = [
+        Index(library).cover(takes, counts, demos),
+        [index.cover([take], [n], demos)[0] for take, n in zip(takes, counts, strict=True)],
+        index.cover(takes[:7], counts[:7], demos) + index.cover(takes[7:], counts[7:], demos),
+        index.cover(takes[::-1], counts[::-1], demos)[::-1],
+    ]
+    for name, size in (("_QUERIES", 50), ("_FRAMES", 700), ("_ROWS", 7), ("_PAIRS", 5), ("_BOUNDS", 900)):
+        monkeypatch.setattr(score, name, size)
+    others.append(index.cover(takes, counts, demos))
+    for other in others:
+        for (trace, shares), (again, same) in zip(whole, other, strict=True):
+            np.testing.assert_array_equal(again.best, trace.best)
+            np.testing.assert_array_equal(again.frame, trace.frame)
+            np.testing.assert_array_equal(same, shares)
+    searched = index.nearest(np.concatenate(takes))
+    np.testing.assert_array_equal(np.concatenate([trace.best for trace, _ in whole]), searched.best)
+    np.testing.assert_array_equal(np.concatenate([trace.frame for trace, _ in whole]), searched.frame)
+
+
+def test_takes_far_from_the_librarys_subspace_are_covered_without_the_bound_and_stay_exact():
+    rng = np.random.default_rng(13)
+    library = trajectory_like(rng, 3000, 512)
+    demos, index = Demos.of(np.arange(3000) // 50, np.arange(3000)), Index.build(library)
+    takes = [trajectory_like(rng, 70, 512), unit(rng, 70, 512), trajectory_like(rng, 70, 512)]
+    assert index.basis is not None
+    counts = [[70, 20]] * 3
+    for (trace, shares), (again, same) in zip(
+        index.cover(takes, counts, demos), Index(library).cover(takes, counts, demos), strict=True
+    ):
+        np.testing.assert_array_equal(trace.frame, again.frame)
+        np.testing.assert_array_equal(shares, same)
+
+
+def test_a_take_of_many_blocks_visits_every_frame():
     rng = np.random.default_rng(7)
     take, library = unit(rng, 1200, 16), unit(rng, 9000, 16)
-    trace, visited = Index.build(library).sweep(take)
+    [(trace, shares)] = Index.build(library).cover(
+        [take], [[1200]], Demos.of(np.zeros(9000, np.int64), np.arange(9000))
+    )
     product = take.astype(np.float64) @ library.astype(np.float64).T
-    np.testing.assert_allclose(visited, product.max(axis=0), atol=1e-6)
+    places = np.arange(1, 9001)
+    assert shares[0] == pytest.approx((places * product.max(axis=0)).sum() / places.sum(), abs=1e-6)
     np.testing.assert_array_equal(trace.frame, product.argmax(axis=1))
 
 
 def test_a_replayed_demonstration_covers_itself():
     library = unit(np.random.default_rng(8), 30, 12)
-    demo, step = np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3)
-    trace, visited = Index.build(library).sweep(library[10:20])
-    assert score.coverage(trace, visited, demo, step) == pytest.approx(2.0, abs=1e-6)
+    demos = Demos.of(np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3))
+    [(trace, shares)] = Index.build(library).cover([library[10:20]], [[10]], demos)
+    assert score.coverage(trace, float(shares[0])) == pytest.approx(2.0, abs=1e-6)
+
+
+def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
+    rng = np.random.default_rng(14)
+    library = unit(rng, 30_000, 64)
+    demos, index = Demos.of(np.arange(30_000) // 100, np.arange(30_000)), Index(library)
+    takes = [unit(rng, 40, 64) for _ in range(150)]
+    tracemalloc.start()
+    index.cover(takes, [[40]] * 150, demos)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * 150 * 40 * 30_000 * 4
 
 
 def test_an_empty_or_broken_library_and_queries_of_another_dimension_are_refused():

@@ -7,8 +7,10 @@ winners therefore depend on the two vectors alone, never on the batch, the block
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,13 @@ Bools = NDArray[np.bool_]
 _QUERIES = 1024
 _FRAMES = 4096
 _BOUNDS = 16384
-_PAIRS = 1024
+_PAIRS = 64
+_ROWS = 64
 _PENDING = 1 << 16
 _PREFIX = 96
 _WORTH_A_PREFIX = 256
 _PROBE = 64
+_BOUNDED = 4 * _PROBE
 _SHARE = 0.3
 
 
@@ -39,6 +43,50 @@ class Trace:
 
     best: F32
     frame: I64
+
+
+@dataclass(frozen=True)
+class Demos:
+    """Whose the F frames of a library are.
+
+    ``order`` (F,) sorts them by demonstration and step, ``place`` (F,) counts them so within each, l = 1..L_j,
+    ``starts`` (J,) says where each begins, ``total`` (J,) is the sum of its places. ``owner`` and ``weight`` (F,) are
+    per frame of the library: its demonstration 0..J-1, and its place over the total.
+    """
+
+    order: I64
+    place: F64
+    starts: I64
+    total: F64
+    owner: I64
+    weight: F64
+
+    @classmethod
+    def of(cls, demo: I64, step: NDArray[Any]) -> Demos:
+        """From the demonstration and the step (F,) of each frame."""
+        order = np.lexsort((step, demo))
+        starts = np.flatnonzero(np.r_[True, np.diff(demo[order]) != 0])
+        lengths = np.diff(np.r_[starts, len(order)])
+        place: F64 = (np.arange(len(order)) - np.repeat(starts, lengths) + 1).astype(np.float64)
+        total = np.add.reduceat(place, starts)
+        owner, weight = np.empty(len(order), np.int64), np.empty(len(order))
+        owner[order] = np.repeat(np.arange(len(starts)), lengths)
+        weight[order] = place / np.repeat(total, lengths)
+        return cls(order, place, starts, total, owner, weight)
+
+    def places(self, picked: I64) -> tuple[I64, I64]:
+        """Where in ``order`` the frames of the demonstrations ``picked`` are, and where each begins among them."""
+        ends = np.r_[self.starts, len(self.order)]
+        parts = [np.arange(ends[j], ends[j + 1]) for j in picked]
+        return np.concatenate(parts), np.cumsum([0, *map(len, parts[:-1])])
+
+    def add(self, visited: F32, first: int, shares: F64) -> None:
+        """Add to ``shares`` (S, J) what ``visited`` (S, n) of the library's frames from ``first`` on is worth."""
+        owner = self.owner[first : first + visited.shape[1]]
+        order = np.argsort(owner, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0])
+        worth = visited[:, order] * self.weight[first + order]
+        shares[:, owner[order][starts]] += np.add.reduceat(worth, starts, axis=1)
 
 
 @dataclass(frozen=True)
@@ -89,28 +137,107 @@ class Index:
             first, size = first + len(pick), _PROBE if pruned else _QUERIES
         return Trace(best.astype(np.float32), frame)
 
-    def sweep(self, queries: NDArray[Any]) -> tuple[Trace, F32]:
-        """`nearest`, and in the same pass ``visited`` float32 (F,): the highest product of each frame with a query."""
-        rows = _rows(queries, self.library.shape[1])
-        if not len(rows) or not np.isfinite(rows).all():
-            return self.nearest(rows), np.full(len(self.library), np.nan, np.float32)
-        frames = len(self.library)
-        best, frame, visited = np.empty(len(rows)), np.empty(len(rows), np.int64), np.full(frames, -np.inf)
-        for first in range(0, len(rows), _QUERIES):
-            block = rows[first : first + _QUERIES]
-            winners = _Winners(block, self.library)
-            for start in range(0, frames, _FRAMES):
-                part = self.library[start : start + _FRAMES]
-                products = block @ part.T
-                winners.offer(products, start)
-                columns = _Winners(part, block)
-                columns.offer(products.T, 0)
-                columns.settle()
-                seen = visited[start : start + _FRAMES]
-                np.maximum(seen, columns.best, out=seen)
+    def cover(
+        self, takes: Sequence[NDArray[Any]], counts: Sequence[Sequence[int]], demos: Demos
+    ) -> list[tuple[Trace, F64]]:
+        """`nearest` of every take (T, d), and the share of the best demonstration that its first frames visited.
+
+        ``shares[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` for each take's own ``counts`` (W,),
+        NaN where there are no such frames or one is not finite. One product serves rows and columns and only names the
+        demonstrations that may be the best; only these are compared exactly. Where the bound of `Index` pays, it names
+        them. Takes are searched together, and no take's result depends on the others.
+        """
+        rows = [_rows(take, self.library.shape[1]) for take in takes]
+        sizes = [len(take) for take in rows]
+        found: list[tuple[Trace, F64]] = []
+        pruned = self.basis is not None and sum(sizes) >= _PROBE
+        while (first := len(found)) < len(rows):
+            swept = None
+            if pruned:
+                last = _batch(sizes, first, _QUERIES if first else _PROBE)
+                batch = _Batch(rows[first:last], counts[first:last])
+                swept = self._bounded(batch, demos)
+                pruned = swept is not None
+            if swept is None:
+                last = _batch(sizes, first, _QUERIES)
+                batch = _Batch(rows[first:last], counts[first:last])
+                swept = self._swept(batch, demos)
+            trace, upper = swept
+            found += batch.results(trace, [self._best(own, most, demos) for own, most in batch.prefixes(upper)])
+        return found
+
+    def _swept(self, batch: _Batch, demos: Demos) -> tuple[Trace, F64]:
+        """The trace of the batch's rows, and the share of each demonstration (S, J) at most, by one product."""
+        winners = [_Winners(rows, self.library) for rows in batch.blocks(_QUERIES)]
+
+        def offer(first: int, start: int, products: F32) -> bool:
+            winners[first // _QUERIES].offer(products, start)
+            return True
+
+        shares = batch.shares(batch.rows, self.library, demos, (_QUERIES, _FRAMES), offer)
+        assert shares is not None
+        return _settled(winners), shares + batch.slack
+
+    def _bounded(self, batch: _Batch, demos: Demos) -> tuple[Trace, F64] | None:
+        """`_swept` by the bound, and by products where it leaves frames or demonstrations over.
+
+        None when it leaves so many over that the plain product is the better way.
+        """
+        assert self.basis is not None
+        assert self.reduced is not None
+        winners = [_Winners(rows, self.library) for rows in batch.blocks(_PROBE)]
+        seen = left_over = 0
+
+        def rule_out(first: int, start: int, bounds: F32) -> bool:
+            nonlocal seen, left_over
+            for i in range(0, len(bounds), _PROBE):
+                own = winners[(first + i) // _PROBE]
+                left = _left(bounds[i : i + _PROBE], start, own)
+                seen, left_over = seen + bounds.shape[1], left_over + len(left)
+                if left_over > _SHARE * seen:
+                    return False
+                self._compare(batch.rows[first + i : first + i + _PROBE], left, start, own)
+            return True
+
+        short = _reduce(batch.rows, self.basis)
+        upper = batch.shares(short, self.reduced, demos, (_BOUNDED, _BOUNDS), rule_out)
+        if upper is None:
+            return None
+        upper += batch.slack
+        for rows, most in batch.prefixes(upper):
+            about = partial(self._about, rows, demos)
+            if _climb(most, about, batch.slack, int(_SHARE * len(demos.starts))) is None:
+                return None
+        return _settled(winners), upper
+
+    def _best(self, rows: F32, upper: F64, demos: Demos) -> float:
+        """The highest share that ``rows`` (T, d) visit, exactly, where shares are at most ``upper`` (J,)."""
+        best = _climb(upper, partial(self._exactly, rows, demos), 0.0, len(upper))
+        assert best is not None
+        return best
+
+    def _exactly(self, rows: F32, demos: Demos, picked: I64) -> F64:
+        """The share of each demonstration ``picked`` (n,) that ``rows`` visit."""
+        place, starts = demos.places(picked)
+        visited = np.empty(len(place), np.float32)
+        for first in range(0, len(place), _FRAMES):
+            part = self.library[demos.order[place[first : first + _FRAMES]]]
+            winners = _Winners(part, rows)
+            for row in range(0, len(rows), _QUERIES):
+                winners.offer(part @ rows[row : row + _QUERIES].T, row)
             winners.settle()
-            best[first : first + len(block)], frame[first : first + len(block)] = winners.best, winners.index
-        return Trace(best.astype(np.float32), frame), visited.astype(np.float32)
+            visited[first : first + _FRAMES] = winners.best
+        return np.add.reduceat(demos.place[place] * visited, starts) / demos.total[picked]
+
+    def _about(self, rows: F32, demos: Demos, picked: I64) -> F64:
+        """`_exactly` within rounding."""
+        place, starts = demos.places(picked)
+        visited = np.full(len(place), -np.inf, np.float32)
+        for first in range(0, len(place), _FRAMES):
+            part, seen = self.library[demos.order[place[first : first + _FRAMES]]], visited[first : first + _FRAMES]
+            for row in range(0, len(rows), _QUERIES):
+                np.maximum(seen, (part @ rows[row : row + _QUERIES].T).max(axis=1), out=seen)
+        return np.add.reduceat(demos.place[place] * visited, starts) / demos.total[picked]
 
     def _dense(self, queries: F32, winners: _Winners) -> None:
         room = np.empty(len(queries) * min(_FRAMES, len(self.library)), np.float32)
@@ -131,14 +258,18 @@ class Index:
         left_over = 0
         for start in range(0, len(self.reduced), _BOUNDS):
             bounds = short @ self.reduced[start : start + _BOUNDS].T
-            winners.consider(np.arange(len(queries)), bounds.argmax(axis=1) + start)
-            left = np.flatnonzero((bounds >= winners.threshold[:, None]).any(axis=0))
+            left = _left(bounds, start, winners)
             left_over += len(left)
-            if len(left) > _SHARE * bounds.shape[1]:
-                winners.offer(queries @ self.library[start : start + _BOUNDS].T, start)
-            elif len(left):
-                winners.offer(queries @ self.library[start + left].T, start + left)
+            self._compare(queries, left, start, winners)
         return left_over <= _SHARE * len(self.library)
+
+    def _compare(self, queries: F32, left: I64, start: int, winners: _Winners) -> None:
+        """Offer the products with the frames ``left`` over of those from ``start`` on."""
+        width = min(_BOUNDS, len(self.library) - start)
+        if len(left) > _SHARE * width:
+            winners.offer(queries @ self.library[start : start + width].T, start)
+        elif len(left):
+            winners.offer(queries @ self.library[start + left].T, start + left)
 
 
 def nearest(queries: NDArray[Any], library: NDArray[Any]) -> Trace:
@@ -155,19 +286,14 @@ def manifold(trace: Trace, window: Bools | None = None) -> float:
     return float(np.mean(best, dtype=np.float64)) if len(best) else float("nan")
 
 
-def coverage(trace: Trace, visited: F32, demo: I64, step: NDArray[Any]) -> float:
+def coverage(trace: Trace, share: float, window: Bools | None = None) -> float:
     """`manifold` plus the best demonstration's visited share, later frames weighing more.
 
     ``s = mean_t max_f S[t, f] + max_j (sum_l l * max_t S[t, j, l]) / sum_l l``, l = 1..L_j counting the frames of demo
-    j in order of ``step``. ``trace`` and ``visited`` (F,) come from one `Index.sweep` over the frames of the window;
-    ``demo`` and ``step`` (F,) say whose frames the library's are. Compare takes on windows of equal length only.
+    j in order. The second term is the ``share`` of `Index.cover` for the frames of ``window``. Compare takes on windows
+    of equal length only.
     """
-    order = np.lexsort((step, demo))
-    owner = demo[order]
-    starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
-    place = np.arange(len(owner)) - np.repeat(starts, np.diff(np.r_[starts, len(owner)])) + 1.0
-    share = np.add.reduceat(place * visited[order].astype(np.float64), starts) / np.add.reduceat(place, starts)
-    return manifold(trace) + float(share.max())
+    return manifold(trace, window) + share
 
 
 def episode_window(steps: NDArray[Any], end: int) -> Bools:
@@ -192,9 +318,7 @@ class _Winners:
         self._queries, self._library = queries, library
         self.best: F64 = np.full(len(queries), -np.inf)
         self.index: I64 = np.full(len(queries), np.iinfo(np.int64).max)
-        # Rounding of a float32 product grows like the root of its length; the factor leaves room for blocked sums.
-        length = np.sqrt(float(queries.shape[1])) * 2.0**-21
-        self._slack: F32 = length * np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", queries, queries)))
+        self._slack = _slack(queries)
         self._highest: F32 = np.full(len(queries), -np.inf, np.float32)
         self._pending: list[tuple[I64, I64, F32]] = []
 
@@ -206,10 +330,12 @@ class _Winners:
 
     def offer(self, products: F32, frames: int | I64) -> None:
         """Take up approximate products (Q, n) with library ``frames`` (n,), or with those from ``frames`` on."""
-        self._highest = np.maximum(self._highest, products.max(axis=1))
-        row, column = _where(products >= (self._highest - self._slack)[:, None])
-        named = column + frames if isinstance(frames, int) else frames[column]
-        self._pending.append((row, named, products[row, column]))
+        for first in range(0, len(products), _ROWS):
+            block, highest = products[first : first + _ROWS], self._highest[first : first + _ROWS]
+            np.maximum(highest, block.max(axis=1), out=highest)
+            row, column = _where(block >= (highest - self._slack[first : first + _ROWS])[:, None])
+            named = column + frames if isinstance(frames, int) else frames[column]
+            self._pending.append((row + first, named, block[row, column]))
         if sum(len(rows) for rows, _, _ in self._pending) > _PENDING:
             self.settle()
 
@@ -223,14 +349,139 @@ class _Winners:
 
     def consider(self, row: I64, frame: I64) -> None:
         """Compare pairs (query ``row``, library ``frame``) exactly."""
+        if not len(row):
+            return
+        exact = np.empty(len(row))
+        left, right = np.empty((2, min(_PAIRS, len(row)), self._queries.shape[1]))
         for first in range(0, len(row), _PAIRS):
             r, f = row[first : first + _PAIRS], frame[first : first + _PAIRS]
-            exact = (self._queries[r].astype(np.float64) * self._library[f]).sum(axis=1)
-            order = np.lexsort((f, -exact, r))
-            lead = order[np.r_[True, r[order][1:] != r[order][:-1]]]
-            r, f, exact = r[lead], f[lead], exact[lead]
-            wins = (exact > self.best[r]) | ((exact == self.best[r]) & (f < self.index[r]))
-            self.best[r[wins]], self.index[r[wins]] = exact[wins], f[wins]
+            a, b = left[: len(r)], right[: len(r)]
+            a[:], b[:] = self._queries[r], self._library[f]
+            np.multiply(a, b, out=a).sum(axis=1, out=exact[first : first + len(r)])
+        order = np.lexsort((frame, -exact, row))
+        lead = order[np.r_[True, np.diff(row[order]) != 0]]
+        r, f, exact = row[lead], frame[lead], exact[lead]
+        wins = (exact > self.best[r]) | ((exact == self.best[r]) & (f < self.index[r]))
+        self.best[r[wins]], self.index[r[wins]] = exact[wins], f[wins]
+
+
+class _Batch:
+    """Takes that are searched together: ``rows`` (Q, d), zero where not finite.
+
+    A take's rows fall into segments that end at its distinct counts, S in all. A segment stands for all rows of its
+    take up to its end; rows from the first on that is not finite are in none.
+    """
+
+    def __init__(self, takes: Sequence[F32], counts: Sequence[Sequence[int]]) -> None:
+        self.rows: F32 = np.concatenate(takes)
+        self._counts = counts
+        broken: Bools = np.logical_not(np.isfinite(self.rows).all(axis=1))
+        self._broken = np.flatnonzero(broken)
+        self.rows[self._broken] = 0
+        self.slack = float(_slack(self.rows).max(initial=0.0))
+        self._takes: list[tuple[int, int, list[int]]] = []
+        last = 0
+        for take, wanted in zip(takes, counts, strict=True):
+            first, last = last, last + len(take)
+            whole = int(np.argmax(np.r_[broken[first:last], True]))
+            self._takes.append((first, last, sorted({count for count in wanted if 0 < count <= whole})))
+
+    def blocks(self, size: int) -> list[F32]:
+        """The rows in blocks of ``size``."""
+        return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
+
+    def shares(
+        self, rows: F32, frames: F32, demos: Demos, size: tuple[int, int], offer: Callable[[int, int, F32], bool]
+    ) -> F64 | None:
+        """The visited share of each demonstration (S, J), by the products of ``rows`` (Q, p) and ``frames`` (F, p).
+
+        The products come in blocks of at most ``size``. ``offer`` is shown each block, with its first row and its
+        first frame; when it returns False, so that there is no use in going on, the answer is None.
+        """
+        spans = [(first + a, first + b) for first, _, ends in self._takes for a, b in pairwise((0, *ends))]
+        goes_on = np.array([a > 0 for _, _, ends in self._takes for a in (0, *ends)[:-1]], bool)
+        shares = np.zeros((len(spans), len(demos.starts)))
+        high, wide = size
+        room = np.empty(min(high, len(rows)) * min(wide, len(frames)), np.float32)
+        for start in range(0, len(frames), wide):
+            part = frames[start : start + wide]
+            visited = np.full((len(spans), len(part)), -np.inf, np.float32)
+            for first in range(0, len(rows), high):
+                block = rows[first : first + high]
+                products = np.matmul(block, part.T, out=room[: len(block) * len(part)].reshape(len(block), len(part)))
+                if not offer(first, start, products):
+                    return None
+                for seen, (begin, end) in zip(visited, spans, strict=True):
+                    own = products[max(begin - first, 0) : max(end - first, 0)]
+                    if len(own):
+                        np.maximum(seen, own.max(axis=0), out=seen)
+            for s in np.flatnonzero(goes_on):
+                np.maximum(visited[s], visited[s - 1], out=visited[s])
+            demos.add(visited, start, shares)
+        return shares
+
+    def prefixes(self, upper: F64) -> Iterator[tuple[F32, F64]]:
+        """Per segment the rows of its take up to its end, and its row of ``upper`` (S, J)."""
+        prefixes = (self.rows[first : first + end] for first, _, ends in self._takes for end in ends)
+        return zip(prefixes, upper, strict=True)
+
+    def results(self, trace: Trace, shares: Iterable[float]) -> list[tuple[Trace, F64]]:
+        """Per take its part of ``trace``, and the shares for its counts from those of the segments (S,)."""
+        trace.best[self._broken], trace.frame[self._broken] = np.nan, -1
+        known, found = iter(shares), []
+        for (first, last, ends), wanted in zip(self._takes, self._counts, strict=True):
+            share = {end: next(known) for end in ends}
+            part = Trace(trace.best[first:last], trace.frame[first:last])
+            found.append((part, np.array([share.get(count, np.nan) for count in wanted])))
+        return found
+
+
+def _settled(winners: Sequence[_Winners]) -> Trace:
+    """The trace of all rows of consecutive ``winners``."""
+    for block in winners:
+        block.settle()
+    best = np.concatenate([np.zeros(0), *(block.best for block in winners)])
+    return Trace(best.astype(np.float32), np.concatenate([np.zeros(0, np.int64), *(block.index for block in winners)]))
+
+
+def _left(bounds: F32, start: int, winners: _Winners) -> I64:
+    """Which of the frames from ``start`` on may win by their ``bounds`` (Q, n), once each row's highest was tried."""
+    winners.consider(np.arange(len(bounds)), bounds.argmax(axis=1) + start)
+    return np.flatnonzero((bounds >= winners.threshold[:, None]).any(axis=0))
+
+
+def _batch(sizes: Sequence[int], first: int, most: int) -> int:
+    """Where the takes from ``first`` on that are searched together end: `_PROBE` rows at least, more up to ``most``."""
+    total, last = sizes[first], first + 1
+    while last < len(sizes) and (total < _PROBE or total + sizes[last] <= most):
+        total, last = total + sizes[last], last + 1
+    return last
+
+
+def _climb(upper: F64, measure: Callable[[I64], F64], slack: float, most: int) -> float | None:
+    """What the best share is at least, where shares are at most ``upper`` (J,) and ``measure`` errs by ``slack``.
+
+    The most promising is measured first, then twice as many each time, until no other can be the best; ``upper`` is
+    lowered to what was measured. None when more than ``most`` would have to be.
+    """
+    best, size, closed = -np.inf, 1, np.zeros(len(upper), bool)
+    while len(left := np.flatnonzero((upper >= best) & ~closed)):
+        pick = left[np.argsort(-upper[left], kind="stable")[:size]]
+        closed[pick] = True
+        if closed.sum() > most:
+            return None
+        share = measure(pick)
+        upper[pick] = share + slack
+        best, size = max(best, float(share.max()) - slack), 2 * size
+    return best
+
+
+def _slack(rows: F32) -> F32:
+    """By how much approximate products of ``rows`` (Q, d) with unit vectors may differ from exact ones, twice over."""
+    # Rounding of a float32 product grows like the root of its length; the factor leaves room for blocked sums.
+    length = np.sqrt(float(rows.shape[1])) * 2.0**-21
+    slack: F32 = length * np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+    return slack
 
 
 def _rows(queries: NDArray[Any], dim: int) -> F32:
