@@ -153,9 +153,9 @@ def test_a_result_of_schema_1_still_gives_a_page_and_says_which_interval_it_has(
     old, new = Result.load(tmp_path / "result.json"), Result.load(run / "result.json")
     assert (old.relation.spearman.value, old.relation.spearman.low) == (new.relation.spearman.value, None)
     seen, _ = page_of(tmp_path)
-    assert "interval over cells alone, too short below eight" in seen.text
+    assert "Interval over cells alone, too short below eight" in seen.text
     again, _ = page_of(run)
-    assert "interval over cells and their starts" in again.text
+    assert "Interval over cells and their starts" in again.text
     assert f"Spearman {number(new.relation.spearman.value, 2)} [" in again.text
     assert "/relation/within/testbed:half" in {path for path, *_ in again.intervals}
 

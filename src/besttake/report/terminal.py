@@ -145,7 +145,7 @@ def _relation(result: Result) -> list[RenderableType]:
     ends, resampled = r_interval(relation)
     if relation.r is None or ends is None:
         return []
-    span = f"[{ends[0]:.2f}, {ends[1]:.2f}]{resampled}"
+    span = f"[{ends[0]:.2f}, {ends[1]:.2f}] ({resampled})"
     return [Text(f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f} {span}")]
 
 

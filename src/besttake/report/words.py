@@ -138,7 +138,9 @@ def relation(found: Relation) -> list[str]:
         return [found.reason or f"The relation needs at least three cells; this run has {found.cells}."]
     ends, resampled = r_interval(found)
     span = f" {interval(*ends, digits=2)}" if ends else ""
-    lines.append(f"r = {number(found.r, 2)}{span} over {count(found.cells, 'cell')}{resampled}.")
+    lines.append(
+        f"r = {number(found.r, 2)}{span} over {count(found.cells, 'cell')}{f' ({resampled})' if resampled else ''}."
+    )
     if found.spearman is not None and found.spearman.value is not None:
         lines.append(f"Spearman {correlation(found.spearman)}.")
     if found.disjoint.mean is not None:
@@ -158,10 +160,10 @@ def relation(found: Relation) -> list[str]:
 def r_interval(found: Relation) -> tuple[tuple[float, float] | None, str]:
     """The interval of r to show, and what was resampled for it: starts too wherever the result has that."""
     if found.ci_nested is not None:
-        return found.ci_nested, " (interval over cells and their starts)"
+        return found.ci_nested, "interval over cells and their starts"
     if found.ci is not None:
         rough = ", too short below eight" if found.cells < 8 else ""
-        return found.ci, f" (interval over cells alone{rough})"
+        return found.ci, f"interval over cells alone{rough}"
     return None, ""
 
 
