@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.config import Plan
-from besttake.core import headroom, select
+from besttake.core import headroom
 from besttake.probing import Probed, TaskProbe
 from besttake.scoring import SCORERS, Scores
 from besttake.takes.store import Row
@@ -163,10 +163,3 @@ def start_means(data: CellData, arm: str) -> F64:
     if arm not in data.arms:
         return np.full(len(data.units), np.nan)
     return headroom.start_pass_at_k(data.arms[arm].outcomes, 1)
-
-
-def start_picked(data: CellData, arm: str) -> F64:
-    """Success (S,) of the selector in an arm; NaN everywhere when the arm was not run or not scored."""
-    if arm not in data.arms or not np.isfinite(data.arms[arm].scores[data.kind]).any():
-        return np.full(len(data.units), np.nan)
-    return select.start_selected(data.arms[arm].outcomes, data.arms[arm].scores[data.kind])

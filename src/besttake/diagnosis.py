@@ -38,6 +38,7 @@ from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
+from besttake.verdicts import looks_of
 
 _CHEAP = ("pixels", "hog")
 
@@ -206,7 +207,7 @@ class _Diagnosis:
                 plan=plan, envs=self.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
                 goes_on={uri: self._goes_on(env) for uri, env in self.envs.items()}, planned=self._planned(specs),
             )  # fmt: skip
-            return recorded, measure(recorded, helpers.map if helpers is not None else map)
+            return recorded, measure(recorded, helpers.map if helpers is not None else map, looks_of(self.out))
 
     def _check_tasks(self) -> None:
         known = [task.name for env in self.envs.values() for task in env.tasks]

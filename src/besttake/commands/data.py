@@ -79,6 +79,7 @@ def plan(
     pilot: Annotated[Path | None, typer.Option(help="A run to learn from instead.")] = None,
     worth: Annotated[float, typer.Option(help="Smallest effect worth acting on, in points.")] = 3.0,
     seeds: Annotated[int | None, typer.Option(help="Takes per start (the pilot's, else 3).")] = None,
+    best_of: Annotated[int | None, typer.Option(help="Takes that one is kept of (3, or all of fewer seeds).")] = None,
     gain: Annotated[float | None, typer.Option(help="The gain you hope for, in points.")] = None,
     budget: Annotated[
         int | None, typer.Option(help="Takes you can afford: what is the smallest effect they show?")
@@ -93,7 +94,7 @@ def plan(
     """
     from besttake import planner
 
-    found = planner.plan(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, gain=gain, budget=budget)
+    found = planner.plan(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
     show(planner.render_text(found), f"[{', '.join(one.to_json() for one in found)}]", as_json)
 
 

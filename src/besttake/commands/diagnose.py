@@ -67,6 +67,7 @@ def diagnose(
     demos: Demos = None,
     starts: Annotated[str | None, typer.Option(help="Starts per task: a count, or FIRST:END (default 20).")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Takes per start (default 3).")] = None,
+    best_of: Annotated[int | None, typer.Option(help="Takes that one is kept of (default: all seeds).")] = None,
     arms: Annotated[str | None, typer.Option(help="Of base,cooled,shuffled,retrieve,rerank.")] = None,
     window: Annotated[
         str | None, typer.Option(help="full (takes go on after success; default), common or episode (they end at it).")
@@ -108,7 +109,8 @@ def diagnose(
       retrieval: {rule: next, alpha: 0.3, gripper_gating: true}
     """
     flags = {
-        "policy": policy, "env": env, "task": task, "demos": demos, "starts": starts, "seeds": seeds, "arms": arms,
+        "policy": policy, "env": env, "task": task, "demos": demos, "starts": starts, "seeds": seeds,
+        "best_of": best_of, "arms": arms,
         "window": window, "scorer": scorer, "stride": stride, "encoder": encoder, "skip_still": skip_still,
         "alpha": alpha, "rule": rule,
         "worth": worth, "gripper_dim": gripper_dim, "eef_dims": eef_dims,
