@@ -7,7 +7,7 @@ winners therefore depend on the two vectors alone, never on the batch, the block
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -163,7 +163,7 @@ class Index:
                 batch = _Batch(rows[first:last], counts[first:last])
                 swept = self._swept(batch, demos)
             trace, upper = swept
-            found += batch.results(trace, [self._best(own, most, demos) for own, most in batch.prefixes(upper)])
+            found += batch.results(trace, [_best(*one, demos, self.library) for one in batch.prefixes(upper)])
         return found
 
     def _swept(self, batch: _Batch, demos: Demos) -> tuple[Trace, F64]:
@@ -204,40 +204,13 @@ class Index:
         if upper is None:
             return None
         upper += batch.slack
-        for rows, most in batch.prefixes(upper):
-            about = partial(self._about, rows, demos)
-            if _climb(most, about, batch.slack, int(_SHARE * len(demos.starts))) is None:
-                return None
+        enough = int(_SHARE * len(demos.starts))
+        for rows, ends, most in batch.prefixes(upper):
+            visits = _Visits(rows, ends, demos, self.library)
+            for w, at_most in enumerate(most):
+                if _climb(at_most, partial(visits.about, w), batch.slack, enough) is None:
+                    return None
         return _settled(winners), upper
-
-    def _best(self, rows: F32, upper: F64, demos: Demos) -> float:
-        """The highest share that ``rows`` (T, d) visit, exactly, where shares are at most ``upper`` (J,)."""
-        best = _climb(upper, partial(self._exactly, rows, demos), 0.0, len(upper))
-        assert best is not None
-        return best
-
-    def _exactly(self, rows: F32, demos: Demos, picked: I64) -> F64:
-        """The share of each demonstration ``picked`` (n,) that ``rows`` visit."""
-        place, starts = demos.places(picked)
-        visited = np.empty(len(place), np.float32)
-        for first in range(0, len(place), _FRAMES):
-            part = self.library[demos.order[place[first : first + _FRAMES]]]
-            winners = _Winners(part, rows)
-            for row in range(0, len(rows), _QUERIES):
-                winners.offer(part @ rows[row : row + _QUERIES].T, row)
-            winners.settle()
-            visited[first : first + _FRAMES] = winners.best
-        return np.add.reduceat(demos.place[place] * visited, starts) / demos.total[picked]
-
-    def _about(self, rows: F32, demos: Demos, picked: I64) -> F64:
-        """`_exactly` within rounding."""
-        place, starts = demos.places(picked)
-        visited = np.full(len(place), -np.inf, np.float32)
-        for first in range(0, len(place), _FRAMES):
-            part, seen = self.library[demos.order[place[first : first + _FRAMES]]], visited[first : first + _FRAMES]
-            for row in range(0, len(rows), _QUERIES):
-                np.maximum(seen, (part @ rows[row : row + _QUERIES].T).max(axis=1), out=seen)
-        return np.add.reduceat(demos.place[place] * visited, starts) / demos.total[picked]
 
     def _dense(self, queries: F32, winners: _Winners) -> None:
         room = np.empty(len(queries) * min(_FRAMES, len(self.library)), np.float32)
@@ -420,20 +393,88 @@ class _Batch:
             demos.add(visited, start, shares)
         return shares
 
-    def prefixes(self, upper: F64) -> Iterator[tuple[F32, F64]]:
-        """Per segment the rows of its take up to its end, and its row of ``upper`` (S, J)."""
-        prefixes = (self.rows[first : first + end] for first, _, ends in self._takes for end in ends)
-        return zip(prefixes, upper, strict=True)
+    def prefixes(self, upper: F64) -> Iterator[tuple[F32, list[int], F64]]:
+        """Per take its rows, where its segments end (W,), and their rows (W, J) of ``upper`` (S, J)."""
+        done = 0
+        for first, last, ends in self._takes:
+            yield self.rows[first:last], ends, upper[done : done + len(ends)]
+            done += len(ends)
 
-    def results(self, trace: Trace, shares: Iterable[float]) -> list[tuple[Trace, F64]]:
-        """Per take its part of ``trace``, and the shares for its counts from those of the segments (S,)."""
+    def results(self, trace: Trace, shares: Sequence[Sequence[float]]) -> list[tuple[Trace, F64]]:
+        """Per take its part of ``trace``, and the shares for its counts from those of its segments (W,)."""
         trace.best[self._broken], trace.frame[self._broken] = np.nan, -1
-        known, found = iter(shares), []
-        for (first, last, ends), wanted in zip(self._takes, self._counts, strict=True):
-            share = {end: next(known) for end in ends}
+        found = []
+        for (first, last, ends), wanted, known in zip(self._takes, self._counts, shares, strict=True):
+            share = dict(zip(ends, known, strict=True))
             part = Trace(trace.best[first:last], trace.frame[first:last])
             found.append((part, np.array([share.get(count, np.nan) for count in wanted])))
         return found
+
+
+class _Visits:
+    """What shares of demonstrations a take visits with its first ``ends`` (W,) rows; the ends ascend."""
+
+    def __init__(self, rows: F32, ends: Sequence[int], demos: Demos, library: F32) -> None:
+        self._rows, self._ends, self._demos, self._library = rows, ends, demos, library
+        self._about = np.full((len(ends), len(demos.starts)), np.nan)
+        self._watched: _Watched | None = None
+
+    def about(self, w: int, picked: I64) -> F64:
+        """The shares of the demonstrations ``picked`` (n,) until the end ``w``, within rounding."""
+        new = picked[np.isnan(self._about[w, picked])]
+        if len(new):
+            self._about[:, new] = self._measured(new)
+        shares: F64 = self._about[w, picked]
+        return shares
+
+    def exactly(self, w: int, picked: I64) -> F64:
+        """The shares of the demonstrations ``picked`` (n,) until the end ``w``; ends may not go back."""
+        place, starts = self._demos.places(picked)
+        visited = np.empty(len(place), np.float32)
+        for first in range(0, len(place), _FRAMES):
+            frames = self._demos.order[place[first : first + _FRAMES]]
+            if self._watched is None or not np.array_equal(self._watched.frames, frames):
+                self._watched = _Watched(frames, self._library, self._rows)
+            visited[first : first + _FRAMES] = self._watched.until(self._ends[w])
+        return np.add.reduceat(self._demos.place[place] * visited, starts) / self._demos.total[picked]
+
+    def _measured(self, picked: I64) -> F64:
+        place, starts = self._demos.places(picked)
+        visited = np.full((len(self._ends), len(place)), -np.inf, np.float32)
+        for first in range(0, len(place), _FRAMES):
+            part = self._library[self._demos.order[place[first : first + _FRAMES]]]
+            for row in range(0, self._ends[-1], _QUERIES):
+                products = part @ self._rows[row : min(row + _QUERIES, self._ends[-1])].T
+                for seen, (begin, end) in zip(visited[:, first:], pairwise((0, *self._ends)), strict=True):
+                    own = products[:, max(begin - row, 0) : max(end - row, 0)]
+                    if own.shape[1]:
+                        seen[: len(part)] = np.maximum(seen[: len(part)], own.max(axis=1))
+        np.maximum.accumulate(visited, axis=0, out=visited)
+        shares: F64 = np.add.reduceat(visited * self._demos.place[place], starts, axis=1) / self._demos.total[picked]
+        return shares
+
+
+class _Watched:
+    """The highest product of library ``frames`` (n,) with the first rows of a take, ever more of them."""
+
+    def __init__(self, frames: I64, library: F32, rows: F32) -> None:
+        self.frames, self._part, self._rows, self._seen = frames, library[frames], rows, 0
+        self._winners = _Winners(self._part, rows)
+
+    def until(self, end: int) -> F64:
+        """The highest (n,) with the rows before ``end``, exactly."""
+        for row in range(self._seen, end, _QUERIES):
+            self._winners.offer(self._part @ self._rows[row : min(row + _QUERIES, end)].T, row)
+        self._winners.settle()
+        self._seen = end
+        return self._winners.best
+
+
+def _best(rows: F32, ends: Sequence[int], upper: F64, demos: Demos, library: F32) -> list[float]:
+    """The highest share that the first ``ends`` (W,) rows visit, exactly, where shares are at most ``upper`` (W, J)."""
+    visits = _Visits(rows, ends, demos, library)
+    found = [_climb(most, partial(visits.exactly, w), 0.0, len(most)) for w, most in enumerate(upper)]
+    return [share for share in found if share is not None]
 
 
 def _settled(winners: Sequence[_Winners]) -> Trace:
