@@ -25,7 +25,7 @@ def verdict_table(result: Result, width: int = 200) -> Group:
     for column in shown:
         grid.add_column(column.name, justify=column.justify, no_wrap=column.justify == "right")
     for policy in result.policies:
-        grid.add_row(Text(policy.policy, style="bold"), *(c.of(policy) for c in shown))
+        grid.add_row(Text(_short(policy.policy, width), style="bold"), *(c.of(policy) for c in shown))
         own = [cell for cell in result.cells if cell.policy == policy.policy]
         for cell in own if len(own) > 1 else ():
             grid.add_row(Text(f"  {cell.group}", style="dim"), *(c.of(cell) for c in shown))
@@ -41,6 +41,12 @@ def verdict_table(result: Result, width: int = 200) -> Group:
                 )
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
     return Group(grid, *sentences, *_relation(result), Text(_caption(result), style="dim"))
+
+
+def _short(name: str, width: int) -> str:
+    """A policy's name without its middle where it would take more than a third of the line."""
+    room = max(20, width // 3)
+    return name if len(name) <= room else f"{name[: room // 3]}…{name[-(room - room // 3 - 1) :]}"
 
 
 def undecided(result: Result) -> bool:
