@@ -25,7 +25,7 @@ def test_a_long_name_leaves_room_for_the_verdict(synthetic: ModuleType, tmp_path
     head, first, *_ = shown(tmp_path / "run", width)
     assert "needs" in head
     name = first.split()[0]
-    assert len(name) <= max(20, width // 3)
+    assert len(name) <= max(20, width // 4)
     assert name.startswith("lerobot")
     assert name.endswith("v2")
     answer = Result.load(tmp_path / "run" / "result.json").policies[0].verdict

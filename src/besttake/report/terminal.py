@@ -44,8 +44,8 @@ def verdict_table(result: Result, width: int = 200) -> Group:
 
 
 def _short(name: str, width: int) -> str:
-    """A policy's name without its middle where it would take more than a third of the line."""
-    room = max(20, width // 3)
+    """A policy's name without its middle where it would take more than a quarter of the line."""
+    room = max(20, width // 4)
     return name if len(name) <= room else f"{name[: room // 3]}…{name[-(room - room // 3 - 1) :]}"
 
 
