@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,34 @@ def test_scores_that_are_still_true_are_read_and_not_made_again(
     assert {key: score.scores for key, score in again.table.items()} == {
         key: score.scores for key, score in made.table.items()
     }
+
+
+class Renamed(Wanderings):
+    """The same under other names; the instruction says which task it is."""
+
+    name, fingerprint = "renamed", "1"
+
+    def __iter__(self) -> Iterator[Demo]:
+        words = {"pick": "take it up", "push": "shove it away"}
+        for demo in super().__iter__():
+            yield replace(demo, task=f"episode {int(demo.id) % 2}", instruction=words[demo.task])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_instruction_finds_demonstrations_that_the_name_does_not(
+    run: Path, library: Library, tmp_path: Path, workers: int
+) -> None:
+    named, _ = scored(run, library)
+    renamed = build(Renamed(), Pixels(), tmp_path / "renamed")
+    mixed, _ = scored(run, renamed)
+    (run / "scores.safetensors").unlink()
+    words = {"pick": "Take it up.", "push": "shove it away"}
+    pool = LocalPool(workers) if workers else None
+    with Store.open(run) as store:
+        told = score_run(store, renamed, renamed.encoder(), instructions=words, pool=pool)
+        again = score_run(store, renamed, renamed.encoder(), instructions=words)
+    if pool is not None:
+        pool.close()
+    assert {key: score.scores for key, score in told.table.items()} == {k: s.scores for k, s in named.table.items()}
+    assert told.fingerprint == again.fingerprint != mixed.fingerprint
+    assert any(mixed.table[key].scores != named.table[key].scores for key in named.table)

@@ -390,8 +390,9 @@ class _Diagnosis:
         with self.reporter.stage("scoring", count, "takes") as stage:
             cheap = still is None and encoder.spec.name in _CHEAP
             scores = score_run(
-                store, library, still or encoder, pool=helpers if cheap else None, on_takes=stage.advance
-            )
+                store, library, still or encoder, pool=helpers if cheap else None, on_takes=stage.advance,
+                instructions={task.name: task.instruction for env in self.envs.values() for task in env.tasks},
+            )  # fmt: skip
         if still is not None and stage.done:
             self.notes.append(skipped_note(still.report()))
         self.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -101,14 +101,21 @@ def score_run(
     library: Library,
     encoder: Encoder,
     *,
+    instructions: Mapping[str, str] | None = None,
     pool: LocalPool | None = None,
     on_takes: Callable[[int], None] = lambda count: None,
 ) -> Scores:
     """Score every finished take of a run, or read the scores when they are there and still true.
 
-    With a ``pool`` its workers share the work, each with an encoder of its own made from the library.
+    ``instructions`` of the tasks find demonstrations that their names do not. With a ``pool`` its workers share the
+    work, each with an encoder of its own made from the library.
     """
-    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint)
+    found_by = {
+        task: words
+        for task, words in (instructions or {}).items()
+        if library.view(task).matched == "all" and library.view(task, words).matched != "all"
+    }
+    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint, *([found_by] if found_by else []))
     fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     kept = Scores.open(store.path)
     if kept is not None and kept.fingerprint == fingerprint:
@@ -122,11 +129,11 @@ def score_run(
 
     table: dict[TakeKey, TakeScore] = {}
     if pool is not None:
-        for scored in pool.map(_Elsewhere(str(store.path), str(library.path)), portions, told):
+        for scored in pool.map(_Elsewhere(str(store.path), str(library.path), found_by), portions, told):
             table.update(scored)
     else:
         for portion in portions:
-            table.update(_score_portion(store, library, encoder, portion))
+            table.update(_score_portion(store, library, encoder, portion, found_by))
             told(portion)
     scores = Scores(table, fingerprint)
     scores.save(store)
@@ -139,11 +146,12 @@ class _Elsewhere:
 
     run: str
     library: str
+    instructions: Mapping[str, str]
 
     def __call__(self, portion: list[list[Row]]) -> dict[TakeKey, TakeScore]:
         library, encoder = _opened(self.library)
         with Store.open(self.run) as store:
-            return _score_portion(store, library, encoder, portion)
+            return _score_portion(store, library, encoder, portion, self.instructions)
 
 
 @lru_cache(maxsize=1)
@@ -153,14 +161,19 @@ def _opened(path: str) -> tuple[Library, Encoder]:
 
 
 def _score_portion(
-    store: Store, library: Library, encoder: Encoder, portion: Sequence[Sequence[Row]]
+    store: Store,
+    library: Library,
+    encoder: Encoder,
+    portion: Sequence[Sequence[Row]],
+    instructions: Mapping[str, str],
 ) -> dict[TakeKey, TakeScore]:
     """Score several starts; their frames are embedded together, and those of one task compared together."""
     groups = [[store.load(row) for row in rows] for rows in portion]
     embedded = iter(_embed(encoder, [take for group in groups for take in group]))
     views: dict[int, tuple[View, list[_Framed]]] = {}
     for group in groups:
-        view = library.view(group[0].key.task)
+        task = group[0].key.task
+        view = library.view(task, instructions.get(task, ""))
         framed = [_Framed(take, next(embedded), windows) for take, windows in zip(group, _windows(group), strict=True)]
         views.setdefault(id(view), (view, []))[1].extend(framed)
     found = {key: score for view, takes in views.values() for key, score in _score_takes(view, takes)}

@@ -26,7 +26,7 @@ def test_a_long_name_leaves_room_for_the_verdict(synthetic: ModuleType, tmp_path
     assert "needs" in head
     name = first.split()[0]
     assert len(name) <= max(20, width // 4)
-    assert name.startswith("lerobot")
+    assert name.startswith("lerobo")
     assert name.endswith("v2")
     answer = Result.load(tmp_path / "run" / "result.json").policies[0].verdict
     assert answer is not None
