@@ -27,7 +27,8 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from besttake.core.score import Demos, Index  # noqa: E402
+from besttake.core.cover import Demos, cover  # noqa: E402
+from besttake.core.search import Index  # noqa: E402
 
 
 def isotropic(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
@@ -99,8 +100,8 @@ def portion(
     one, three = [[length]] * len(takes), [[length, length // 2, length // 3]] * len(takes)
     ways: dict[str, Callable[[], Any]] = {
         "manifold": lambda: index.nearest(together),
-        "manifold_and_coverage": lambda: index.cover(takes, one, demos),
-        "manifold_and_coverage_of_three_windows": lambda: index.cover(takes, three, demos),
+        "manifold_and_coverage": lambda: cover(index, takes, one, demos),
+        "manifold_and_coverage_of_three_windows": lambda: cover(index, takes, three, demos),
     }
     return {name: round(compare(way, lambda: search(together), rounds)[0], 2) for name, way in ways.items()}
 

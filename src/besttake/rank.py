@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from besttake import registry
-from besttake.core.score import Demos, common_window, coverage, full_window, manifold
+from besttake.core.cover import Demos, cover
+from besttake.core.score import common_window, coverage, full_window, manifold
 from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library, build_cached
 from besttake.demos.source import Bad
@@ -162,7 +163,7 @@ def _scored(
     embedded = np.concatenate(coded)
     if scorer == "coverage":
         demos = Demos.of(view.frame_demo, view.frame_step)
-        trace, shares = view.index.cover([embedded], [[int(inside.sum())]], demos)[0]
+        trace, shares = cover(view.index, [embedded], [[int(inside.sum())]], demos)[0]
         score = coverage(trace, float(shares[0]), inside)
     else:
         trace = view.index.nearest(embedded)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from besttake.core.score import Demos, common_window, coverage, episode_window, full_window, manifold
+from besttake.core.cover import Demos, cover
+from besttake.core.score import common_window, coverage, episode_window, full_window, manifold
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.takes.pool import LocalPool
@@ -206,7 +207,7 @@ def _score_takes(view: View, takes: Sequence[_Framed]) -> Iterator[tuple[TakeKey
     """Score takes by one view. Every window is the first so many frames of a take."""
     counts = [[int(window.sum()) for window in one.windows.values()] for one in takes]
     demos = Demos.of(view.frame_demo, view.frame_step)
-    covered = view.index.cover([one.embeddings for one in takes], counts, demos)
+    covered = cover(view.index, [one.embeddings for one in takes], counts, demos)
     for one, (trace, shares) in zip(takes, covered, strict=True):
         scores = {}
         for (name, window), share in zip(one.windows.items(), shares, strict=True):

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from besttake.core import score
-from besttake.core.score import Demos, Index
+from besttake.core import cover as cover_module
+from besttake.core import score, search
+from besttake.core.cover import Demos, cover
+from besttake.core.search import Index
 
 
 def unit(rng, rows, dim):
@@ -39,7 +41,7 @@ def brute(queries, library):
 def test_nearest_is_the_brute_force_maximum(queries, frames, dim, seed):
     rng = np.random.default_rng(seed)
     q, library = unit(rng, queries, dim), unit(rng, frames, dim)
-    trace = score.nearest(q, library)
+    trace = search.nearest(q, library)
     best, _ = brute(q, library)
     np.testing.assert_allclose(trace.best, best, atol=1e-6)
     picked = (q.astype(np.float64) * library[trace.frame]).sum(axis=1)
@@ -88,7 +90,7 @@ def test_ties_go_to_the_lowest_library_frame():
     rng = np.random.default_rng(5)
     frames = unit(rng, 40, 32)
     library = np.concatenate([frames, frames[::-1], frames])
-    trace = score.nearest(frames, library)
+    trace = search.nearest(frames, library)
     np.testing.assert_array_equal(trace.frame, np.arange(40))
 
 
@@ -97,7 +99,7 @@ def test_ties_go_to_the_lowest_library_frame():
 def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim, seed):
     rng = np.random.default_rng(seed)
     library = unit(rng, 50, dim)
-    trace = score.nearest(library[rng.integers(0, 50, frames)], library)
+    trace = search.nearest(library[rng.integers(0, 50, frames)], library)
     assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -106,30 +108,30 @@ def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim,
 def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
     rng = np.random.default_rng(seed)
     take, library = unit(rng, frames, 8), unit(rng, size, 8)
-    value = score.manifold(score.nearest(take, library))
+    value = score.manifold(search.nearest(take, library))
     assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
     assert value <= 1 + 1e-6
 
 
 def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     library = unit(np.random.default_rng(6), 20, 8)
-    assert math.isnan(score.manifold(score.nearest(np.zeros((0, 8), np.float32), library)))
+    assert math.isnan(score.manifold(search.nearest(np.zeros((0, 8), np.float32), library)))
     take = library[:3].copy()
     take[1, 2] = np.nan
-    trace = score.nearest(take, library)
+    trace = search.nearest(take, library)
     assert math.isnan(score.manifold(trace))
     assert trace.frame.tolist() == [0, -1, 2]
     assert score.manifold(trace, np.array([True, False, True])) == pytest.approx(1.0, abs=1e-6)
     demos = Demos.of(np.zeros(20, np.int64), np.arange(20))
-    [(trace, shares)] = Index.build(library).cover([take], [[3, 1, 0, 2]], demos)
+    [(trace, shares)] = cover(Index.build(library), [take], [[3, 1, 0, 2]], demos)
     assert np.isnan(shares).tolist() == [True, False, True, True]
     assert trace.frame.tolist() == [0, -1, 2]
     assert math.isnan(score.coverage(trace, float(shares[0])))
     empty = np.zeros((0, 8), np.float32)
-    found = Index.build(library).cover([empty, library[:2], empty], [[0], [2], [5]], demos)
+    found = cover(Index.build(library), [empty, library[:2], empty], [[0], [2], [5]], demos)
     assert [len(trace.best) for trace, _ in found] == [0, 2, 0]
     assert [bool(np.isnan(shares[0])) for _, shares in found] == [True, False, True]
-    assert Index.build(library).cover([], [], demos) == []
+    assert cover(Index.build(library), [], [], demos) == []
 
 
 def test_windows_say_which_frames_count():
@@ -160,8 +162,8 @@ def test_coverage_is_the_formula_written_out(frames, lengths, seed):
     demo, step = demo[shuffle], step[shuffle]
     take, library = unit(rng, frames, 10), unit(rng, len(demo), 10)
     first = int(rng.integers(1, frames + 1))
-    [(trace, shares)] = Index.build(library).cover([take], [[frames, first]], Demos.of(demo, step))
-    np.testing.assert_array_equal(trace.best, score.nearest(take, library).best)
+    [(trace, shares)] = cover(Index.build(library), [take], [[frames, first]], Demos.of(demo, step))
+    np.testing.assert_array_equal(trace.best, search.nearest(take, library).best)
     for share, n in zip(shares, (frames, first), strict=True):
         assert score.coverage(trace, float(share), np.arange(frames) < n) == pytest.approx(
             brute_coverage(take[:n], library, demo, step), abs=1e-6
@@ -198,7 +200,7 @@ def test_shares_are_the_brute_force_ones_to_the_last_bit(make):
     takes, counts = [make(rng, n, 256) for n in (30, 50, 9)], [[30, 11, 20], [50, 50, 1], [9, 4, 9]]
     index = Index.build(library)
     assert (index.basis is not None) == (make is trajectory_like)
-    for take, n, (trace, shares) in zip(takes, counts, index.cover(takes, counts, Demos.of(demo, step)), strict=True):
+    for take, n, (trace, shares) in zip(takes, counts, cover(index, takes, counts, Demos.of(demo, step)), strict=True):
         np.testing.assert_array_equal(shares, exact_shares(take, n, library, demo, step))
         np.testing.assert_array_equal(trace.frame, (take.astype(np.float64) @ library.T).argmax(axis=1))
 
@@ -212,7 +214,7 @@ def test_demonstrations_that_differ_by_less_than_rounding_are_told_apart():
     takes = [trajectory_like(rng, 12, 300) for _ in range(12)]
     expected = [exact_shares(take, [12, 5], library, demo, step) for take in takes]
     for index in (Index.build(library), Index(library)):
-        covered = index.cover(takes, [[12, 5]] * 12, Demos.of(demo, step))
+        covered = cover(index, takes, [[12, 5]] * 12, Demos.of(demo, step))
         np.testing.assert_array_equal([shares for _, shares in covered], expected)
 
 
@@ -224,16 +226,19 @@ def test_neither_grouping_nor_blocks_nor_the_bound_change_a_bit_of_what_takes_co
     counts = [[len(take), (len(take) + 1) // 2, 1] for take in takes]
     demos, index = Demos.of(demo, step), Index.build(library)
     assert (index.basis is not None) == (make is trajectory_like)
-    whole = index.cover(takes, counts, demos)
+    whole = cover(index, takes, counts, demos)
     others = [
-        Index(library).cover(takes, counts, demos),
-        [index.cover([take], [n], demos)[0] for take, n in zip(takes, counts, strict=True)],
-        index.cover(takes[:7], counts[:7], demos) + index.cover(takes[7:], counts[7:], demos),
-        index.cover(takes[::-1], counts[::-1], demos)[::-1],
+        cover(Index(library), takes, counts, demos),
+        [cover(index, [take], [n], demos)[0] for take, n in zip(takes, counts, strict=True)],
+        cover(index, takes[:7], counts[:7], demos) + cover(index, takes[7:], counts[7:], demos),
+        cover(index, takes[::-1], counts[::-1], demos)[::-1],
     ]
-    for name, size in (("_QUERIES", 50), ("_FRAMES", 700), ("_ROWS", 7), ("_PAIRS", 5), ("_BOUNDS", 900)):
-        monkeypatch.setattr(score, name, size)
-    others.append(index.cover(takes, counts, demos))
+    for name, size in (("QUERIES", 50), ("FRAMES", 700), ("BOUNDS", 900)):
+        monkeypatch.setattr(search, name, size)
+        monkeypatch.setattr(cover_module, name, size)
+    for name, size in (("_ROWS", 7), ("_PAIRS", 5)):
+        monkeypatch.setattr(search, name, size)
+    others.append(cover(index, takes, counts, demos))
     for other in others:
         for (trace, shares), (again, same) in zip(whole, other, strict=True):
             np.testing.assert_array_equal(again.best, trace.best)
@@ -252,7 +257,7 @@ def test_takes_far_from_the_librarys_subspace_are_covered_without_the_bound_and_
     assert index.basis is not None
     counts = [[70, 20]] * 3
     for (trace, shares), (again, same) in zip(
-        index.cover(takes, counts, demos), Index(library).cover(takes, counts, demos), strict=True
+        cover(index, takes, counts, demos), cover(Index(library), takes, counts, demos), strict=True
     ):
         np.testing.assert_array_equal(trace.frame, again.frame)
         np.testing.assert_array_equal(shares, same)
@@ -261,8 +266,8 @@ def test_takes_far_from_the_librarys_subspace_are_covered_without_the_bound_and_
 def test_a_take_of_many_blocks_visits_every_frame():
     rng = np.random.default_rng(7)
     take, library = unit(rng, 1200, 16), unit(rng, 9000, 16)
-    [(trace, shares)] = Index.build(library).cover(
-        [take], [[1200]], Demos.of(np.zeros(9000, np.int64), np.arange(9000))
+    [(trace, shares)] = cover(
+        Index.build(library), [take], [[1200]], Demos.of(np.zeros(9000, np.int64), np.arange(9000))
     )
     product = take.astype(np.float64) @ library.astype(np.float64).T
     places = np.arange(1, 9001)
@@ -273,7 +278,7 @@ def test_a_take_of_many_blocks_visits_every_frame():
 def test_a_replayed_demonstration_covers_itself():
     library = unit(np.random.default_rng(8), 30, 12)
     demos = Demos.of(np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3))
-    [(trace, shares)] = Index.build(library).cover([library[10:20]], [[10]], demos)
+    [(trace, shares)] = cover(Index.build(library), [library[10:20]], [[10]], demos)
     assert score.coverage(trace, float(shares[0])) == pytest.approx(2.0, abs=1e-6)
 
 
@@ -283,7 +288,7 @@ def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
     demos, index = Demos.of(np.arange(30_000) // 100, np.arange(30_000)), Index(library)
     takes = [unit(rng, 40, 64) for _ in range(150)]
     tracemalloc.start()
-    index.cover(takes, [[40]] * 150, demos)
+    cover(index, takes, [[40]] * 150, demos)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.1 * 150 * 40 * 30_000 * 4

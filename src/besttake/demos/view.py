@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from besttake.core.events import onset_frame, phases
 from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever
-from besttake.core.score import Index
+from besttake.core.search import Index
 from besttake.types import F32
 
 if TYPE_CHECKING:
