@@ -14,6 +14,7 @@ from besttake.config import load_plan
 from besttake.core.probe import probe
 from besttake.demos.library import Library, build
 from besttake.encoders.pixels import Pixels
+from besttake.errors import PlanError
 from besttake.probing import probe_policy
 from besttake.progress import Reporter
 from besttake.types import Demo
@@ -173,6 +174,28 @@ def test_demonstrations_shorter_than_a_chunk_and_a_missing_floor_are_said(made):
         "demonstrations of pick are shorter than a chunk of half: their ends were filled up",
         "pick has no floor for half: that needs two demonstrations",
     ]
+
+
+def test_the_probe_command_says_what_its_numbers_lack(made, capsys):
+    words = ("probe", *PICK, "--demos", made(length=8, each=1), "--states", "4")
+    code, lines = said(capsys, *words)
+    assert code == 0
+    assert any("their ends were filled up" in line for line in lines)
+    assert any("has no floor" in line for line in lines)
+
+
+@pytest.mark.parametrize("text", ["alpha: abc", "retrieval: {alpha: [1]}", "alpha: true"])
+def test_an_alpha_that_is_no_number_is_told(tmp_path, text):
+    file = tmp_path / "plan.yaml"
+    file.write_text(f"policy: testbed:half\nenv: testbed\n{text}\n")
+    with pytest.raises(PlanError, match="alpha is a number between 0 and 1"):
+        load_plan(file, {})
+
+
+def test_empty_keys_of_a_plan_mean_nothing_was_said(tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text("policy: testbed:half\nenv: testbed\nretrieval:\nalpha: 0.2\nrule:\n")
+    assert load_plan(file, {}).retrieval == {"alpha": 0.2}
 
 
 def test_alpha_and_rule_go_into_what_a_file_says_of_retrieval(tmp_path):

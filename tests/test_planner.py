@@ -10,6 +10,7 @@ from besttake.core import planning
 from besttake.errors import PlanError, RunError
 from besttake.ingest import ingest
 from besttake.planner import plan, render_text, sentences
+from besttake.result import Estimate, Selector, Selectors
 
 DATA = Path(__file__).parent / "ingest" / "data" / "vla_eval"
 
@@ -96,3 +97,26 @@ def test_a_pilot_that_is_no_run_is_named(tmp_path: Path) -> None:
 def test_a_certain_policy_still_gives_a_plan() -> None:
     (found,) = plan(pass1=1.0)
     assert found.plan.half_width_starts >= 1
+
+
+def test_a_pilot_is_planned_for_as_it_chose_unless_told_otherwise(tmp_path: Path) -> None:
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    cell = result.policies[0]
+    assert cell.headroom is not None
+    pass1 = cell.headroom.pass_1.value or 0.0
+    ways = Selectors(scored={}, **dict.fromkeys(("random", "shortest", "oracle"), _selector()), by_n=[
+        Estimate(value=pass1 + gain) for gain in (0.0, 0.02, 0.06, 0.20)
+    ])  # fmt: skip
+    changed = cell.model_copy(
+        update={"seeds": 4, "selectors": ways, "headroom": cell.headroom.model_copy(update={"n": 4})}
+    )
+    result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
+    (four,), (three,) = plan(pilot=tmp_path / "pilot"), plan(pilot=tmp_path / "pilot", best_of=3)
+    assert "--best-of 4" in four.flags
+    assert "--best-of 3" in three.flags
+    assert four.plan == plan(pilot=tmp_path / "pilot", gain=20)[0].plan
+    assert three.plan == plan(pilot=tmp_path / "pilot", gain=6, best_of=3)[0].plan
+
+
+def _selector() -> Selector:
+    return Selector(success=Estimate(), gain=Estimate(), capture=Estimate())

@@ -14,7 +14,7 @@ from besttake import reproduce
 from besttake.cli import app
 from besttake.core import select
 from besttake.errors import PlanError
-from besttake.result import Result
+from besttake.result import Estimate, Result
 from besttake.scoring import Scores
 
 sys.path.insert(0, str(Path(__file__).parent / "core"))
@@ -29,7 +29,8 @@ def test_every_table_of_the_paper_is_there_and_every_protocol_is_a_plan():
         table = reproduce.protocol(name)
         policies = dict.fromkeys(table.policies, "testbed:half")
         plan, left = reproduce.plan_for(table, policies, {}, {})
-        assert left == []
+        assert left == list(table.notes)
+        assert all("horizon=400" in uri for uri in table.envs.values() if uri.startswith("libero"))
         assert plan.encoder == "dinov2+siglip"
         assert plan.retrieval["alpha"] == paper.SETTINGS["alpha"]
         assert (plan.probe_samples, plan.probe_states) == (paper.SETTINGS["k"], paper.SETTINGS["probe_states"])
@@ -75,10 +76,13 @@ def test_what_leaves_the_protocol_is_said():
     assert left == [
         "starts is 4, the paper's 25",
         "spatial runs in testbed:pick",
+        "pi05 is not run",
         "object is not run",
         "goal is not run",
         "10 is not run",
+        *table.notes,
     ]
+    assert any("50 actions" in note for note in table.notes)
 
 
 def test_names_that_the_paper_does_not_have_are_refused():
@@ -161,6 +165,35 @@ def test_other_tables_read_the_same_run(run):
     table = invoke("fit")
     assert table.exit_code == 0
     assert "0.042 / " in table.stdout
+
+
+def test_the_relation_is_that_of_the_papers_window(run):
+    out, invoke = run
+    assert invoke("table3").exit_code == 0
+    whole = Result.load(out / "result.json")
+    cell = whole.cells[0]
+    room, gain, found = [0.10, 0.30, 0.20, 0.40], [0.02, 0.21, 0.25, 0.30], [0.2, 0.8, None, 0.75]
+    cells = []
+    for x, y, share in zip(room, gain, found, strict=True):
+        ways = cell.selectors.scored["manifold"]
+        picked = ways["episode"].model_copy(update={"gain": Estimate(value=y), "capture": Estimate(value=share)})
+        scored = {"manifold": {**ways, "episode": picked}}
+        cells.append(
+            cell.model_copy(
+                update={
+                    "headroom": cell.headroom.model_copy(update={"headroom": Estimate(value=x)}),
+                    "selectors": cell.selectors.model_copy(update={"scored": scored}),
+                }
+            )
+        )
+    result = whole.model_copy(update={"cells": cells})
+    told = reproduce.compare(reproduce.protocol("relation"), result, {"pi0": "testbed:half"}, {})
+    here = {one.column: one.here for one in told}
+    assert here["r"].value == pytest.approx(np.corrcoef(room, gain)[0, 1])
+    assert here["r"].low is None
+    assert here["Spearman"].value == pytest.approx(0.8)
+    assert here["capture"].value == pytest.approx(np.mean([0.2, 0.8, 0.75]))
+    assert here["sd of capture"].value == pytest.approx(np.std([0.2, 0.8, 0.75], ddof=1))
 
 
 def test_the_paper_alone_and_the_list(run):

@@ -84,11 +84,11 @@ class Plan(BaseModel):
     @classmethod
     def _short(cls, values: Any) -> Any:
         """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
-        if not isinstance(values, dict) or not isinstance(values.get("retrieval", {}), dict):
+        if not isinstance(values, dict) or not isinstance(values.get("retrieval") or {}, dict):
             return values
-        short = {name: values[name] for name in ("alpha", "rule") if name in values}
-        rest = {name: value for name, value in values.items() if name not in short}
-        return {**rest, "retrieval": {**values.get("retrieval", {}), **short}} if short else values
+        short = {name: values[name] for name in ("alpha", "rule") if values.get(name) is not None}
+        rest = {name: value for name, value in values.items() if name not in ("alpha", "rule")}
+        return {**rest, "retrieval": {**(values.get("retrieval") or {}), **short}}
 
     @field_validator("starts", mode="before")
     @classmethod
@@ -109,6 +109,14 @@ class Plan(BaseModel):
     def n(self) -> int:
         """N: of so many takes one is kept."""
         return self.seeds if self.best_of is None else self.best_of
+
+    @field_validator("retrieval")
+    @classmethod
+    def _retrieval(cls, value: dict[str, Any]) -> dict[str, Any]:
+        alpha = value.get("alpha", 0.0)
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+            raise ValueError("alpha is a number between 0 and 1")
+        return value
 
     @field_validator("arms")
     @classmethod

@@ -67,6 +67,9 @@ def probe_only(plan: Plan, reporter: Reporter | None = None) -> list[Cell]:
             specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, told)
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
+        for uri, probed in probes.items():
+            for note in probed.notes(specs[uri].name):
+                told.note(note)
         return probed_cells(plan, envs, specs, probes)
 
 

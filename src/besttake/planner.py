@@ -50,8 +50,8 @@ def plan(
     """Starts and takes for a question about ``worth`` points, from ``pass1`` (a fraction) or a pilot run.
 
     ``gain``: the gain one hopes for, in points; ``budget``: takes that can be afforded, for the smallest effect they
-    show; ``seeds``: takes per start (those of the pilot, else 3); ``best_of``: of so many takes one is kept (3, or all
-    of fewer seeds). A pilot gives one plan per policy.
+    show; ``seeds``: takes per start (those of the pilot, else 3); ``best_of``: of so many takes one is kept (as in the
+    pilot; else 3, or all of fewer seeds). A pilot gives one plan per policy.
     """
     if (pass1 is None) == (pilot is None):
         raise PlanError("say what is known: either --pass1 (e.g. 0.64) or --pilot RUN")
@@ -126,14 +126,20 @@ def _from_pilot(
         if room is None or cell.seeds < 2 or room.curve[1].value is None or room.curve[0].value is None:
             continue
         v = max(0.0, room.curve[1].value - room.curve[0].value)
-        selector = cell.selectors.scored.get(cell.scorer, {}).get(cell.window) if cell.selectors else None
-        seen = selector.gain.value if selector is not None else None
+        n = min(room.n, seeds or cell.seeds) if best_of is None else best_of
+        ways = cell.selectors.by_n if cell.selectors is not None else []
+        kept = ways[n - 1] if n <= len(ways) else None
+        seen = (
+            kept.value - room.pass_1.value
+            if kept and kept.value is not None and room.pass_1.value is not None
+            else None
+        )
         auc = cell.ranking.within.get(cell.scorer, {}).get(cell.window) if cell.ranking else None
         hoped = gain if gain is not None else 100 * seen if seen is not None and seen > 0 else None
         basis = f"the pilot {run.name}: {count(room.starts, 'start')} x {cell.seeds} seeds"
         found.append(
             _plan(
-                cell.policy, basis, v, worth, seeds or cell.seeds, best_of, hoped, budget,
+                cell.policy, basis, v, worth, seeds or cell.seeds, n, hoped, budget,
                 within_auc=auc.value if auc else None, tasks=len(cell.tasks),
             )
         )  # fmt: skip

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import yaml
 
 from besttake.config import Plan, load_plan
+from besttake.core import relation
 from besttake.errors import PlanError
 from besttake.result import Cell, Estimate, Result, Selector
 
 _PAPERS = "episode"
 """The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
+_ENOUGH_CELLS = 8
+"""Below so many cells an interval that resamples them is too short."""
 
 FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
 """Columns that the paper does not print in percent or points."""
@@ -26,7 +31,7 @@ class Protocol:
 
     ``policies`` and ``envs`` are its names; an env has the URI that it is run as by default. ``plan`` are the keys of
     its plan. A row of ``paper`` is a policy (all its envs together), ``policy/env``, or ``all``; its numbers follow
-    ``columns``, None where the paper has none.
+    ``columns``, None where the paper has none. ``notes`` say what no plan can take over from the paper.
     """
 
     name: str
@@ -36,6 +41,7 @@ class Protocol:
     plan: Mapping[str, Any]
     columns: tuple[str, ...]
     paper: Mapping[str, Sequence[float | None]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ def protocol(name: str) -> Protocol:
         plan={**(like.plan if like else {}), **own.get("plan", {})},
         columns=tuple(own["columns"]),
         paper=own["paper"],
+        notes=(*(like.notes if like else ()), *own.get("notes", ())),
     )
 
 
@@ -86,7 +93,8 @@ def plan_for(
     left = [f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
             if name in table.plan and str(value) != str(table.plan[name])]  # fmt: skip
     left += [f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]]
-    left += [f"{name} is not run" for name in table.envs if name not in chosen]
+    left += [f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}]
+    left += table.notes
     return load_plan(None, flags), left
 
 
@@ -162,9 +170,20 @@ def _combine(cell: Any) -> Estimate | None:
     return None if both is None or alone is None else _plain(both - alone)
 
 
-def _relation(r: float | None, ci: tuple[float, float] | None) -> Estimate:
-    low, high = ci or (None, None)
-    return Estimate(value=r, low=low, high=high)
+def _over_cells(result: Result, correlate: Callable[..., Any]) -> Estimate:
+    """A correlation of gain and headroom over cells, as the paper's; with an interval where there are cells enough."""
+    pairs = [(cell.headroom.headroom.value, _selected(cell).gain.value) for cell in result.cells
+             if cell.headroom is not None and cell.selectors is not None]  # fmt: skip
+    known = [pair for pair in pairs if None not in pair]
+    found = correlate([x for x, _ in known], [y for _, y in known])
+    enough = len(known) >= _ENOUGH_CELLS
+    return Estimate(value=found.value, low=found.low if enough else None, high=found.high if enough else None)
+
+
+def _captures(result: Result, of: Callable[[list[float]], Any]) -> float | None:
+    cells = [_selected(cell).capture.value for cell in result.cells if cell.selectors is not None]
+    known = [value for value in cells if value is not None]
+    return float(of(known)) if len(known) > 1 else None
 
 
 def _plain(value: float | None) -> Estimate:
@@ -189,9 +208,9 @@ _OF_CELLS: dict[str, Callable[[Any], Estimate | None]] = {
 }
 
 _OF_RUNS: dict[str, Callable[[Result], Estimate]] = {
-    "r": lambda result: _relation(result.relation.r, result.relation.ci),
-    "Spearman": lambda result: result.relation.spearman or Estimate(),
+    "r": lambda result: _over_cells(result, relation.pearson),
+    "Spearman": lambda result: _over_cells(result, relation.spearman),
     "r on disjoint halves": lambda result: _plain(result.relation.disjoint.mean),
-    "capture": lambda result: _plain(result.relation.capture_mean),
-    "sd of capture": lambda result: _plain(result.relation.capture_sd),
+    "capture": lambda result: _plain(_captures(result, np.mean)),
+    "sd of capture": lambda result: _plain(_captures(result, partial(np.std, ddof=1))),
 }

@@ -54,8 +54,8 @@ def looks_of(run: Path) -> dict[str, list[int]]:
 
 
 def look_key(policy: str, env: str, group: str) -> str:
-    """What a cell is known by from one look to the next."""
-    return " ".join((policy, env, group))
+    """What a cell is known by from one look to the next; a policy's summary stays the same when envs are added."""
+    return " ".join((policy, *([] if group == "*" else [env]), group))
 
 
 def _as_they_came(units: Sequence[Unit]) -> NDArray[np.int64]:

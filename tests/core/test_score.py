@@ -14,6 +14,10 @@ from besttake.core.cover import Demos, cover
 from besttake.core.search import Index
 
 
+def nearest(queries, library):
+    return Index.build(library).nearest(queries)
+
+
 def unit(rng, rows, dim):
     x = rng.standard_normal((rows, dim)).astype(np.float32)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -41,7 +45,7 @@ def brute(queries, library):
 def test_nearest_is_the_brute_force_maximum(queries, frames, dim, seed):
     rng = np.random.default_rng(seed)
     q, library = unit(rng, queries, dim), unit(rng, frames, dim)
-    trace = search.nearest(q, library)
+    trace = nearest(q, library)
     best, _ = brute(q, library)
     np.testing.assert_allclose(trace.best, best, atol=1e-6)
     picked = (q.astype(np.float64) * library[trace.frame]).sum(axis=1)
@@ -90,7 +94,7 @@ def test_ties_go_to_the_lowest_library_frame():
     rng = np.random.default_rng(5)
     frames = unit(rng, 40, 32)
     library = np.concatenate([frames, frames[::-1], frames])
-    trace = search.nearest(frames, library)
+    trace = nearest(frames, library)
     np.testing.assert_array_equal(trace.frame, np.arange(40))
 
 
@@ -99,7 +103,7 @@ def test_ties_go_to_the_lowest_library_frame():
 def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim, seed):
     rng = np.random.default_rng(seed)
     library = unit(rng, 50, dim)
-    trace = search.nearest(library[rng.integers(0, 50, frames)], library)
+    trace = nearest(library[rng.integers(0, 50, frames)], library)
     assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -108,17 +112,17 @@ def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim,
 def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
     rng = np.random.default_rng(seed)
     take, library = unit(rng, frames, 8), unit(rng, size, 8)
-    value = score.manifold(search.nearest(take, library))
+    value = score.manifold(nearest(take, library))
     assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
     assert value <= 1 + 1e-6
 
 
 def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     library = unit(np.random.default_rng(6), 20, 8)
-    assert math.isnan(score.manifold(search.nearest(np.zeros((0, 8), np.float32), library)))
+    assert math.isnan(score.manifold(nearest(np.zeros((0, 8), np.float32), library)))
     take = library[:3].copy()
     take[1, 2] = np.nan
-    trace = search.nearest(take, library)
+    trace = nearest(take, library)
     assert math.isnan(score.manifold(trace))
     assert trace.frame.tolist() == [0, -1, 2]
     assert score.manifold(trace, np.array([True, False, True])) == pytest.approx(1.0, abs=1e-6)
@@ -163,7 +167,7 @@ def test_coverage_is_the_formula_written_out(frames, lengths, seed):
     take, library = unit(rng, frames, 10), unit(rng, len(demo), 10)
     first = int(rng.integers(1, frames + 1))
     [(trace, shares)] = cover(Index.build(library), [take], [[frames, first]], Demos.of(demo, step))
-    np.testing.assert_array_equal(trace.best, search.nearest(take, library).best)
+    np.testing.assert_array_equal(trace.best, nearest(take, library).best)
     for share, n in zip(shares, (frames, first), strict=True):
         assert score.coverage(trace, float(share), np.arange(frames) < n) == pytest.approx(
             brute_coverage(take[:n], library, demo, step), abs=1e-6

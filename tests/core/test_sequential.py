@@ -7,7 +7,7 @@ from populations import PAIRS, draw
 from besttake.core import sequential as q
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
-from besttake.core.stats import difference_scale, gain_scale, headroom_scale
+from besttake.core.stats import Scale, difference_scale, gain_scale, headroom_scale
 from besttake.core.verdict import ask
 
 
@@ -203,3 +203,19 @@ def test_a_run_extended_and_looked_at_again_and_again_keeps_its_level(name):
     assert kept / reps <= 0.05 + 2 * sqrt(0.05 * 0.95 / reps)
     assert naive / reps > 0.10
     print(f"{name}: {naive / reps:.3f} by a fixed-sample test at each look, {kept / reps:.3f} kept")
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.3])
+def test_long_after_its_layout_a_test_still_answers(gain):
+    """Accounts that are lost reach zero; they must not be divided by."""
+    rng = np.random.default_rng(0)
+    values = rng.choice([-1 / 3, 0.0, 2 / 3], size=4000, p=[0.4 * (1 - gain), 0.4 + 0.2 * gain, 0.2 * (1 + gain)])
+    found = q.look_again(values, gain_scale(3), 0.03, first=80, stake=0.75)
+    assert found.answer in ("yes", "no", "undecided")
+    low, high = q.later_bounds(values, gain_scale(3), first=80, stake=0.75)
+    assert low <= values.mean() <= high
+
+
+def test_values_that_cannot_vary_are_no_reason_to_fail():
+    flat = q.look_again(np.zeros(20), Scale(0.0, 0.0, (0.0,)), 0.03, first=5, stake=0.75)
+    assert flat.answer in ("no", "undecided")

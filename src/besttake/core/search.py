@@ -127,11 +127,6 @@ class Index:
             winners.offer(queries @ self.library[start + left].T, start + left)
 
 
-def nearest(queries: NDArray[Any], library: NDArray[Any]) -> Trace:
-    """Search once: `Index.build` then `Index.nearest`. ``queries`` (Q, d), ``library`` (F, d), rows L2-normalised."""
-    return Index.build(library).nearest(queries)
-
-
 class Winners:
     """The best frame so far of each query, by float64 dot products of single pairs."""
 

@@ -58,7 +58,8 @@ class Accounts:
         self.seen += 1
         need = 2 / self.alpha - self.steady
         stake = 0.0
-        if need > self.adaptive:
+        # An account that is lost, or values that cannot vary, leave nothing to bet.
+        if need > self.adaptive > 0 and variance > 0:
             left = max(1, self.horizon - self.seen + 1)
             stake = min(cap, sqrt(2 * log(need / self.adaptive) / (left * variance)))
         d = self.sign * (x - self.m)
