@@ -2,7 +2,7 @@
 
     python bench/report.py [DIRECTORY]
 
-The run is synthetic (`tests/report/synthetic.py`) and is made first, which is not counted. The report is made in a
+The run is synthetic (`tests/reporting/synthetic.py`) and is made first, which is not counted. The report is made in a
 process of its own; its memory is that process's peak. Prints one JSON object.
 """
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 CHILD = """
 import json, resource, sys, time
 before = time.process_time(), time.perf_counter()
-from besttake.report import make_html
+from besttake.reporting import make_html
 imported = time.perf_counter()
 path = make_html(sys.argv[1])
 after = time.process_time(), time.perf_counter()

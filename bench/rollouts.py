@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
+from besttake.arms.sampler import ArmSampler, SmallActor
 from besttake.core.retrieve import RetrievalConfig
-from besttake.takes.arms import ArmSampler, SmallActor
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from besttake.report.words import correlation
+from besttake.reporting.words import correlation
 from besttake.result import Cell, Estimate, Result
 
 Column = tuple[str, Callable[[Cell], str]]

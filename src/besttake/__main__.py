@@ -1,6 +1,6 @@
 """``python -m besttake`` is the command line."""
 
-from besttake.cli import main
+from besttake.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -17,21 +17,21 @@ def diagnose(plan: Plan | str | Path | None = None, *, out: str | Path, progress
 
     >>> besttake.diagnose(policy="testbed:half", env="testbed:pick", starts=20, out="runs/half")  # doctest: +SKIP
     """
-    from besttake.diagnosis import diagnose as run
+    from besttake.verbs.diagnose import diagnose as run
 
     return run(_plan(plan, flags), out, Reporter(1 if progress else 0))
 
 
 def probe(plan: Plan | str | Path | None = None, **flags: Any) -> list[Cell]:
     """The demonstration-fit error of each policy: cells with ``dfe``, one per task group and one (``"*"``) for all."""
-    from besttake.diagnosis import probe_only
+    from besttake.verbs.diagnose import probe_only
 
     return probe_only(_plan(plan, flags))
 
 
 def report(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the HTML report of a run and return its path."""
-    from besttake.report import make_html
+    from besttake.reporting import make_html
 
     return make_html(run, out)
 

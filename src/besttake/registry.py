@@ -23,7 +23,7 @@ from besttake.policies.base import Policy
 
 _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
-        "testbed": "besttake.policies.testbed:make",
+        "testbed": "besttake.testbed.policy:make",
         "lerobot": "besttake.policies.lerobot:make",
         "openvla": "besttake.policies.openvla:make",
         "openpi": "besttake.policies.openpi:make",
@@ -31,7 +31,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "flow": "besttake.policies.flow:make",
     },
     "envs": {
-        "testbed": "besttake.envs.testbed:make",
+        "testbed": "besttake.testbed.env:make",
         "libero": "besttake.envs.libero:make",
         "libero-occ": "besttake.envs.libero:make_occluded",
         "maniskill": "besttake.envs.maniskill:make",
@@ -49,12 +49,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "efficientnet-lite0": "besttake.encoders.efficientnet:make",
     },
     "demos": {
-        "testbed": "besttake.demos.testbed:make",
+        "testbed": "besttake.testbed.demos:make",
         "lerobot": "besttake.demos.lerobot:make",
         "hdf5": "besttake.demos.hdf5:make",
         "video": "besttake.demos.video:make",
         "run": "besttake.demos.run:make",
-        "libero-scripted": "besttake.scripted_libero:make",
+        "libero-scripted": "besttake.contrib.scripted_libero:make",
     },
 }
 

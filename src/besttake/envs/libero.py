@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, locate
 from besttake.envs.libero_sim import LiberoSim, Snapshot
 from besttake.envs.libero_starts import load_init_states
-from besttake.envs.options import whole
 from besttake.errors import ComponentError
+from besttake.options import whole
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
 Convention = Literal["lerobot", "openpi"]

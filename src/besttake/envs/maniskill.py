@@ -18,8 +18,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from besttake.envs.options import whole
 from besttake.errors import ComponentError, MissingExtra
+from besttake.options import whole
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 Render = Literal["none", "cpu", "gpu"]

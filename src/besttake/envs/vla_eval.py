@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.envs import options as read
+from besttake import options as read
 from besttake.envs.gl import choose_gl
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.envs.seeding import global_seed

@@ -13,11 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy
-from besttake.takes.arms import ArmSampler
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job
 from besttake.takes.sampling import Request

@@ -1,6 +1,7 @@
 """Small flow policies over the state, from a file that says all there is to say: ``flow:FILE.safetensors``.
 
-For policies of your own that need no pictures (`besttake.scripted_libero.train` makes some for LIBERO). The file holds
+For policies of your own that need no pictures (`besttake.contrib.scripted_libero.train` makes some for LIBERO). The
+file holds
 
 =======================  ====================================================================================
 array                    meaning
@@ -129,7 +130,7 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0, **
         raise ComponentError(f"{uri}: replan is a whole number and blur a number") from None
     path = Path(rest).expanduser()
     if not path.is_file():
-        raise ComponentError(f"{uri}: no such file; make one with python -m besttake.scripted_libero.train")
+        raise ComponentError(f"{uri}: no such file; make one with python -m besttake.contrib.scripted_libero.train")
     try:
         return FlowPolicy(f"flow:{path.stem}", Weights.read(path), steps, scale)
     except ComponentError:

@@ -35,7 +35,7 @@ class Request:
 
 
 class Sampler(Protocol):
-    """What gives actions to takes: a policy with its arms (`besttake.takes.arms`)."""
+    """What gives actions to takes: a policy with its arms (`besttake.arms.sampler`)."""
 
     def sample(self, requests: Sequence[Request]) -> Sequence[F32]:
         """One block of actions to execute, (R, action_dim), per request."""

@@ -10,11 +10,11 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import build
-from besttake.diagnosis import diagnose
 from besttake.errors import ComponentError
 from besttake.policies.augmented import Course, Retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
+from besttake.verbs.diagnose import diagnose
 
 TESTBED = tiny.Robot(state_dim=20, action_dim=4, cameras=("wrist",))
 ARMS = ["base", "cooled", "shuffled", "retrieve", "rerank"]

@@ -14,11 +14,12 @@ import pytest
 import tiny
 import torch
 
-from besttake import doctor, registry
+from besttake import registry
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm
+from besttake.verbs import doctor
 
 HERE = Path(__file__).parent
 FLOW = ("pi0", "pi05", "relative", "smolvla")

@@ -13,12 +13,12 @@ import torch
 from besttake import registry
 from besttake.config import Plan
 from besttake.demos.library import build
-from besttake.diagnosis import diagnose
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.store import Store
 from besttake.testing import check_policy
 from besttake.types import Observation, Start, Warm
+from besttake.verbs.diagnose import diagnose
 
 
 @pytest.fixture(scope="module")

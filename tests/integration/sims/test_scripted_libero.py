@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from besttake import registry
+from besttake.contrib.scripted_libero import DEMO_STARTS
+from besttake.contrib.scripted_libero.rollout import attempt, works_on
 from besttake.envs.libero import LiberoEnv
 from besttake.errors import ComponentError
-from besttake.scripted_libero import DEMO_STARTS
-from besttake.scripted_libero.rollout import attempt, works_on
 from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")

@@ -13,10 +13,10 @@ from vla_eval.specs import DimSpec
 
 from besttake import registry
 from besttake.config import Plan
-from besttake.diagnosis import diagnose
-from besttake.serve import serve
+from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.types import Observation
+from besttake.verbs.diagnose import diagnose
 
 
 class TestbedServer(PredictModelServer):

@@ -17,7 +17,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import build
 from besttake.policies.augmented import Course, Retrieving
-from besttake.serve import serve
+from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start
 

@@ -1,0 +1,69 @@
+"""``runs show``, ``report``, ``doctor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from besttake.cli.options import Json, show
+
+runs = typer.Typer(help="Look into run directories.", no_args_is_help=True, rich_markup_mode=None)
+
+Run = Annotated[Path, typer.Argument(help="The run directory.")]
+
+
+@runs.command("show")
+def runs_show(directory: Run, as_json: Json = False) -> None:
+    """What is done, what is missing, what failed and why, and the digest over all takes.
+
+    Example:
+      besttake runs show runs/demo --json
+    """
+    from besttake.takes.summary import summarise, table
+
+    summary = summarise(directory)
+    show(table(summary), summary.to_dict(), as_json)
+
+
+def report(
+    directory: Run,
+    form: Annotated[str, typer.Option("--format", help="html (default), md or json.")] = "html",
+    figures: Annotated[Path | None, typer.Option(help="Also save the figures as SVG and PNG into here.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write (default: in the run).")] = None,
+) -> None:
+    """Make the report of a run.
+
+    Examples:
+      besttake report runs/demo
+      besttake report runs/demo --format md -o report.md
+      besttake report runs/demo --figures figures/
+    """
+    from besttake.errors import PlanError
+    from besttake.reporting import make_html, make_json, make_markdown, save_figures
+
+    makers = {"html": make_html, "md": make_markdown, "json": make_json}
+    if form not in makers:
+        raise PlanError(f"--format {form}: choose html, md or json")
+    show(Text(str(makers[form](directory, out))), "", False)
+    if figures is not None:
+        save_figures(directory, figures)
+
+
+def doctor(
+    policy: Annotated[str | None, typer.Option(help="Also load this policy and show what it needs.")] = None,
+    env: Annotated[str | None, typer.Option(help="Also open this env and show what it offers.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Which extras, simulators and encoders work on this machine, and what to install for the rest.
+
+    Examples:
+      besttake doctor
+      besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
+    """
+    from besttake.verbs import doctor as checks
+
+    found = checks.doctor(policy, env)
+    show(checks.render_text(found), found.to_json(), as_json)

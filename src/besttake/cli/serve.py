@@ -1,0 +1,56 @@
+"""``serve``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from besttake.cli.options import Trust
+
+
+def serve(
+    policy: Annotated[str, typer.Option(help="Policy URI.")],
+    retrieve: Annotated[Path | None, typer.Option(help="Warm-start from this library, or as in this run.")] = None,
+    cooled: Annotated[bool, typer.Option("--cooled", help="Calmer sampling instead.")] = False,
+    alpha: Annotated[float | None, typer.Option(help="Strength (default 0.3, or as tuned).")] = None,
+    protocol: Annotated[str, typer.Option(help="vla-eval or openpi.")] = "vla-eval",
+    host: Annotated[str, typer.Option(help="Address to listen on; others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    token: Annotated[str | None, typer.Option(help="What clients must show (or $BESTTAKE_TOKEN).")] = None,
+    cameras: Annotated[str | None, typer.Option(help="The clients' names for cameras: wrist=wrist_image,…")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The run seed of the draws.")] = 0,
+    trust_remote_code: Trust = False,
+) -> None:
+    """Serve a policy, as it is or with its intervention, to other harnesses.
+
+    Examples:
+      besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
+      besttake serve --policy lerobot:org/pi0_libero --retrieve runs/diagnosis
+      besttake serve --policy testbed:half --cooled --protocol openpi --port 0
+    """
+    from besttake import registry
+    from besttake.errors import PlanError
+    from besttake.policies.augmented import Cooled, Retrieving
+    from besttake.serving.retrieval import retrieval_from
+    from besttake.serving.server import serve as start
+    from besttake.verbs.diagnose import trusted
+
+    if retrieve is not None and cooled:
+        raise PlanError("--retrieve and --cooled exclude each other: choose one")
+    model = registry.policy(policy, **trusted(policy, trust_remote_code))
+    if retrieve is not None:
+        model = Retrieving(model, *retrieval_from(retrieve, alpha))
+    elif cooled:
+        model = Cooled(model, 0.3 if alpha is None else alpha)
+    pairs = [pair.partition("=") for pair in cameras.split(",")] if cameras else []
+    if any(not name or not theirs for name, _, theirs in pairs):
+        raise PlanError(f"--cameras {cameras}: write it as OURS=THEIRS,OURS=THEIRS")
+    names = {name: theirs for name, _, theirs in pairs}
+    shown = token or os.environ.get("BESTTAKE_TOKEN")
+    with start(model, protocol, host, port, shown, seed=seed, cameras=names) as server:
+        print(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it", flush=True)
+        threading.Event().wait()

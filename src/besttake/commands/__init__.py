@@ -1,1 +1,0 @@
-"""The commands, a file per family: each parses, calls one function, and prints what it returned."""

@@ -1,0 +1,1 @@
+"""What is useful with BestTake and not part of it."""

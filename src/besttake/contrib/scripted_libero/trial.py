@@ -1,0 +1,66 @@
+"""How often does a policy succeed on tuning starts? ``python -m besttake.contrib.scripted_libero.trial flow:FILE``.
+
+For developing policies: it never touches a start that is evaluated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+
+from besttake import registry
+from besttake.envs.base import Env
+from besttake.errors import BestTakeError
+from besttake.policies.base import Policy
+from besttake.takes.draws import Draw
+from besttake.types import Start
+
+
+def takes(env: Env, policy: Policy, start: Start, seed: int) -> int | None:
+    """The step at which the policy succeeds from ``start``, or None when it does not within the horizon."""
+    env.reset(start)
+    step, horizon = 0, env.spec.task(start.task).horizon
+    while step < horizon:
+        draw = Draw(0, f"trial/{start.task}", start.index, seed, chunk=step // policy.spec.replan)
+        for action in policy.sample([env.observe(policy.spec.cameras)], [draw])[0, : policy.spec.replan]:
+            step += 1
+            if env.step(action).success:
+                return step
+            if step == horizon:
+                break
+    return None
+
+
+def main() -> int:
+    """Print, per policy and task, successes out of takes, starts whose takes differ, and the mean length."""
+    parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero.trial", description=__doc__)
+    parser.add_argument("policy", nargs="+", help="URIs")
+    parser.add_argument("--env", default="libero:object?task=0,2,4,6,7&state=objects&horizon=220")
+    parser.add_argument("--starts", type=int, default=6, help="so many of the env's tuning starts")
+    parser.add_argument("--seeds", type=int, default=2)
+    told = parser.parse_args()
+    try:
+        env = registry.env(told.env)
+        policies = {uri: registry.policy(uri) for uri in told.policy}
+        for task in env.spec.tasks:
+            for uri, policy in policies.items():
+                tried = [
+                    [takes(env, policy, Start(task.name, index), seed) for seed in range(told.seeds)]
+                    for index in env.spec.tuning[: told.starts]
+                ]
+                lengths = [length for row in tried for length in row if length is not None]
+                mixed = sum(len({length is None for length in row}) == 2 for row in tried)
+                mean = np.mean(lengths) if lengths else 0
+                count = told.starts * told.seeds
+                print(f"{len(lengths):3d}/{count} mixed {mixed:2d} {mean:4.0f} steps {uri} {task.name}", flush=True)
+        env.close()
+    except BestTakeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

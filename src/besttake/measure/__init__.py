@@ -1,0 +1,1 @@
+"""Takes to numbers: arrays of cells, questions, verdicts. Pure: no engine, no files, no prose."""

@@ -1,0 +1,84 @@
+"""Scales, ticks and frames that the figures share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from besttake.reporting.drawing import Label, Line, Shape
+from besttake.reporting.numbers import MINUS
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear map of values [low, high] to positions [start, end]."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The position of ``value``."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def clip(self, value: float) -> float:
+        """The position of ``value``, held inside the scale."""
+        return self(min(max(value, self.low), self.high))
+
+
+def spread(values: Sequence[float | None], *, low: float, high: float, pad: float = 0.06) -> tuple[float, float]:
+    """A range that holds ``values`` and [low, high], with some air around the values."""
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    bottom, top = min([low, *known]), max([high, *known])
+    air = (top - bottom) * pad
+    return (bottom - air if bottom < low else low), (top + air if top > high else high)
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values inside [low, high]."""
+    raw = (high - low) / max(1, about)
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw - 1e-12)
+    first = math.ceil(low / step - 1e-9)
+    return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_text(value: float, scale: float = 100) -> str:
+    """``-0.05`` -> "−5"."""
+    text = f"{abs(value) * scale:.10g}"
+    return f"{MINUS}{text}" if value < -1e-12 else text
+
+
+def horizontal(
+    axis: Scale, top: float, bottom: float, *, zero: bool = False, about: int = 5, scale: float = 100
+) -> list[Shape]:
+    """Vertical grid lines with numbers below; the line at 0 stands out where ``zero``."""
+    shapes: list[Shape] = []
+    for tick in ticks(axis.low, axis.high, about):
+        x = axis(tick)
+        strong = zero and abs(tick) < 1e-12
+        shapes.append(Line([(x, top), (x, bottom)], color="muted" if strong else "faint"))
+        shapes.append(Label(x, bottom + 16, tick_text(tick, scale), color="muted", size=11.5, anchor="middle"))
+    return shapes
+
+
+def vertical(scale: Scale, left: float, right: float, about: int = 5) -> list[Shape]:
+    """Horizontal grid lines with numbers at the left."""
+    shapes: list[Shape] = []
+    for tick in ticks(scale.low, scale.high, about):
+        y = scale(tick)
+        shapes.append(Line([(left, y), (right, y)], color="faint"))
+        shapes.append(Label(left - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
+    return shapes
+
+
+def shorten(text: str, length: int) -> str:
+    """``text`` cut to ``length`` letters, with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def datum(path: str, value: float | None) -> Mapping[str, str]:
+    """The attributes by which a test (or a script) finds a drawn number in ``result.json``."""
+    return {} if value is None else {"path": path, "value": repr(float(value))}

@@ -1,0 +1,75 @@
+"""Dot plots: one row per way of doing things, a dot with its interval, the number at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from besttake.reporting.axes import Scale, datum, horizontal, shorten
+from besttake.reporting.drawing import Figure, Label, Line, Mark, Shape
+from besttake.reporting.numbers import interval
+from besttake.result import Estimate
+
+WIDTH = 460.0
+_ROW = 24.0
+_GAP = 10.0
+_LEFT = 160.0
+_RIGHT = 124.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a dot plot: a label, a number with its interval, and where ``result.json`` has it."""
+
+    label: str
+    estimate: Estimate
+    path: str
+    color: str = "ink"
+    strong: bool = False
+    hollow: bool = False
+    gap: bool = False
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers of a plot are written: beside the dot, on hover, and by how much the axis is scaled."""
+
+    text: Callable[[float | None], str]
+    tip: Callable[[Row], str]
+    scale: float = 100.0
+
+
+def dots(
+    rows: list[Row], title: str, low: float, high: float, style: Style, *, mark: float | None = None, zero: bool = False
+) -> Figure:
+    """A dot plot over [low, high]; ``mark`` is where a dashed line stands, ``zero`` makes the one at 0 stand out."""
+    top = 4.0
+    height = top + sum(_ROW + (_GAP if row.gap else 0) for row in rows) + 26
+    axis = Scale(low, high, _LEFT, WIDTH - _RIGHT)
+    bottom = height - 26
+    shapes: list[Shape] = [*horizontal(axis, top, bottom, zero=zero, about=4, scale=style.scale)]
+    if mark is not None:
+        shapes.append(Line([(axis(mark), top), (axis(mark), bottom)], "muted", 1, (3, 3)))
+    y = top
+    for row in rows:
+        y += _ROW + (_GAP if row.gap else 0)
+        shapes += _dot(row, y - _ROW / 2, axis, style)
+    return Figure(WIDTH, height, title, tuple(shapes))
+
+
+def _dot(row: Row, y: float, axis: Scale, style: Style) -> list[Shape]:
+    label = Label(_LEFT - 12, y + 4.5, shorten(row.label, 22), row.color, 12.5, "end", row.strong)
+    value, low, high = row.estimate.value, row.estimate.low, row.estimate.high
+    if value is None:
+        return [label, Label(_LEFT + 6, y + 4.5, shorten(row.estimate.reason or "not measured", 48), "muted", 11.5)]
+    shapes: list[Shape] = [label]
+    if low is not None and high is not None:
+        shapes.append(Line([(axis.clip(low), y), (axis.clip(high), y)], row.color, 2.2 if row.strong else 1.6))
+    data = datum(f"{row.path}/value", value)
+    size = 5.0 if row.strong else 4.2
+    shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=style.tip(row), data=data))
+    span = interval(low, high, scale=style.scale, digits=2 if style.scale == 1 else 1)
+    right = WIDTH - _RIGHT
+    shapes.append(Label(right + 52, y + 4.5, style.text(value), row.color, 12.5, "end", row.strong))
+    shapes.append(Label(right + 58, y + 4.5, span, "muted", 10.5))
+    return shapes

@@ -1,0 +1,110 @@
+"""The report as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from besttake.reporting import figures, words
+from besttake.reporting.drawing import SHAPES
+from besttake.reporting.page import Page, pointer, svg
+from besttake.reporting.takes import KINDS, gather
+from besttake.result import Cell, Result
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    """One policy as the template shows it."""
+
+    cell: Cell
+    path: str
+    headline: str
+    state: str
+    leak: str
+    answers: list[words.Answer]
+    ladder: Markup
+    forest: Markup
+    curve: Markup
+    series: int
+
+
+def make_html(run: str | Path, out: str | Path | None = None) -> Path:
+    """Write the report of a run, ``RUN/report.html`` unless ``out`` says where."""
+    directory = Path(run)
+    result = Result.load(directory / "result.json")
+    target = Path(out) if out is not None else directory / "report.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(render(result, gather(directory, result)), encoding="utf-8")
+    return target
+
+
+def render(result: Result, takes: dict[str, Any]) -> str:
+    """The page of a result; ``takes`` is what `besttake.reporting.takes.gather` gave."""
+    page = Page(result.model_dump(mode="json"))
+    views = [_view(cell, i, result) for i, cell in enumerate(result.policies)]
+    return page.render(
+        "report.html.j2",
+        result=result,
+        views=views,
+        overview=words.overview(result),
+        relation=svg(figures.relation(result)),
+        relation_words=words.relation(result.relation),
+        resampled=words.r_interval(result.relation)[1],
+        fit_error=svg(figures.fit_error(result)),
+        any_arms=any(view.forest for view in views),
+        any_dfe=any(cell.dfe is not None for cell in result.policies),
+        any_extrapolated=any(
+            not point.measured for cell in result.policies if cell.headroom for point in cell.headroom.curve
+        ),
+        single=not result.policies,
+        pointer=pointer,
+        takes=takes,
+        kinds=KINDS,
+        style=page.asset("page.css"),
+        script_text=page.asset("page.js"),
+        viewer_text=page.asset("takes.js"),
+        shapes=SHAPES,
+        plan_text=_plan_text(result.plan),
+        library=_library(result.library or {}),
+    )
+
+
+def _view(cell: Cell, index: int, result: Result) -> PolicyView:
+    path = pointer("policies", index)
+    return PolicyView(
+        cell=cell,
+        path=path,
+        headline=words.headline(cell),
+        state=words.state(cell),
+        leak=words.leak(cell),
+        answers=words.answers(cell, result.worth),
+        ladder=svg(figures.ladder(cell, path)),
+        forest=svg(figures.forest(cell, path)),
+        curve=svg(figures.curve(cell, path)),
+        series=index,
+    )
+
+
+def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the library is, as lines: nested values on one line, empty ones and fingerprints left out."""
+    lines = []
+    for name, value in about.items():
+        if isinstance(value, dict):
+            if "name" in value:
+                value = value["name"]
+            else:
+                value = ", ".join(f"{key} {part}" for key, part in value.items())
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value not in (None, "") and name != "fingerprint":
+            lines.append((name.replace("_", " "), str(value)))
+    return lines
+
+
+def _plan_text(plan: dict[str, Any]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True)) if plan else ""

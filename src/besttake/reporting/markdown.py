@@ -1,0 +1,153 @@
+"""The report as Markdown, for pull requests and notes; and ``result.json`` as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from besttake.reporting import words
+from besttake.reporting.numbers import duration, estimate_points, interval, number, percent, spread
+from besttake.result import Cell, Estimate, Result
+
+
+def make_markdown(run: str | Path, out: str | Path | None = None) -> Path:
+    """Write the report of a run as Markdown, ``RUN/report.md`` unless ``out`` says where."""
+    directory = Path(run)
+    result = Result.load(directory / "result.json")
+    target = Path(out) if out is not None else directory / "report.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(render(result), encoding="utf-8")
+    return target
+
+
+def make_json(run: str | Path, out: str | Path | None = None) -> Path:
+    """Check ``RUN/result.json`` against its schema and write it to ``out``; without one it stays where it is."""
+    source = Path(run) / "result.json"
+    result = Result.load(source)
+    if out is None:
+        return source
+    target = Path(out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    result.save(target)
+    return target
+
+
+def render(result: Result) -> str:
+    """The Markdown text of a result."""
+    parts = ["# BestTake", words.overview(result)]
+    if not result.policies:
+        parts.append("This run has no takes yet.")
+    for cell in result.policies:
+        parts += _policy(cell, result.worth)
+    parts += [f"> {_text(note)}" for note in result.notes]
+    if result.cells:
+        parts += ["## Every cell", _cells(result.cells)]
+        lines = [(cell.policy, line) for cell in result.cells for line in cell.tasks]
+        if len(lines) > len(result.cells):
+            rows = [
+                (policy, line.task, line.starts, _share(line.pass_1), _share(line.pass_n), _diff(line.gain))
+                for policy, line in lines
+            ]
+            head = ("policy", "task", "starts", "pass@1", "pass@N", "gain")
+            parts += ["## Every task", _table(head, rows)]
+        parts += ["## Gain against headroom", " ".join(_text(line) for line in words.relation(result.relation))]
+    parts.append(_made(result))
+    return "\n\n".join(parts) + "\n"
+
+
+def _policy(cell: Cell, worth: float) -> list[str]:
+    parts = [f"## {_text(cell.policy)}", f"**{_text(words.headline(cell))}**"]
+    state = words.state(cell)
+    if state and state != words.headline(cell):
+        parts.append(state)
+    parts += [f"- {a.question} **{a.badge}**. {_text(a.sentence)}" for a in words.answers(cell, worth)]
+    if warning := words.leak(cell):
+        parts.append(f"> {warning}")
+    parts += [f"> {_text(note)}" for note in cell.notes]
+    ladder = _ladder(cell)
+    if ladder:
+        parts.append(_table(("kept take", "success", "gain"), ladder))
+    if cell.arms is not None:
+        rows = [
+            (
+                name, _share(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else _diff(arm.gain),
+                spread(arm.gain_seed_sd), _diff(arm.selected_gain),
+            )
+            for name, arm in cell.arms.arms.items()
+        ]  # fmt: skip
+        head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
+        parts.append(_table(head, rows))
+        parts.append(f"Retrieve minus cooled: {_diff(cell.arms.content)}.")
+    if cell.dfe is not None:
+        ratio = cell.dfe.ratio
+        found = f"{number(ratio.value, 2)} {interval(ratio.low, ratio.high, digits=2)}".strip()
+        parts.append(f"Demonstration-fit error over the floor: {found or cell.dfe.reason or 'not measured'}.")
+    return parts
+
+
+def _ladder(cell: Cell) -> list[tuple[object, ...]]:
+    if cell.headroom is None:
+        return []
+    rows: list[tuple[object, ...]] = [("pass@1", _share(cell.headroom.pass_1), "")]
+    if cell.selectors is not None:
+        rows.append(("random", _share(cell.selectors.random.success), ""))
+        rows.append(("shortest", _share(cell.selectors.shortest.success), _diff(cell.selectors.shortest.gain)))
+        for scorer, windows in cell.selectors.scored.items():
+            rows += [(f"{scorer}, {w}", _share(s.success), _diff(s.gain)) for w, s in windows.items()]
+    rows.append((f"oracle, pass@{cell.headroom.n}", _share(cell.headroom.pass_n), _diff(cell.headroom.headroom)))
+    return rows
+
+
+def _cells(cells: list[Cell]) -> str:
+    rows = []
+    for cell in cells:
+        room = cell.headroom
+        chosen = cell.selectors.scored.get(cell.scorer, {}).get(cell.window) if cell.selectors else None
+        verdict = f"{cell.verdict.reuse.answer} / {cell.verdict.retrieve.answer}" if cell.verdict else "none"
+        rows.append(
+            (
+                cell.policy,
+                cell.group,
+                cell.starts,
+                _share(room.pass_1) if room else "not measured",
+                _share(room.pass_n) if room else "not measured",
+                _diff(room.headroom) if room else "not measured",
+                _diff(chosen.gain) if chosen else "not measured",
+                verdict,
+            )
+        )
+    return _table(("policy", "tasks", "starts", "pass@1", "pass@N", "headroom", "gain", "verdict"), rows)
+
+
+def _made(result: Result) -> str:
+    cost = result.cost
+    lines = [f"{cost.takes} takes, {cost.steps} steps, {cost.frames_encoded} frames encoded"]
+    lines += [f"{name} {duration(seconds)}" for name, seconds in result.cost.seconds.items()]
+    made = f"Made by BestTake {result.besttake} at {result.created}: {', '.join(lines)}."
+    return f"{made}\n\n    {result.command}" if result.command else made
+
+
+def _share(estimate: Estimate) -> str:
+    text = percent(estimate.value)
+    return f"{text} {interval(estimate.low, estimate.high, scale=100)}".rstrip() if text else _why(estimate)
+
+
+def _diff(estimate: Estimate) -> str:
+    return estimate_points(estimate).replace(" points", "") or _why(estimate)
+
+
+def _why(estimate: Estimate) -> str:
+    return _text(estimate.reason) or "not measured"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *(tuple(_text(str(v)) for v in row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(text: str) -> str:
+    """``text`` with what Markdown or HTML would act on made harmless."""
+    flat = " ".join(text.split())
+    for letter in "\\`*_|":
+        flat = flat.replace(letter, "\\" + letter)
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

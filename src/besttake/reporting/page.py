@@ -1,0 +1,115 @@
+"""What every page shares: the template environment, numbers that carry their place in ``result.json``, safe JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from besttake.reporting import numbers
+from besttake.reporting.drawing import PAGE, Figure
+
+
+class Page:
+    """Templates over one JSON document. Numbers are written by pointer, so that page and document cannot differ."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._env = Environment(
+            loader=PackageLoader("besttake.reporting", "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
+        self._env.filters["script"] = script
+        self._env.filters["sentence"] = numbers.sentence
+
+    def render(self, template: str, **context: Any) -> str:
+        """The text of a template of this package."""
+        return self._env.get_template(template).render(document=self._document, **context)
+
+    def asset(self, name: str) -> Markup:
+        """A style sheet or script of this package, as it is (ours, so not escaped)."""
+        return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
+
+    def num(self, pointer: str, style: str = "plain") -> Markup:
+        """The number at a JSON pointer; words where there is none."""
+        value = self.at(pointer)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return self.none("")
+        text = _STYLES[style](float(value))
+        return Markup('<span class="num" data-path="{}" data-value="{}" data-style="{}">{}</span>').format(
+            pointer, repr(value), style, text
+        )
+
+    def est(self, pointer: str, style: str = "plain") -> Markup:
+        """The `Estimate` at a JSON pointer with its interval; its reason in words where it has no value."""
+        estimate = self.at(pointer)
+        if estimate is None or estimate.get("value") is None:
+            return self.none((estimate or {}).get("reason") or "")
+        value = self.num(f"{pointer}/value", style)
+        low, high = estimate.get("low"), estimate.get("high")
+        if low is None or high is None:
+            return value
+        digits, scale = _INTERVALS[style]
+        span = Markup('<span class="ci" data-path="{}" data-low="{}" data-high="{}" data-style="{}">{}</span>').format(
+            pointer, repr(low), repr(high), style, numbers.interval(low, high, scale=scale, digits=digits)
+        )
+        return value + Markup(" ") + span
+
+    def none(self, reason: str) -> Markup:
+        """What stands where a number is missing."""
+        return Markup('<span class="none">{}</span>').format(reason or numbers.UNKNOWN)
+
+    def at(self, pointer: str) -> Any:
+        """The value at a JSON pointer (RFC 6901)."""
+        value: Any = self._document
+        for part in pointer.split("/")[1:]:
+            part = part.replace("~1", "/").replace("~0", "~")
+            if value is None:
+                return None
+            value = value[int(part)] if isinstance(value, list | tuple) else value.get(part)
+        return value
+
+
+_STYLES: dict[str, Callable[[float], str]] = {
+    "plain": lambda v: numbers.number(v, 2),
+    "percent": numbers.percent,
+    "points": numbers.points,
+    "spread": numbers.spread,
+    "count": lambda v: f"{round(v):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+    "small": lambda v: numbers.number(v, 3),
+    "fine": lambda v: numbers.number(v, 4),
+}
+_INTERVALS = {
+    "plain": (2, 1.0),
+    "percent": (1, 100.0),
+    "points": (1, 100.0),
+    "count": (0, 1.0),
+    "small": (3, 1.0),
+    "fine": (4, 1.0),
+}
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON pointer: ``pointer("a/b", 0)`` -> "/a~1b/0"."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def script(value: Any) -> Markup:
+    """JSON for a ``<script type="application/json">``: nothing in it can end the element or open a comment."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def svg(figure: Figure | None) -> Markup:
+    """A figure for the page (`besttake.reporting.drawing` escapes every text it draws)."""
+    return Markup(figure.svg(PAGE, standalone=False)) if figure is not None else Markup("")

@@ -1,0 +1,1 @@
+"""Scores of takes: one file per scorer."""

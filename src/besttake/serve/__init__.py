@@ -1,5 +1,0 @@
-"""Any policy, plain or augmented, as a model server that other harnesses can drive."""
-
-from besttake.serve.server import Server, serve
-
-__all__ = ["Server", "serve"]

@@ -1,0 +1,5 @@
+"""Any policy, plain or augmented, as a model server that other harnesses can drive."""
+
+from besttake.serving.server import Server, serve
+
+__all__ = ["Server", "serve"]

@@ -1,0 +1,201 @@
+"""One client of the server: frames in, frames out. A session knows a protocol; it knows nothing of sockets.
+
+A policy that looks back needs the course of the episode. vla-eval's harness sends every step's observation and gets
+one action for each, so its session has seen all there is. openpi's wire has neither episodes nor the steps between two
+requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
+
+    {"task": "pick", "start": 3, "step": 16, "states": (R, state_dim)}
+
+``step`` counts the actions executed since the episode began (0 begins one; ``task`` and ``start`` name it there, if
+the client likes), ``states`` are those seen after each action since the last request, the current one last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import BestTakeError, ComponentError
+from besttake.policies.wire import (
+    VLA_EVAL_VERSION,
+    Message,
+    pack_message,
+    pack_openpi,
+    unpack_message,
+    unpack_openpi,
+)
+from besttake.serving.served import Episode, Served
+from besttake.takes.draws import Draw
+from besttake.types import F32, Array, Observation
+
+
+class VlaEvalSession:
+    """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
+
+    def __init__(self, served: Served, connection: int) -> None:
+        self._served = served
+        self._connection = connection
+        self._episode = Episode(served, Draw(served.seed, "connection", connection, 0))
+        self._unnamed = 0
+        self._ready: deque[F32] = deque()
+
+    def greeting(self) -> bytes | None:
+        """The harness speaks first."""
+        return None
+
+    def answer(self, frame: bytes | str) -> bytes | str | None:
+        """The frame to send back, or None; a failure becomes an error message and the session goes on."""
+        seq = 0
+        try:
+            message = unpack_message(frame)
+            seq = message.seq
+            return self._reply(message)
+        except BestTakeError as error:
+            return pack_message(Message("error", {"error": str(error)}, seq))
+        except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
+            return pack_message(Message("error", {"error": f"{type(error).__name__}: {error}"}, seq))
+
+    def _reply(self, message: Message) -> bytes | None:
+        if message.type == "hello":
+            return pack_message(Message("hello", self._hello(message.payload), message.seq))
+        if message.type == "episode_start":
+            self._begin(message.payload.get("task"))
+        elif message.type == "observation":
+            return pack_message(Message("action", {"actions": self._act(message.payload)}, message.seq))
+        elif message.type == "episode_end":
+            self._ready.clear()
+        return None
+
+    def _hello(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        version = payload.get("protocol_version")
+        if version != VLA_EVAL_VERSION:
+            raise ComponentError(f"the harness speaks vla-eval protocol {version}, this is {VLA_EVAL_VERSION}")
+        spec = self._served.spec
+        return {
+            "harness_version": payload.get("harness_version", ""),
+            "protocol_version": VLA_EVAL_VERSION,
+            "model_server": "besttake",
+            "capabilities": {},
+            "observation_params": self._served.observation_params,
+            "action_spec": {"actions": {"name": "actions", "dims": spec.action_dim, "format": "raw"}},
+            "observation_spec": {},
+            "besttake": self._served.describe(),
+        }
+
+    def _begin(self, task: Any) -> None:
+        self._ready.clear()
+        told: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
+        episode = named(self._served, told.get("name"), told.get("episode_idx"))
+        if episode is None:
+            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+            episode = Episode(self._served, draw, _text(told.get("name")))
+            self._unnamed += 1
+        self._episode = episode
+
+    def _act(self, payload: Mapping[str, Any]) -> F32:
+        course = self._episode.course
+        state = payload.get("states", payload.get("state"))
+        if self._served.follows:
+            del course.states[len(course.actions) :]  # of an observation that was answered with an error
+            course.states.append(self._served.state(state))
+        if not self._ready:
+            images = payload.get("images")
+            seen = self._served.observation(
+                images if isinstance(images, Mapping) else {}, state, payload.get("task_description", "")
+            )
+            self._ready.extend(self._episode.sample(seen)[: self._served.spec.replan])
+        action = self._ready.popleft()
+        course.actions.append(action)
+        return action
+
+
+class OpenpiSession:
+    """A connection of openpi's client: metadata first, then one whole chunk per observation."""
+
+    def __init__(self, served: Served, connection: int) -> None:
+        self._served = served
+        self._connection = connection
+        self._unnamed = 0
+        self._draw = Draw(served.seed, "connection", connection, 0)
+        self._episode: Episode | None = None
+
+    def greeting(self) -> bytes | None:
+        """The metadata frame."""
+        return pack_openpi({"besttake": self._served.describe()})
+
+    def answer(self, frame: bytes | str) -> bytes | str | None:
+        """The chunk, or a text frame with one line where something failed."""
+        try:
+            request = unpack_openpi(frame)
+            told = request.get("besttake")
+            chunk = self._alone(request) if told is None else self._in_episode(request, told)
+        except BestTakeError as error:
+            return str(error)
+        except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
+            return f"{type(error).__name__}: {error}"
+        return pack_openpi({"actions": chunk})
+
+    def _alone(self, request: Mapping[str, Any]) -> F32:
+        """A request that says nothing of its episode: its course is what it shows."""
+        seen = self._observation(request)
+        episode = Episode(self._served, self._draw)
+        episode.course.states.append(seen.state)
+        chunk = episode.sample(seen)
+        self._draw = self._draw.at(self._draw.chunk + 1)
+        return chunk
+
+    def _in_episode(self, request: Mapping[str, Any], told: Any) -> F32:
+        step = told.get("step") if isinstance(told, Mapping) else None
+        if not isinstance(step, int) or step < 0:
+            raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
+        if step == 0:
+            self._episode = self._begun(told)
+        if self._episode is None:
+            raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
+        seen = self._observation(request)
+        self._advance(self._episode, step, told.get("states", [seen.state]))
+        return self._episode.sample(seen)
+
+    def _begun(self, told: Mapping[Any, Any]) -> Episode:
+        episode = named(self._served, told.get("task"), told.get("start"))
+        if episode is None:
+            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+            episode = Episode(self._served, draw, _text(told.get("task")))
+            self._unnamed += 1
+        return episode
+
+    def _advance(self, episode: Episode, step: int, states: Any) -> None:
+        """Add what happened since the last request: the states that the client saw, and our own actions."""
+        course, before = episode.course, len(episode.course.actions)
+        executed = step - before
+        if step and not 1 <= executed <= len(episode.sampled):
+            raise ComponentError(
+                f"step {step} after step {before}, with a chunk of {len(episode.sampled)} between them"
+            )
+        rows: Array = np.asarray(states)
+        if rows.ndim != 2 or len(rows) != max(executed, 1):
+            raise ComponentError(f"states {rows.shape}, where the {max(executed, 1)} since the last request are needed")
+        course.states.extend(self._served.state(row) for row in rows)
+        course.actions.extend(episode.sampled[:executed])
+
+    def _observation(self, request: Mapping[str, Any]) -> Observation:
+        plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}
+        return self._served.observation(plain, plain.get("state"), request.get("prompt", ""))
+
+
+Session = VlaEvalSession | OpenpiSession
+SESSIONS: Mapping[str, Callable[[Served, int], Session]] = {"vla-eval": VlaEvalSession, "openpi": OpenpiSession}
+
+
+def named(served: Served, task: Any, start: Any) -> Episode | None:
+    """The next episode of ``task`` from ``start``, where the client names both."""
+    if not isinstance(task, str) or not isinstance(start, int) or start < 0:
+        return None
+    return Episode(served, served.episode(task, start), task)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

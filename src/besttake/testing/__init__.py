@@ -1,0 +1,14 @@
+"""Proofs that an adapter keeps its contract: ours are tested with these, and so should yours be.
+
+>>> from besttake import registry, testing
+>>> testing.check_env(registry.env("testbed:pick"))
+('spec', 'observe', 'reset', 'lazy', 'starts', 'restore')
+
+Each check raises `ContractError` with one line that says which promise was broken and where.
+"""
+
+from besttake.testing.encoder import check_encoder
+from besttake.testing.env import check_env
+from besttake.testing.policy import check_policy
+
+__all__ = ["check_encoder", "check_env", "check_policy"]

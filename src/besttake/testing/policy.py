@@ -1,0 +1,85 @@
+"""The contract of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from besttake.errors import ContractError
+from besttake.policies.base import Policy
+from besttake.takes.draws import Draw
+from besttake.testing.compare import check_close
+from besttake.types import F32, Observation, PolicySpec, Warm
+
+
+def check_policy(
+    policy: Policy,
+    *,
+    observations: Sequence[Observation] | None = None,
+    image_size: int = 64,
+    atol: float = 0.0,
+) -> tuple[str, ...]:
+    """Check ``policy`` on observations (made up from its spec when none are given): the checks that held.
+
+    ``atol`` is how far a row may move with the batch it is in; zero asks for the same bits.
+    """
+    spec = policy.spec
+    seen = list(observations or _observations(spec, 5, image_size))
+    draws = [Draw(11, "check", start=row, seed=row % 2, chunk=row) for row in range(len(seen))]
+    held = ["shape"]
+
+    batch = policy.sample(seen, draws)
+    expected = (len(seen), spec.horizon, spec.action_dim)
+    if batch.shape != expected or batch.dtype != np.float32:
+        raise ContractError(f"{spec.name}: sample gave {batch.dtype} {batch.shape}, its spec says float32 {expected}")
+    if not np.isfinite(batch).all():
+        raise ContractError(f"{spec.name}: sample gave actions that are not finite")
+    if not 1 <= spec.replan <= spec.horizon:
+        raise ContractError(f"{spec.name}: replan is {spec.replan}, outside 1..{spec.horizon}")
+    if not spec.seeded:
+        return tuple(held)
+
+    check_close(batch, policy.sample(seen, draws), 0.0, f"{spec.name}: same draws, another result")
+    held.append("repeat")
+    singles = np.concatenate([policy.sample([o], [d]) for o, d in zip(seen, draws, strict=True)])
+    check_close(batch, singles, atol, f"{spec.name}: a row alone differs from the row in a batch")
+    turned = policy.sample(seen[::-1], draws[::-1])[::-1]
+    check_close(batch, turned, atol, f"{spec.name}: a row depends on its place in the batch")
+    held.append("batch")
+
+    again = policy.sample(seen[:1] * 2, [draws[0], draws[1]])
+    same = bool(np.array_equal(again[0], again[1]))
+    if same != (spec.kind == "deterministic"):
+        told = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
+        raise ContractError(f"{spec.name}: {told}")
+    held.append("draw")
+
+    if spec.cools:
+        held.append(_check_warm(policy, seen, draws, batch, atol))
+    return tuple(held)
+
+
+def _observations(spec: PolicySpec, count: int, size: int) -> list[Observation]:
+    rng = np.random.default_rng(7)
+    return [
+        Observation(
+            images={c: rng.integers(0, 256, (size, size, 3), np.uint8) for c in spec.cameras},
+            state=rng.normal(0, 0.5, spec.state_dim or 8).astype(np.float32),
+            instruction="pick up the cube",
+        )
+        for _ in range(count)
+    ]
+
+
+def _check_warm(policy: Policy, seen: list[Observation], draws: list[Draw], base: F32, atol: float) -> str:
+    spec = policy.spec
+    rng = np.random.default_rng(9)
+    chunk = rng.uniform(-0.5, 0.5, (spec.horizon, spec.action_dim)).astype(np.float32) if spec.warm_start else None
+    zero = policy.sample(seen, draws, [Warm(0.0, chunk)] * len(seen))
+    check_close(base, zero, 0.0, f"{spec.name}: alpha = 0 is not the base arm")
+    mixed = policy.sample(seen, draws, [Warm(0.3, chunk) if row % 2 else None for row in range(len(seen))])
+    check_close(base[::2], mixed[::2], atol, f"{spec.name}: a warm row changes its neighbours")
+    if np.array_equal(base[1::2], mixed[1::2]):
+        raise ContractError(f"{spec.name}: a warm start changes nothing")
+    return "warm"

@@ -1,0 +1,1 @@
+"""One file per verb. Each returns a typed result and prints nothing."""

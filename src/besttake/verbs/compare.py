@@ -1,0 +1,172 @@
+"""Many runs: the headroom relation across all their cells (`besttake compare`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from besttake.core import relation
+from besttake.core.headroom import start_headroom
+from besttake.core.select import start_gain
+from besttake.errors import BestTakeError, RunError
+from besttake.measure.cell import relation_of
+from besttake.reporting import figures, words
+from besttake.reporting.numbers import estimate_points
+from besttake.reporting.page import Page, pointer, svg
+from besttake.result import Cell, Cost, Relation, Result, Split
+from besttake.scorers.scoring import Scores
+from besttake.takes.store import Store
+from besttake.takes.take import TakeKey
+from besttake.threads import one_thread
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from."""
+
+    result: Result
+    runs: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """As JSON text, in the schema of ``result.json``."""
+        return self.result.model_dump_json(indent=1)
+
+
+def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
+    """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start."""
+    if not runs:
+        raise RunError("no runs to compare; name run directories, e.g. besttake compare runs/*")
+    cells: list[Cell] = []
+    policies: list[Cell] = []
+    origins: list[str] = []
+    gains: list[relation.Cell] = []
+    notes: list[str] = []
+    loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}
+    if len(loaded) < len(runs):
+        notes.append("a run was named twice and counts once")
+    with one_thread():
+        for directory, result in loaded.items():
+            found, why = _gains(directory, result)
+            gains += found
+            notes += why
+            cells += result.cells
+            policies += result.policies
+            origins += [directory.name] * len(result.cells)
+        merged = Result(
+            besttake=version("besttake"),
+            created=max(r.created for r in loaded.values()),
+            command=command,
+            digest="",
+            plan={"runs": [directory.name for directory in loaded]},
+            versions={},
+            library=None,
+            worth=next(iter(loaded.values())).worth,
+            cells=cells,
+            policies=policies,
+            relation=relation_of(gains) if gains else _nothing(),
+            cost=_cost([r.cost for r in loaded.values()]),
+            notes=notes,
+        )
+    return CompareResult(merged, tuple(origins))
+
+
+def render_text(found: CompareResult) -> RenderableType:
+    """The relation in words, the cells, and the tests per policy."""
+    result = found.result
+    parts: list[RenderableType] = [Text(line) for line in words.relation(result.relation)]
+    table = Table("run", "policy", "tasks", "starts", "headroom", "gain", box=None)
+    for run, cell in zip(found.runs, result.cells, strict=True):
+        room, gain = figures.gain_headroom(cell)
+        table.add_row(
+            Text(run), Text(cell.policy), Text(cell.group), str(cell.starts),
+            estimate_points(room) or "not known", estimate_points(gain) or "not known",
+        )  # fmt: skip
+    parts += [Text(""), table]
+    if result.relation.within:
+        tests = Table("policy", "r within", "r without it", box=None)
+        for name in result.relation.within:
+            own, others = result.relation.within[name], result.relation.leave_one_out.get(name)
+            told = (words.correlation(found) or "undefined" for found in (own, others))
+            tests.add_row(Text(name), *told)
+        parts += [Text(""), tests]
+    parts += [Text(f"note: {note}", style="dim") for note in result.notes]
+    return Group(*parts)
+
+
+def make_html(found: CompareResult, out: str | Path) -> Path:
+    """Write the page of a comparison."""
+    result = found.result
+    page = Page(result.model_dump(mode="json"))
+    names = list(dict.fromkeys(cell.policy for cell in result.policies))
+    text = page.render(
+        "compare.html.j2",
+        result=result,
+        runs=found.runs,
+        policies=names,
+        relation=svg(figures.relation(result)),
+        relation_words=words.relation(result.relation),
+        resampled=words.r_interval(result.relation)[1],
+        shapes=figures.shape_of,
+        pointer=pointer,
+        style=page.asset("page.css"),
+        script_text=page.asset("page.js"),
+    )
+    target = Path(out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
+    """Per-start headroom and gain of each cell of a run, and which cells cannot take part and why."""
+    try:
+        with Store.open(run) as store:
+            rows = {row.key: row for row in store.rows() if row.key.arm == "base"}
+    except BestTakeError as error:
+        return [], [f"{run.name} takes no part in the relation: {error}"]
+    scores = Scores.open(run)
+    found, notes = [], []
+    for cell in result.cells:
+        tasks = [(line.env, line.task) for line in cell.tasks]
+        starts = sorted(
+            {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
+        )
+        outcomes = np.full((len(starts), max(1, cell.seeds)), np.nan)
+        values = np.full(outcomes.shape, np.nan)
+        for s, start in enumerate(starts):
+            for n in range(cell.seeds):
+                key = TakeKey(cell.policy, *start, "base", n)
+                row, score = rows.get(key), scores.get(key) if scores is not None else None
+                if row is not None and row.success is not None:
+                    outcomes[s, n] = float(row.success)
+                if score is not None:
+                    values[s, n] = score.scores.get(f"{cell.scorer}/{cell.window}", np.nan)
+        if cell.seeds < 2 or not np.isfinite(values).any() or not np.isfinite(outcomes).any():
+            why = "it has one take per start" if cell.seeds < 2 else "its takes have no score"
+            notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
+            continue
+        n = cell.headroom.n if cell.headroom is not None else cell.seeds
+        found.append(
+            relation.Cell(cell.policy, cell.group, start_headroom(outcomes, n), start_gain(outcomes, values, n))
+        )
+    return found, notes
+
+
+def _nothing() -> Relation:
+    reason = "No cell of these runs has scored takes, so there is no gain to set against headroom."
+    return Relation(
+        cells=0, r=None, ci=None, spearman=None, disjoint=Split(mean=None, sd=None, splits=0, reason=reason), within={},
+        leave_one_out={}, fit=None, capture_mean=None, capture_sd=None, reason=reason,
+    )  # fmt: skip
+
+
+def _cost(costs: Sequence[Cost]) -> Cost:
+    names = ("takes", "errors", "steps", "policy_calls", "frames_scored", "frames_encoded")
+    return Cost(**{name: sum(getattr(cost, name) for cost in costs) for name in names}, seconds={})

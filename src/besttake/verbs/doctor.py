@@ -1,0 +1,304 @@
+"""What works on this machine, and what to install for the rest (`besttake doctor`).
+
+With a policy and an env it also shows how the two fit: cameras, state and action, and what each can do.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from besttake import registry
+from besttake.compatibility import check_fit
+from besttake.errors import BestTakeError
+from besttake.types import EnvSpec, PolicySpec
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_IMPORT_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An extra: what it is for, the modules it brings, and the distribution that tells its version."""
+
+    name: str
+    purpose: str
+    modules: tuple[str, ...]
+    distribution: str
+    imports: bool = True
+
+
+EXTRAS = (
+    Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf", ("torch", "transformers"), "transformers"),
+    Extra("timm", "encoders of timm", ("torch", "timm"), "timm"),
+    Extra(
+        "efficientnet", "a stand-in encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"
+    ),
+    Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
+    # The first import of libero asks questions on standard input, so it is looked for and not imported.
+    Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero", imports=False),
+    Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill", imports=False),
+    Extra("vla-eval", "benchmarks and model servers of vla-eval", ("vla_eval",), "vla-eval"),
+    Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
+    Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
+    Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
+    Extra("ray", "--on ray", ("ray",), "ray"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: whether it works, what was found, and what mends it."""
+
+    group: str
+    name: str
+    works: bool
+    found: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How two parts fit: ``lines`` of (what, the policy's side, the env's side); ``problem`` is empty where they do."""
+
+    policy: str
+    env: str
+    lines: tuple[tuple[str, str, str], ...]
+    problem: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DoctorResult:
+    """All checks, and the fit where a policy or an env was named."""
+
+    checks: tuple[Check, ...]
+    fit: Fit | None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the base install works (extras may be missing) and the named parts fit."""
+        base = all(check.works for check in self.checks if check.group == "base")
+        return base and (self.fit is None or not self.fit.problem)
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:
+    """Look at this machine; with ``policy`` and/or ``env`` (URIs), build them and show how they fit."""
+    checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics(), *_tools()]
+    return DoctorResult(tuple(checks), _fit(policy, env) if policy or env else None)
+
+
+def render_text(result: DoctorResult) -> RenderableType:
+    """Checks as a table; the fit below."""
+    table = Table("", "what", "found", "to mend it", box=None)
+    group = ""
+    for check in result.checks:
+        if check.group != group:
+            group = check.group
+            table.add_row("", Text(group, style="bold"), "", "")
+        mark = Text("ok", style="green") if check.works else Text("no", style="yellow")
+        table.add_row(mark, Text(check.name), Text(check.found), Text(check.mend))
+    parts: list[RenderableType] = [table]
+    if result.fit is not None:
+        fit = result.fit
+        lines = Table("", box=None)
+        lines.add_column(Text(fit.policy or "no policy"))
+        lines.add_column(Text(fit.env or "no env"))
+        for what, left, right in fit.lines:
+            lines.add_row(what, Text(left), Text(right))
+        parts += [Text(""), lines]
+        if fit.policy and fit.env:
+            answer = Text(fit.problem, style="red") if fit.problem else Text("They fit.", style="green")
+            parts.append(answer)
+        elif fit.problem:
+            parts.append(Text(fit.problem, style="red"))
+        parts += [Text(f"note: {note}", style="dim") for note in fit.notes]
+    return Group(*parts)
+
+
+def _base() -> Iterable[Check]:
+    supported = sys.version_info >= (3, 11)
+    yield Check("base", "python", supported, platform.python_version(), "" if supported else "Python 3.11 or newer")
+    yield Check("base", "besttake", True, _version("besttake") or "unknown")
+    yield _tried("testbed", _try_testbed, "reinstall besttake")
+    yield _tried("encoder pixels", _try_pixels, "reinstall besttake")
+    yield _tried("video (av)", _try_av, "pip install av")
+
+
+def _tried(name: str, attempt: Callable[[], str], mend: str) -> Check:
+    try:
+        return Check("base", name, True, attempt())
+    except Exception as error:
+        return Check("base", name, False, _line(error), mend)
+
+
+def _try_testbed() -> str:
+    """Reset and look at the embedded world: it needs MuJoCo to work, and no GL."""
+    from besttake.types import Start
+
+    env = registry.env("testbed")
+    task = env.spec.tasks[0].name
+    env.reset(Start(task, env.spec.starts[0]))
+    env.observe((env.spec.score_camera,))
+    env.close()
+    return f"tasks {', '.join(t.name for t in env.spec.tasks)}"
+
+
+def _try_pixels() -> str:
+    registry.encoder("pixels")
+    return "fitted to a library when one is built"
+
+
+def _try_av() -> str:
+    import av
+
+    return str(av.__version__)
+
+
+def _extra(extra: Extra) -> Check:
+    missing = [module for module in extra.modules if find_spec(module) is None]
+    install = f"pip install 'besttake[{extra.name}]'"
+    if missing:
+        return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
+    known = _version(extra.distribution) or "installed"
+    if extra.imports:
+        wrong = _import_fails(extra.modules)
+        if wrong:
+            return Check("extras", extra.name, False, f"{known}, but importing it fails: {wrong}", install)
+    return Check("extras", extra.name, True, f"{known} ({extra.purpose})")
+
+
+def _import_fails(modules: tuple[str, ...]) -> str:
+    """Import in a process of its own, so that a crash or a slow library cannot take us along. Empty when it works."""
+    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {_IMPORT_SECONDS} s"
+    if done.returncode == 0:
+        return ""
+    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
+def _graphics() -> Iterable[Check]:
+    for name, library, package in (("EGL", "EGL", "libegl1"), ("OSMesa", "OSMesa", "libosmesa6")):
+        found = ctypes.util.find_library(library)
+        mend = "" if found else f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
+        yield Check("graphics", name, found is not None, found or "not found", mend)
+    yield _vulkan()
+
+
+def _vulkan() -> Check:
+    named = os.environ.get("VK_ICD_FILENAMES", "")
+    places = [Path(p) for p in named.split(":") if p] or sorted(Path("/usr/share/vulkan/icd.d").glob("*.json"))
+    drivers = [p.name for p in places if p.is_file()]
+    if drivers:
+        return Check("graphics", "Vulkan", True, ", ".join(drivers))
+    mend = "apt-get install mesa-vulkan-drivers (only to render ManiSkill; physics needs none)"
+    return Check("graphics", "Vulkan", False, "no driver found", mend)
+
+
+def _tools() -> Iterable[Check]:
+    browser = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    mend = "" if browser else "any browser opens a report; only BestTake's own tests need chromium"
+    yield Check("tools", "chromium", browser is not None, browser or "not found", mend)
+    smi = shutil.which("nvidia-smi")
+    yield Check("tools", "NVIDIA GPU", smi is not None, smi or "not found", "" if smi else "not needed for the testbed")
+    yield Check("tools", "cores", True, str(len(os.sched_getaffinity(0))))
+
+
+def _fit(policy_uri: str | None, env_uri: str | None) -> Fit:
+    policy: PolicySpec | None = None
+    env: EnvSpec | None = None
+    problem = ""
+    try:
+        if policy_uri:
+            policy = registry.policy(policy_uri).spec
+        if env_uri:
+            env = registry.env(env_uri).spec
+        if policy is not None and env is not None:
+            check_fit(policy, env)
+    except BestTakeError as error:
+        problem = str(error)
+    notes = (*(policy.notes if policy else ()), *(env.notes if env else ()))
+    return Fit(policy_uri or "", env_uri or "", tuple(_lines(policy, env)), problem, notes)
+
+
+def _lines(policy: PolicySpec | None, env: EnvSpec | None) -> Iterable[tuple[str, str, str]]:
+    left = _policy_side(policy, env) if policy is not None else {}
+    right = _env_side(env) if env is not None else {}
+    for what in dict.fromkeys((*left, *right)):
+        yield what, left.get(what, ""), right.get(what, "")
+
+
+def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
+    def seen(camera: str) -> str:
+        return camera if env is None else f"{camera} ({'found' if camera in env.cameras else 'MISSING'})"
+
+    return {
+        "cameras": ", ".join(map(seen, policy.cameras)) or "none: it reads the state only",
+        "state": "any" if policy.state_dim is None else str(policy.state_dim),
+        "action": str(policy.action_dim),
+        "chunk": f"{policy.horizon} actions, {policy.replan} executed",
+        "kind": policy.kind + ("" if policy.seeded else ", not seeded: its takes cannot be repeated"),
+        "arms": _arms(policy),
+    }
+
+
+def _env_side(env: EnvSpec) -> dict[str, str]:
+    return {
+        "cameras": ", ".join(env.cameras),
+        "state": str(env.state_dim),
+        "action": str(env.action_dim),
+        "tasks": _few([task.name for task in env.tasks]),
+        "starts": f"{len(env.starts)} per task, {len(env.tuning)} more for tuning",
+        "score camera": env.score_camera,
+        "gripper": _dims(env.gripper_dim, "action", "--gripper-dim"),
+        "end effector": _dims(env.eef_dims, "state", "--eef-dims"),
+        "after success": "goes on (window full)" if env.goes_on else "stops (window common)",
+    }
+
+
+def _arms(policy: PolicySpec) -> str:
+    arms = ["base", *(["cooled"] if policy.cools else []), *(["shuffled", "retrieve"] if policy.warm_start else [])]
+    return ", ".join(arms)
+
+
+def _dims(dims: int | tuple[int, ...] | None, of: str, flag: str) -> str:
+    return f"not known: name it with {flag}" if dims is None else f"{of} {dims}"
+
+
+def _few(names: list[str], most: int = 6) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -1,0 +1,331 @@
+"""Outcomes to a result: headroom, test-retest agreement, intervals and pass@k of what others have run."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.config import Plan
+from besttake.core import stats
+from besttake.measure.cell import cell as measure_cell
+from besttake.measure.cells import Arm, CellData, pool
+from besttake.recordings.lerobot_eval import is_info, read_info
+from besttake.recordings.outcomes import IngestError, Outcome, Source
+from besttake.recordings.table import SUFFIXES, read_table
+from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
+from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
+from besttake.scorers.scoring import SCORERS
+from besttake.threads import one_thread
+
+UNKNOWN = (
+    "outcomes alone: what a score would pick, what cooling or retrieval would gain, and the fit to demonstrations are "
+    "not known; `besttake diagnose` measures them"
+)
+_ALONE = "one outcome per start: headroom is not known; ingest further runs of the same starts together with this one"
+_WINDOWS = ("common", "episode")
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What was read, and the result it gave; ``out`` is the run-like directory that holds it."""
+
+    result: Result
+    sources: tuple[Source, ...]
+    out: Path | None
+
+
+def ingest(
+    paths: Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    policy: str = "",
+    columns: Mapping[str, str] | None = None,
+    worth: float = 3.0,
+    command: str = "",
+) -> IngestResult:
+    """Headroom without rollouts from result files (or directories of them); several files are repeated seeds.
+
+    ``policy`` names the policy where files do not. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
+    """
+    sources, notes = read(paths, columns)
+    named = [
+        Source(s.path, s.format, tuple(_named(o, policy) for o in s.outcomes), s.evaluation, s.versions, s.notes)
+        for s in sources
+    ]
+    with one_thread():
+        result = _result(named, notes, worth, command)
+    directory = Path(out) if out is not None else None
+    if directory is not None:
+        _write(directory, result, named)
+    return IngestResult(result, tuple(named), directory)
+
+
+def read(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> tuple[list[Source], list[str]]:
+    """All sources that ``paths`` hold, each evaluation once, and what there is to say about them."""
+    sources: list[Source] = []
+    notes: list[str] = []
+    seen: dict[str, str] = {}
+    for path, found in _files(paths, columns, notes):
+        for source in found:
+            name = f"evaluation {source.evaluation}" if source.evaluation else _digest(path)
+            if name in seen:
+                notes.append(f"{path.name} repeats {seen[name]} and was counted once")
+                continue
+            seen[name] = path.name
+            sources.append(source)
+            notes += source.notes
+    if not any(source.outcomes for source in sources):
+        raise IngestError(f"{', '.join(map(str, paths))}: no episode found")
+    return sources, list(dict.fromkeys(notes))
+
+
+def _files(
+    paths: Sequence[str | Path], columns: Mapping[str, str] | None, notes: list[str]
+) -> Iterable[tuple[Path, list[Source]]]:
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            found = 0
+            for inner in sorted(p for p in path.rglob("*") if p.is_file()):
+                try:
+                    sources = _read(inner, columns, strict=False)
+                except IngestError as error:
+                    # A folder of results may hold tables of other things; a file that was named may not.
+                    notes.append(f"passed over: {error}")
+                    continue
+                if sources:
+                    found += 1
+                    yield inner, sources
+            if not found:
+                why = f" ({notes[-1]})" if notes else ""
+                raise IngestError(
+                    f"{path}: no recording-*.sqlite, vla-eval export, eval_info.json, CSV or Parquet of outcomes{why}"
+                )
+        elif path.is_file():
+            yield path, _read(path, columns, strict=True)
+        else:
+            raise IngestError(f"{path}: no such file or directory")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path, columns: Mapping[str, str] | None, *, strict: bool) -> list[Source]:
+    """The sources of a file; in a directory (not ``strict``), files of other kinds are passed over."""
+    if path.suffix.lower() in SUFFIXES:
+        if not strict and path.name == "outcomes.csv":
+            return []
+        return read_table(path, columns)
+    if path.suffix == ".json":
+        data = _json(path, strict)
+        if is_export(data):
+            return read_export(path, data)
+        if is_info(data):
+            return read_info(path, data)
+    elif is_recording(path) and (strict or path.name.startswith("recording")):
+        return read_recording(path)
+    if strict:
+        raise IngestError(
+            f"{path}: not a file of outcomes we know; give vla-eval's recording or export, lerobot-eval's"
+            " eval_info.json, or a CSV or Parquet table"
+        )
+    return []
+
+
+def _json(path: Path, strict: bool) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        if strict:
+            raise IngestError(
+                f"{path}: damaged JSON ({error}); write it again with the program that made it"
+            ) from error
+        return None
+
+
+def _named(outcome: Outcome, policy: str) -> Outcome:
+    name = policy or outcome.policy or "policy"
+    return Outcome(
+        outcome.task, outcome.start, outcome.success, name, outcome.env or "outcomes", outcome.seed, outcome.steps,
+        outcome.error,
+    )  # fmt: skip
+
+
+def _result(sources: Sequence[Source], notes: list[str], worth: float, command: str) -> Result:
+    cells = [_cell_data(*group) for group in _groups(sources)]
+    names = list(dict.fromkeys(c.policy for c in cells))
+    measured = [_cell(c, worth) for c in cells]
+    outcomes = [o for s in sources for o in s.outcomes]
+    done = [o for o in outcomes if o.success is not None]
+    versions = {name: v for s in sources for name, v in s.versions.items()}
+    return Result(
+        besttake=_version(),
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        command=command,
+        digest="",
+        plan={"ingested": [s.path for s in sources]},
+        versions=versions,
+        library=None,
+        worth=worth / 100,
+        cells=measured,
+        policies=[_policy(name, cells, measured, worth) for name in names],
+        relation=_no_relation(),
+        cost=Cost(
+            takes=len(done),
+            errors=len(outcomes) - len(done),
+            steps=sum(o.steps or 0 for o in done),
+            policy_calls=0,
+            frames_scored=0,
+            frames_encoded=0,
+            seconds={},
+        ),
+        notes=[UNKNOWN, *notes],
+    )
+
+
+def _groups(sources: Sequence[Source]) -> list[tuple[str, str, dict[tuple[str, str], list[Outcome]]]]:
+    """(policy, env, start -> its outcomes in the order of files, then of seeds)."""
+    cells: dict[tuple[str, str], dict[tuple[str, str], list[Outcome]]] = {}
+    for source in sources:
+        for outcome in sorted(source.outcomes, key=lambda o: _natural(o.seed)):
+            starts = cells.setdefault((outcome.policy, outcome.env), {})
+            starts.setdefault((outcome.task, outcome.start), []).append(outcome)
+    return [(policy, env, starts) for (policy, env), starts in cells.items()]
+
+
+def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Outcome]]) -> CellData:
+    ordered = sorted(starts, key=lambda unit: (_natural(unit[0]), _natural(unit[1])))
+    width = max(len(takes) for takes in starts.values())
+    outcomes, lengths = np.full((len(ordered), width), np.nan), np.full((len(ordered), width), np.nan)
+    for s, unit in enumerate(ordered):
+        for n, take in enumerate(starts[unit]):
+            if take.success is not None:
+                outcomes[s, n] = float(take.success)
+            if take.steps is not None:
+                lengths[s, n] = take.steps
+    places: dict[str, int] = {}
+    units = []
+    for task, _ in ordered:
+        places[task] = places.get(task, -1) + 1
+        units.append((env, task, places[task]))
+    unscored = {f"{scorer}/{window}": np.full(outcomes.shape, np.nan) for scorer in SCORERS for window in _WINDOWS}
+    takes = [take for own in starts.values() for take in own]
+    return CellData(
+        policy=policy,
+        env=env,
+        group=env,
+        units=tuple(units),
+        arms={"base": Arm(outcomes, lengths, unscored)},
+        windows=_WINDOWS,
+        scorer="manifold",
+        planned=outcomes.size,
+        errors=sum(take.success is None for take in takes),
+    )
+
+
+def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], worth: float) -> Cell:
+    own = [(data, cell) for data, cell in zip(cells, measured, strict=True) if data.policy == name]
+    if len(own) == 1:
+        return own[0][1].model_copy(update={"group": "*"})
+    return _cell(_pool(name, [data for data, _ in own]), worth)
+
+
+def _pool(policy: str, cells: Sequence[CellData]) -> CellData:
+    """A policy's cells as one; cells with fewer seeds are filled up with takes that do not exist."""
+    width = max(c.arms["base"].outcomes.shape[1] for c in cells)
+    return pool(policy, [_widened(c, width) for c in cells])
+
+
+def _widened(data: CellData, width: int) -> CellData:
+    base = data.arms["base"]
+    more = ((0, 0), (0, width - base.outcomes.shape[1]))
+
+    def pad(array: Any) -> Any:
+        return np.pad(array, more, constant_values=np.nan)
+
+    arm = Arm(pad(base.outcomes), pad(base.lengths), {kind: pad(values) for kind, values in base.scores.items()})
+    return CellData(
+        data.policy,
+        data.env,
+        data.group,
+        data.units,
+        {"base": arm},
+        data.windows,
+        data.scorer,
+        data.planned,
+        data.errors,
+    )
+
+
+def _cell(data: CellData, worth: float) -> Cell:
+    """The measured cell, less what outcomes cannot tell."""
+    outcomes = data.arms["base"].outcomes
+    seeds = int(outcomes.shape[1])
+    plan = Plan.model_validate({"policy": data.policy, "env": data.env, "seeds": seeds, "arms": "base", "worth": worth})
+    cell = measure_cell(data, plan)
+    update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "dfe": None, "notes": []}
+    if seeds > 1:
+        found = stats.retest(outcomes)
+        update["retest"] = Retest(agreement=_told(found.agreement), kappa=_told(found.kappa))
+    else:
+        update |= {"verdict": None, "notes": [_ALONE]}
+        if cell.headroom is not None:
+            unknown = Estimate(reason="one outcome per start")
+            update["headroom"] = cell.headroom.model_copy(update={"headroom": unknown})
+    ragged = np.isfinite(outcomes).sum(axis=1)
+    if seeds > 1 and ragged.min() < ragged.max():
+        update["notes"] = [f"starts have {ragged.min()} to {ragged.max()} outcomes; each counts with those it has"]
+    return cell.model_copy(update=update)
+
+
+def _no_relation() -> Relation:
+    reason = "outcomes alone hold no gain of selection, so it cannot be set against headroom"
+    return Relation(
+        cells=0, r=None, ci=None, spearman=None, disjoint=Split(mean=None, sd=None, splits=0, reason=reason), within={},
+        leave_one_out={}, fit=None, capture_mean=None, capture_sd=None, reason=f"{reason[0].upper()}{reason[1:]}.",
+    )  # fmt: skip
+
+
+def _told(value: stats.Estimate) -> Estimate:
+    return Estimate(value=value.value, low=value.low, high=value.high, n=value.n, reason=value.reason)
+
+
+def _write(directory: Path, result: Result, sources: Sequence[Source]) -> None:
+    if (directory / "run.json").exists():
+        raise IngestError(f"{directory} holds a diagnosis; choose another directory with -o")
+    directory.mkdir(parents=True, exist_ok=True)
+    result.save(directory / "result.json")
+    with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(("policy", "env", "task", "start", "seed", "success", "steps", "error", "file"))
+        for source in sources:
+            for o in source.outcomes:
+                success = "" if o.success is None else int(o.success)
+                steps = "" if o.steps is None else o.steps
+                table.writerow((o.policy, o.env, o.task, o.start, o.seed, success, steps, o.error, source.path))
+
+
+def _natural(text: str) -> tuple[int, float, str]:
+    """Numbers in the order of numbers, before words."""
+    try:
+        return (0, float(text), text)
+    except ValueError:
+        return (1, 0.0, text)
+
+
+def _version() -> str:
+    try:
+        return version("besttake")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,185 @@
+"""Which of its candidates the arm `rerank` executes, against the rule of `besttake.core.rerank` in plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.arms.sampler import ArmSampler
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library, build
+from besttake.policies.base import Foresight
+from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
+from besttake.takes.sampling import Request
+from besttake.takes.take import TakeKey
+from besttake.types import F32, U8, Observation, PolicySpec, Start, Warm
+
+TASKS = ("pick", "drawer")
+STARTS = 4
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    out = tmp_path_factory.mktemp("rerank") / "library"
+    return build(registry.demos("testbed"), registry.encoder("pixels"), out, max_demos=2)
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Request]:
+    """The first replan of takes of two tasks in the arm `rerank`."""
+    env = registry.env("testbed")
+    found = []
+    for task in TASKS:
+        for start in range(STARTS):
+            env.reset(Start(task, start))
+            found.append(request(task, start, env.observe(("wrist",))))
+    env.close()
+    return found
+
+
+def request(task: str, start: int, seen: Observation, arm: str = "rerank") -> Request:
+    job = Job(TakeKey("p", "testbed", task, start, arm, 0), 60, ("wrist",), "wrist", stride=5, goes_on=True)
+    return Request(job, Draw(0, task, start, 0), seen)
+
+
+def sampler(policy: object, library: Library, candidates: int = 4) -> ArmSampler:
+    spec = registry.env("testbed").spec
+    return ArmSampler(policy, spec, RetrievalConfig(), library, library.encoder(), candidates)  # type: ignore[arg-type]
+
+
+def task_demos(library: Library, task: str) -> list[int]:
+    return [number for number, info in enumerate(library.demos) if info.task == task]
+
+
+def demonstrated(library: Library, demo: int, step: int, horizon: int) -> F32:
+    """Its actions from ``step`` on; past its end no motion, the gripper as it was."""
+    assert library.actions is not None
+    info = library.demos[demo]
+    own = library.actions[info.first : info.first + info.length]
+    rest = own[-1] * [0, 0, 0, 1]
+    return np.stack([own[t] if t < info.length else rest for t in range(step, step + horizon)])
+
+
+def distance(library: Library, asked: Request, chunk: F32) -> float:
+    """How far ``chunk`` is from the nearest of those demonstrated at the ten frames most like what the take sees."""
+    task = asked.job.key.task
+    demos = task_demos(library, task)
+    spread = np.concatenate([demonstrated(library, d, 0, library.demos[d].length) for d in demos]).std(axis=0)
+    seen = library.encoder().encode(asked.observation.images["wrist"][None])[0]
+    frames = [f for f in range(len(library.embeddings)) if library.frame_demo[f] in demos]
+    alike = sorted(frames, key=lambda f: -float(library.embeddings[f] @ seen))[:10]
+    gaps = []
+    for frame in alike:
+        shown = demonstrated(library, int(library.frame_demo[frame]), int(library.frame_step[frame]), len(chunk))
+        gaps.append(float(np.sqrt(np.mean(((chunk - shown) / spread) ** 2))))
+    return min(gaps)
+
+
+def test_the_candidate_nearest_to_what_was_demonstrated_is_executed(library: Library, requests: list[Request]) -> None:
+    policy = registry.policy("testbed:half")
+    chosen = []
+    for asked, actions in zip(requests, sampler(policy, library).sample(requests), strict=True):
+        candidates = [policy.sample([asked.observation], [asked.draw.candidate(c)])[0] for c in range(4)]
+        far = [distance(library, asked, chunk) for chunk in candidates]
+        chosen.append(int(np.argmin(far)))
+        assert np.array_equal(actions, candidates[chosen[-1]][: policy.spec.replan])
+    assert len(set(chosen)) > 1, "a rule that always took the same candidate would have passed"
+
+
+def test_one_candidate_is_base_and_other_arms_are_left_alone(library: Library, requests: list[Request]) -> None:
+    policy = registry.policy("testbed:half")
+    base = [request(r.job.key.task, r.job.key.start, r.observation, "base") for r in requests]
+    plain = sampler(policy, library).sample(base)
+    assert all(map(np.array_equal, sampler(policy, library, 1).sample(requests), plain))
+    mixed = [row for pair in zip(requests, base, strict=True) for row in pair]
+    together, alone = sampler(policy, library).sample(mixed), sampler(policy, library).sample(requests)
+    assert all(map(np.array_equal, together[::2], alone))
+    assert all(map(np.array_equal, together[1::2], plain))
+
+
+class Offers:
+    """Candidate c of a take is ``chunk`` moved by ``moved[c]`` in every number."""
+
+    spec = PolicySpec("offers", "tokens", horizon=10, action_dim=4, replan=8)
+
+    def __init__(self, chunk: F32, moved: Sequence[float]) -> None:
+        self.chunk, self.moved = chunk, moved
+
+    def sample(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
+    ) -> F32:
+        return np.stack([self.chunk + np.float32(self.moved[candidate(draw)]) for draw in draws])
+
+
+def candidate(draw: Draw) -> int:
+    return int(draw.task.split("#")[1]) if "#" in draw.task else 0
+
+
+class Foresees(Offers):
+    """It also says what it would see after each candidate: ``pictures`` (C, H, W, 3)."""
+
+    def __init__(self, chunk: F32, moved: Sequence[float], pictures: U8) -> None:
+        super().__init__(chunk, moved)
+        self.pictures = pictures
+
+    def foresee(self, observations: Sequence[Observation], chunks: F32) -> U8:
+        moved = (chunks - self.chunk)[:, 0, 0]
+        return np.stack([self.pictures[int(np.argmin(np.abs(np.array(self.moved) - m)))] for m in moved])
+
+
+@pytest.fixture(scope="module")
+def at_a_demo(library: Library) -> tuple[Request, F32]:
+    """A take that sees the first frame of a demonstration, and what was done there."""
+    frame = int(np.flatnonzero(library.frame_demo == task_demos(library, "drawer")[1])[0])
+    seen = Observation({"wrist": library.frame_image(frame)}, np.zeros(20, np.float32))
+    chunk = demonstrated(library, int(library.frame_demo[frame]), int(library.frame_step[frame]), 10)
+    return request("drawer", 0, seen), chunk
+
+
+@pytest.mark.parametrize("best", range(4))
+def test_a_demonstrated_chunk_is_kept_wherever_it_stands(
+    library: Library, at_a_demo: tuple[Request, F32], best: int
+) -> None:
+    asked, chunk = at_a_demo
+    moved = [0.9, 0.6, 0.7, 0.8]
+    moved[best] = 0.0
+    assert np.array_equal(sampler(Offers(chunk, moved), library).sample([asked])[0], chunk[:8])
+
+
+@pytest.mark.parametrize("best", range(4))
+def test_a_policy_that_foresees_is_ranked_by_what_it_would_see(
+    library: Library, at_a_demo: tuple[Request, F32], best: int
+) -> None:
+    """Only one candidate leads to a frame of the task; its actions are the farthest from the demonstrated ones.
+
+    It is seen a little darker, so that the frame of another task would be nearer, were the whole library searched.
+    """
+    asked, chunk = at_a_demo
+    own, other = (int(np.flatnonzero(library.frame_demo == task_demos(library, t)[0])[5]) for t in ("drawer", "stack"))
+    noise = np.random.default_rng(0).integers(0, 256, (4, 48, 48, 3), dtype=np.uint8)
+    pictures = noise.copy()
+    pictures[(best + 1) % 4], pictures[best] = library.frame_image(other), 0.9 * library.frame_image(own)
+    moved = [0.0, 0.1, 0.2, 0.3]
+    moved[best] = 0.9
+    policy = Foresees(chunk, moved, pictures)
+    assert isinstance(policy, Foresight)
+    assert np.array_equal(sampler(policy, library).sample([asked])[0], (chunk + np.float32(0.9))[:8])
+
+
+def test_the_foreseen_picture_nearest_to_any_frame_of_the_task_wins(library: Library, requests: list[Request]) -> None:
+    rng = np.random.default_rng(1)
+    encoder, chunk, chosen = library.encoder(), np.zeros((10, 4), np.float32), []
+    for asked in requests:
+        rows = np.flatnonzero(np.isin(library.frame_demo, task_demos(library, asked.job.key.task)))
+        pictures = np.stack([library.frame_image(int(f)) for f in rng.choice(rows, 4)]).astype(float)
+        pictures += rng.uniform(0, 60, (4, 1, 1, 1)) * rng.normal(size=pictures.shape)
+        pictures = np.clip(pictures, 0, 255).astype(np.uint8)
+        cosines = [max(float(e @ library.embeddings[row]) for row in rows) for e in encoder.encode(pictures)]
+        chosen.append(int(np.argmax(cosines)))
+        actions = sampler(Foresees(chunk, [0.1, 0.2, 0.3, 0.4], pictures), library).sample([asked])[0]
+        assert actions[0, 0] == np.float32((chosen[-1] + 1) / 10)
+    assert len(set(chosen)) > 1, "a rule that always took the same candidate would have passed"

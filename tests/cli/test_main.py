@@ -1,0 +1,125 @@
+"""The command line answers bad input with one line, exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from besttake.cli import main as cli
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["besttake", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["diagnoze"], "No such command 'diagnoze'"),
+        (["diagnose"], "--policy is missing"),
+        (["diagnose", "--policy", "testbed:half"], "--env is missing"),
+        (["diagnose", "--policy", "testbed:half", "--env", "nowhere"], "no env of kind 'nowhere'"),
+        (["diagnose", "--policy", "testbed:x", "--env", "testbed"], "testbed:x"),
+        (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--starts", "a:b"], "neither a count"),
+        (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--arms", "base,hot"], "arms"),
+        (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--seeds", "0"], "--seeds"),
+        (["diagnose", "missing.yaml"], "missing.yaml: No such file"),
+        (["runs", "show", "."], "is not a run"),
+        (["report", "nowhere"], "result.json is missing"),
+        (["report", "nowhere", "--format", "pdf"], "choose html, md or json"),
+        (["library", "show", "nowhere"], "not a library"),
+        (["library", "check", "nowhere"], "not a library"),
+        (["library", "build", "magic:x", "-o", "out"], "no source of demonstrations of kind 'magic'"),
+        (["library", "build", "testbed", "-o", "out", "--pad", "round"], "choose hold or repeat"),
+        (["library", "tune", "nowhere", "--env", "testbed"], "--policy is missing"),
+        (
+            ["probe", "--policy", "testbed:half", "--env", "testbed", "--demos", "nowhere"],
+            "neither a library directory",
+        ),
+        (["ingest", "nowhere.csv"], "nowhere.csv"),
+        (["ingest", "nowhere.csv", "--column", "success"], "--column takes NAME=COLUMN"),
+        (["serve", "--policy", "testbed:half", "--cooled", "--retrieve", "x"], "exclude each other"),
+        (["serve", "--policy", "testbed:half", "--host", "0.0.0.0"], "give a --token"),
+        (["serve", "--policy", "testbed:half", "--protocol", "smoke"], "protocol 'smoke' is unknown"),
+    ],
+)
+def test_bad_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *arguments) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("besttake: ")
+    assert told in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_command_and_the_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    for command in (
+        "demo",
+        "diagnose",
+        "probe",
+        "library",
+        "report",
+        "runs",
+        "rank",
+        "ingest",
+        "plan",
+        "compare",
+        "serve",
+        "doctor",
+    ):
+        assert command in text
+    assert "130 interrupted" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "doctor"]
+)
+def test_every_command_shows_an_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert call(monkeypatch, command, "--help") == 0
+    assert f"  besttake {command}" in capsys.readouterr().out
+
+
+def test_a_library_is_built_shown_and_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "library")
+    assert call(monkeypatch, "library", "build", "testbed:drawer", "-o", out, "--max-demos", "3", "-q") == 0
+    assert "3 demonstrations" in capsys.readouterr().out
+    assert call(monkeypatch, "library", "show", out, "--json", "--strips", str(tmp_path / "strips")) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["demos"] == 3
+    assert len(list((tmp_path / "strips").glob("*.png"))) == 3
+    assert call(monkeypatch, "library", "check", out) == 0
+    assert "is whole" in capsys.readouterr().out.replace("\n", " ")
+    (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
+    assert call(monkeypatch, "library", "check", out) == 2
+    assert "build the library again" in capsys.readouterr().err
+
+
+def test_strict_exits_with_3_while_a_verdict_is_undecided(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
+) -> None:
+    plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
+    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
+    assert "undecided" in capsys.readouterr().out
+    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake import result as r
+from besttake.config import Plan
+from besttake.measure import cell as measure
+from besttake.measure.cells import Arm, CellData
+from besttake.measure.verdict import _as_they_came, look_key, looks_of
+from besttake.scorers.scoring import SCORERS
+
+WINDOWS = ("full", "common", "episode")
+
+
+def arm(rng: np.random.Generator, chance: np.ndarray, seeds: int, ranking: float) -> Arm:
+    y = (rng.random((len(chance), seeds)) < chance[:, None]).astype(float)
+    score = ranking * y + rng.normal(size=y.shape)
+    return Arm(y, np.where(y == 1, 40.0, 60.0), {f"{s}/{w}": score for s in SCORERS for w in WINDOWS})
+
+
+def cell_data(
+    starts: int = 40, seeds: int = 3, *, seed: int = 0, ranking: float = 2.0, policy: str = "p", group: str = "pick"
+) -> CellData:
+    """Takes of all arms whose chance differs from start to start, and a score that sees some of it."""
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(1.0, 1.0, starts)
+    arms = {
+        name: arm(rng, np.clip(chance + lift, 0, 1), seeds, ranking)
+        for name, lift in (("base", 0.0), ("cooled", 0.05), ("shuffled", 0.05), ("retrieve", 0.15))
+    }
+    units = tuple(("env", group, s) for s in range(starts))
+    return CellData(policy, "env", group, units, arms, WINDOWS, "manifold", 4 * starts * seeds, 0)
+
+
+def plan(**given: object) -> Plan:
+    return Plan.model_validate({"policy": "p", "env": "env", **given})
+
+
+def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
+    data = cell_data()
+    found = measure.cell(data, plan()).arms
+    assert found is not None
+    base = data.arms["base"].outcomes
+    for name, own in found.arms.items():
+        rates = [column.mean() for column in data.arms[name].outcomes.T]
+        assert (own.seed_mean, own.seed_sd) == pytest.approx((np.mean(rates), np.std(rates, ddof=1)))
+        if name != "base":
+            gains = [rate - column.mean() for rate, column in zip(rates, base.T, strict=True)]
+            assert (own.gain_seed_mean, own.gain_seed_sd) == pytest.approx((np.mean(gains), np.std(gains, ddof=1)))
+            assert own.gain_seed_mean == pytest.approx(own.gain.value)
+    assert found.arms["base"].gain_seed_sd is None
+
+
+def test_a_take_without_its_twin_in_base_is_left_out_of_the_gain_over_seeds() -> None:
+    data = cell_data()
+    data.arms["base"].outcomes[0, 1] = np.nan
+    retrieve, base = (data.arms[name].outcomes for name in ("retrieve", "base"))
+    gains = [(retrieve[rows, k] - base[rows, k]).mean() for k in range(3) for rows in [~np.isnan(base[:, k])]]
+    found = measure.cell(data, plan()).arms
+    assert found is not None
+    assert found.arms["retrieve"].gain_seed_sd == pytest.approx(np.std(gains, ddof=1))
+
+
+def test_one_seed_has_no_sd() -> None:
+    found = measure.cell(cell_data(seeds=1), plan(seeds=1)).arms
+    assert found is not None
+    assert found.arms["retrieve"].gain_seed_mean is not None
+    assert found.arms["retrieve"].gain_seed_sd is None
+
+
+def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
+    data = cell_data(seeds=2)
+    data.arms["base"].outcomes[:, 1] = np.nan
+    data.arms["retrieve"].outcomes[:, 0] = np.nan
+    found = measure.cell(data, plan(seeds=2))
+    assert found.arms is not None
+    assert found.arms.arms["retrieve"].gain_seed_mean is None
+    assert found.verdict is not None
+    assert found.verdict.reuse.answer == "undecided"
+
+
+def test_the_relation_keeps_the_interval_of_every_correlation() -> None:
+    cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
+    found = measure.relate(cells, 3)
+    assert found.r is not None
+    assert found.ci is not None
+    assert found.ci_nested is not None
+    assert found.ci_nested[0] <= found.r <= found.ci_nested[1]
+    assert found.ci_nested != found.ci
+    for told in (found.spearman, *found.within.values(), *found.leave_one_out.values()):
+        assert told is not None
+        assert told.low is not None
+        assert told.high is not None
+        assert told.low <= told.value <= told.high  # type: ignore[operator]
+    assert {e.n for e in found.within.values() if e} == {4}
+
+
+def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:
+    """Success (S,) of the best-scored of n takes by going through all subsets."""
+    subsets = list(combinations(range(outcomes.shape[1]), n))
+    return np.array(
+        [np.mean([y[max(c, key=lambda j: (s[j], -j))] for c in subsets]) for y, s in zip(outcomes, scores, strict=True)]
+    )
+
+
+def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None:
+    data = cell_data(seeds=5)
+    found = measure.cell(data, plan(seeds=5, best_of=3))
+    base, retrieve = data.arms["base"], data.arms["retrieve"]
+    ones, kind = base.outcomes.mean(axis=1), data.kind
+    best = kept_of(base.outcomes, base.scores[kind], 3)
+    oracle = kept_of(base.outcomes, base.outcomes, 3)
+    short = kept_of(base.outcomes, -base.lengths, 3)
+    room, ways, arms, verdict = found.headroom, found.selectors, found.arms, found.verdict
+    assert room is not None
+    assert ways is not None
+    assert arms is not None
+    assert verdict is not None
+    assert (room.n, len(room.curve)) == (3, 10)
+    assert room.pass_n.value == pytest.approx(oracle.mean())
+    assert room.headroom.value == pytest.approx((oracle - ones).mean())
+    assert ways.scored["manifold"]["full"].gain.value == pytest.approx((best - ones).mean())
+    assert ways.scored["manifold"]["full"].capture.value == pytest.approx((best - ones).sum() / (oracle - ones).sum())
+    assert ways.shortest.success.value == pytest.approx(short.mean())
+    assert ways.oracle.success.value == pytest.approx(oracle.mean())
+    both = kept_of(retrieve.outcomes, retrieve.scores[kind], 3)
+    assert arms.combine.value == pytest.approx((both - best).mean())
+    assert arms.arms["retrieve"].selected_gain.value == pytest.approx((both - ones).mean())
+    assert found.tasks[0].gain.value == pytest.approx((best - ones).mean())
+    assert found.tasks[0].pass_n.value == pytest.approx(oracle.mean())
+    assert verdict.reuse.cost == verdict.combine.cost == 3
+    assert verdict.reuse.gain.value == pytest.approx((best - ones).mean())
+    assert "best-scored of 3" in verdict.reuse.because
+    for k, told in enumerate(ways.by_n, start=1):
+        assert told is not None
+        assert told.value == pytest.approx(kept_of(base.outcomes, base.scores[kind], k).mean())
+        assert told.low < told.value < told.high  # type: ignore[operator]
+
+
+def test_the_relation_is_of_the_choice_that_the_plan_names() -> None:
+    cells = [cell_data(seeds=4, seed=i, group=str(i), ranking=i) for i in range(4)]
+    x, y = [], []
+    for data in cells:
+        base = data.arms["base"]
+        ones = base.outcomes.mean()
+        x.append(kept_of(base.outcomes, base.outcomes, 2).mean() - ones)
+        y.append(kept_of(base.outcomes, base.scores[data.kind], 2).mean() - ones)
+    assert measure.relate(cells, 2).r == pytest.approx(np.corrcoef(x, y)[0, 1])
+
+
+def test_without_best_of_one_is_kept_of_all_seeds() -> None:
+    data = cell_data(seeds=4)
+    assert measure.cell(data, plan(seeds=4)) == measure.cell(data, plan(seeds=4, best_of=4))
+
+
+def test_seeds_that_no_start_has_change_nothing() -> None:
+    data = cell_data(seeds=5)
+    for own in data.arms.values():
+        own.outcomes[:, 3:] = np.nan
+    arms = {
+        name: Arm(own.outcomes[:, :3], own.lengths[:, :3], {kind: s[:, :3] for kind, s in own.scores.items()})
+        for name, own in data.arms.items()
+    }
+    wide = measure.cell(data, plan(seeds=5, best_of=3))
+    narrow = measure.cell(dataclasses.replace(data, arms=arms), plan(seeds=3))
+    assert wide.headroom is not None
+    assert narrow.headroom is not None
+    assert wide.headroom.headroom == narrow.headroom.headroom
+    assert wide.selectors is not None
+    assert narrow.selectors is not None
+    assert wide.selectors.scored == narrow.selectors.scored
+    assert wide.verdict == narrow.verdict
+
+
+def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
+    data = cell_data(starts=12)
+    data.arms["base"].outcomes[0, 1:] = np.nan
+    alike = [
+        np.mean([a == b for a, b in combinations(row[~np.isnan(row)], 2)]) for row in data.arms["base"].outcomes[1:]
+    ]
+    found = measure.cell(data, plan()).retest
+    assert found is not None
+    assert found.agreement.value == pytest.approx(np.mean(alike))
+    assert found.agreement.n == 11
+    assert measure.cell(cell_data(seeds=1), plan(seeds=1)).retest is None
+
+
+def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_not() -> None:
+    data = cell_data(starts=60, ranking=1.0)
+    key = look_key(data.policy, data.env, data.group)
+    first, same, again, other = (
+        measure.cell(data, plan(), looked).verdict
+        for looked in (None, {key: [60]}, {key: [20, 40]}, {"another cell": [20]})
+    )
+    assert first is not None
+    assert again is not None
+    assert first == same == other
+    assert first.looks == [60]
+    assert again.looks == [20, 40, 60]
+    assert "Looked at 3 times" in again.reuse.because
+    assert "Looked at" not in first.reuse.because
+    assert again.reuse.gain.low < first.reuse.gain.low  # type: ignore[operator]
+
+
+def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
+    data = cell_data(starts=30)
+    found = measure.cell(data, plan(), {look_key(data.policy, data.env, data.group): [20, 60]}).verdict
+    assert found is not None
+    assert found.looks == [20, 30, 60]
+    assert "Looked at 2 times" in found.reuse.because
+
+
+def test_more_starts_of_each_task_come_after_those_there_were() -> None:
+    def order(count: int) -> list[tuple[str, str, int]]:
+        units = [("env", task, start) for task in ("pick", "push", "stack") for start in range(count)]
+        return [units[i] for i in _as_they_came(units)]
+
+    assert order(40)[:60] == order(20)
+    assert len({tuple(task for _, task, _ in order(20)[i : i + 3]) for i in range(0, 60, 3)}) > 1
+
+
+def test_the_looks_of_a_run_are_those_of_its_result(tmp_path: Path) -> None:
+    assert looks_of(tmp_path) == {}
+    cells = [measure.cell(cell_data(), plan(), {"p env pick": [20]}), measure.cell(cell_data(group="push"), plan())]
+    nothing = measure.relate([], 3)
+    cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
+    result = r.Result(
+        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=cells,
+        policies=[], relation=nothing, cost=cost,
+    )  # fmt: skip
+    result.save(tmp_path / "result.json")
+    assert looks_of(tmp_path) == {"p env pick": [20, 40], "p env push": [40]}
+    document = json.loads((tmp_path / "result.json").read_text())
+    for cell in document["cells"]:
+        del cell["verdict"]["looks"]
+    (tmp_path / "result.json").write_text(json.dumps({**document, "schema_version": 1}))
+    assert looks_of(tmp_path) == {"p env pick": [40], "p env push": [40]}

@@ -1,0 +1,261 @@
+import csv
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from rich.console import Console
+
+from besttake.core.headroom import pass_at_k
+from besttake.recordings import IngestError, ingest, read, render_text
+from besttake.reporting import make_html, make_markdown
+from besttake.result import Result
+
+DATA = Path(__file__).parent / "data"
+RECORDINGS = sorted((DATA / "vla_eval").glob("recording-*.sqlite"))
+EXPORTS = sorted((DATA / "vla_eval").glob("*_aggregate.json"))
+INFOS = sorted((DATA / "lerobot_eval").glob("*/eval_info.json"))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Result:
+    """What the three recordings give."""
+    return ingest(RECORDINGS).result
+
+
+def outcomes_by_hand(task: str) -> np.ndarray:
+    """(starts, seeds) of one task, straight from the exported JSON."""
+    columns = []
+    for path in EXPORTS:
+        tasks = {t["task"]: t for t in json.loads(path.read_text())["tasks"]}
+        episodes = sorted(tasks[task]["episodes"], key=lambda e: e["episode_id"])
+        columns.append([np.nan if e.get("failure_reason") else float(e["metrics"]["success"]) for e in episodes])
+    return np.array(columns).T
+
+
+def test_headroom_of_a_recording_equals_what_its_export_says_by_hand(recorded: Result) -> None:
+    (cell,) = recorded.cells
+    assert (cell.policy, cell.env, cell.seeds, cell.starts) == ("Pusher", "roll", 3, 16)
+    whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
+    assert cell.headroom is not None
+    assert cell.headroom.pass_1.value == pytest.approx(pass_at_k(whole, 1))
+    assert cell.headroom.pass_n.value == pytest.approx(pass_at_k(whole, 3))
+    assert cell.headroom.mixed > 0
+    for line in cell.tasks:
+        assert line.pass_1.value == pytest.approx(pass_at_k(outcomes_by_hand(line.task), 1))
+
+
+def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike(recorded: Result) -> None:
+    (cell,) = recorded.cells
+    whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
+    shares = []
+    for row in whole:
+        known = row[np.isfinite(row)]
+        pairs = [(a, b) for i, a in enumerate(known) for b in known[i + 1 :]]
+        if pairs:
+            shares.append(np.mean([a == b for a, b in pairs]))
+    assert cell.retest is not None
+    assert cell.retest.agreement.value == pytest.approx(np.mean(shares))
+
+
+def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: Result) -> None:
+    exported = ingest(EXPORTS).result
+    assert recorded.cells == exported.cells
+    both = ingest([DATA / "vla_eval"]).result
+    assert both.cells == recorded.cells
+    assert any("counted once" in note for note in both.notes)
+
+
+def test_errors_are_missing_takes_not_failures(recorded: Result) -> None:
+    sources, _ = read(RECORDINGS[:1])
+    errors = [o for o in sources[0].outcomes if o.success is None]
+    assert [(o.task, o.start) for o in errors] == [("roll far", "5")]
+    assert "contact solver diverged" in errors[0].error
+    assert recorded.cost.errors == 3
+    assert recorded.cells[0].errors == 3
+
+
+def test_lerobot_eval_gives_a_cell_per_suite_and_says_how_episodes_were_paired() -> None:
+    result = ingest(INFOS, policy="tiny").result
+    (cell,) = result.cells
+    assert (cell.policy, cell.group, cell.seeds, cell.starts) == ("tiny", "roll", 3, 16)
+    infos = [json.loads(path.read_text()) for path in INFOS]
+    rates = [info["overall"]["pc_success"] / 100 for info in infos]
+    assert cell.headroom is not None
+    assert cell.headroom.pass_1.value == pytest.approx(np.mean(rates))
+    assert any("paired by their place" in note for note in result.notes)
+
+
+def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:
+    def info(name: str, wins: list[bool], first: int) -> Path:
+        episodes = [{"episode_ix": i, "success": won, "seed": first + i} for i, won in enumerate(wins)]
+        path = tmp_path / name
+        path.write_text(json.dumps({"per_episode": episodes, "aggregated": {}}))
+        return path
+
+    paths = [info("a.json", [True, False, True], 0), info("b.json", [True, True, False], 1)]
+    (cell,) = ingest(paths).result.cells
+    assert cell.starts == 4
+    assert cell.seeds == 2
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+ROWS = [
+    {"model": m, "suite": "s", "task": t, "start": i, "seed": s, "success": (i + s + len(t)) % (2 + (m == "b")) == 0}
+    for m in "ab"
+    for t in ("in", "out")
+    for i in range(5)
+    for s in range(3)
+]
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.parquet"])
+def test_tables_are_read_by_common_names(tmp_path: Path, name: str) -> None:
+    result = ingest([table(tmp_path / name, ROWS)]).result
+    assert [c.policy for c in result.policies] == ["a", "b"]
+    for cell in result.policies:
+        values = np.array([float(r["success"]) for r in ROWS if r["model"] == cell.policy]).reshape(10, 3)
+        assert cell.headroom is not None
+        assert cell.headroom.pass_n.value == pytest.approx(pass_at_k(values, 3))
+    assert any("policy from 'model'" in note for note in result.notes)
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    rows = [{"won?": "yes" if i % 2 else "no", "scene": i // 2, "n": i % 2} for i in range(12)]
+    path = table(tmp_path / "o.csv", rows)
+    with pytest.raises(IngestError, match="--column success=NAME"):
+        ingest([path])
+    with pytest.raises(IngestError, match="--column start=NAME"):
+        ingest([path], columns={"success": "won?"})
+    (cell,) = ingest([path], columns={"success": "won?", "start": "scene", "seed": "n"}).result.cells
+    assert (cell.starts, cell.seeds) == (6, 2)
+    assert cell.headroom is not None
+    assert cell.headroom.headroom.value == pytest.approx(0.5)
+
+
+def test_several_tables_are_repeated_seeds(tmp_path: Path) -> None:
+    first = table(tmp_path / "1.csv", [{"task": "t", "start": i, "success": int(i < 3)} for i in range(6)])
+    second = table(tmp_path / "2.csv", [{"task": "t", "start": i, "success": int(i > 3)} for i in range(6)])
+    (cell,) = ingest([first, second]).result.cells
+    assert (cell.starts, cell.seeds) == (6, 2)
+    assert cell.headroom is not None
+    assert cell.headroom.pass_n.value == pytest.approx(5 / 6)
+
+
+def test_one_outcome_per_start_leaves_headroom_unknown() -> None:
+    result = ingest(INFOS[:1]).result
+    (cell,) = result.cells
+    assert cell.headroom is not None
+    assert cell.headroom.headroom.value is None
+    assert cell.verdict is None
+    assert "headroom is not known" in cell.notes[0]
+
+
+def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
+    found = ingest(RECORDINGS, tmp_path / "run", command="besttake ingest results")
+    loaded = Result.load(tmp_path / "run" / "result.json")
+    assert loaded == found.result
+    for cell in (*loaded.cells, *loaded.policies):
+        assert cell.selectors is None
+        assert cell.arms is None
+        assert cell.dfe is None
+        assert cell.verdict is not None
+        assert cell.verdict.retrieve.answer == "not-measured"
+    assert any("not known" in note for note in loaded.notes)
+    page = make_html(tmp_path / "run").read_text()
+    assert "This run holds outcomes only" in page
+    assert "No arm beside the frozen policy was run" in page
+    assert "None" not in make_markdown(tmp_path / "run").read_text()
+    again = ingest([tmp_path / "run" / "outcomes.csv"]).result
+    assert again.cells[0].headroom == loaded.cells[0].headroom
+
+
+def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
+    rows = [{"policy": "[red]p[/red]", "start": i // 2, "success": i % 2} for i in range(8)]
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(render_text(ingest([table(tmp_path / "o.csv", rows)])))
+    text = console.export_text()
+    assert "[red]p[/red]" in text
+    assert "pass@4 extrapolates to" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("o.csv", b"", "no rows"),
+        ("o.csv", b"success,start\nmaybe,1\n", "neither yes nor no"),
+        ("o.parquet", b"PAR1 nonsense", "not a readable Parquet"),
+        ("o.json", b"{", "damaged JSON"),
+        ("o.json", b"{}", "not a file of outcomes"),
+        ("o.sqlite", b"SQLite format 3\0 nonsense", "not a vla-eval recording"),
+        ("o.json", b'{"per_task": [{}]}', "not an eval_info.json"),
+    ],
+)
+def test_a_damaged_file_gives_one_line_that_names_it(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(IngestError, match=says) as caught:
+        ingest([tmp_path / name])
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_empty_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match="no such file"):
+        ingest([tmp_path / "nowhere"])
+    with pytest.raises(IngestError, match="no recording"):
+        ingest([tmp_path])
+
+
+def test_other_tables_in_a_folder_are_passed_over_and_told(tmp_path: Path) -> None:
+    table(tmp_path / "losses.csv", [{"step": 1, "loss": 0.5}])
+    with pytest.raises(IngestError, match="losses.csv"):
+        ingest([tmp_path])
+    table(tmp_path / "outcomes1.csv", [{"start": i // 2, "success": i % 2} for i in range(6)])
+    result = ingest([tmp_path]).result
+    assert result.cells[0].starts == 3
+    assert any("passed over" in note and "losses.csv" in note for note in result.notes)
+
+
+def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(IngestError, match="holds a diagnosis"):
+        ingest(RECORDINGS, tmp_path)
+
+
+def test_recordings_are_opened_to_read_only(tmp_path: Path) -> None:
+    copy = tmp_path / RECORDINGS[0].name
+    shutil.copyfile(RECORDINGS[0], copy)
+    copy.chmod(0o444)
+    before = copy.read_bytes()
+    ingest([copy])
+    assert copy.read_bytes() == before
+
+
+def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Path) -> None:
+    copy = tmp_path / "recording-x.sqlite"
+    shutil.copyfile(RECORDINGS[0], copy)
+    with sqlite3.connect(copy) as database:
+        row = database.execute(
+            "select * from episode_results where task_name = 'roll near' and episode_id = 0"
+        ).fetchone()
+        won = json.loads(row[6])["success"]
+        again = (*row[:1], "again", *row[2:6], json.dumps({"success": not won}), *row[7:])
+        database.execute(f"insert into episode_results values ({','.join('?' * len(again))})", again)
+    sources, _ = read([copy])
+    (found,) = [o for o in sources[0].outcomes if (o.task, o.start) == ("roll near", "0")]
+    assert found.success is (not won)

@@ -1,0 +1,276 @@
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from besttake.errors import RunError
+from besttake.reporting import make_html
+from besttake.reporting.html import render
+from besttake.reporting.numbers import number
+from besttake.reporting.page import script
+from besttake.result import Result
+
+STYLES = {"percent": (100, 1), "points": (100, 1), "spread": (100, 1), "count": (1, 0), "plain": (1, 2)}
+NASTY = "<script>alert(1)</script> \"'&\U0001f916"
+
+
+class Seen(HTMLParser):
+    """The numbers, texts and elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.numbers: list[tuple[str, float, str, str]] = []
+        self.intervals: list[tuple[str, float, float, str, str]] = []
+        self.drawn: list[tuple[str, float]] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self._open: tuple[str, dict[str, str]] | None = None
+        self._code = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.tags.append((tag, found))
+        self._open = (tag, found)
+        self._code += tag in ("script", "style")
+        if tag in ("circle", "polygon", "polyline") and "data-path" in found:
+            self.drawn.append((found["data-path"], float(found["data-value"])))
+            if "data-gain-path" in found:
+                self.drawn.append((found["data-gain-path"], float(found["data-gain-value"])))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._code -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if self._code:
+            return
+        self.words.append(data)
+        if self._open and self._open[0] == "span":
+            found = self._open[1]
+            if "data-value" in found:
+                self.numbers.append((found["data-path"], float(found["data-value"]), found["data-style"], data))
+            elif "data-low" in found:
+                ends = float(found["data-low"]), float(found["data-high"])
+                self.intervals.append((found["data-path"], *ends, found["data-style"], data))
+        self._open = None
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def at(document: Any, pointer: str) -> Any:
+    for part in pointer.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        document = document[int(part)] if isinstance(document, list) else document[part]
+    return document
+
+
+def shown(text: str) -> float:
+    return float(re.sub(r"[^0-9.\-]", "", text.replace("\N{MINUS SIGN}", "-")))
+
+
+def page_of(run: Path) -> tuple[Seen, str]:
+    text = make_html(run).read_text(encoding="utf-8")
+    return Seen(text), text
+
+
+def test_every_number_on_the_page_is_the_one_in_result_json(run: Path) -> None:
+    seen, _ = page_of(run)
+    document = json.loads((run / "result.json").read_text())
+    assert len(seen.numbers) > 75
+    for path, value, style, text in seen.numbers:
+        assert value == at(document, path), path
+        scale, digits = STYLES[style]
+        assert shown(text) == pytest.approx(round(value * scale, digits), abs=1e-9), path
+    assert len(seen.intervals) > 40
+    for path, low, high, style, text in seen.intervals:
+        assert (low, high) == (at(document, path)["low"], at(document, path)["high"])
+        scale, digits = STYLES[style]
+        ends = [shown(part) for part in text.split(",")]
+        assert ends == pytest.approx([round(low * scale, digits), round(high * scale, digits)], abs=1e-9), path
+
+
+def test_the_sentences_of_the_verdict_carry_the_numbers_of_result_json(run: Path) -> None:
+    _, text = page_of(run)
+    document = json.loads((run / "result.json").read_text())
+    blocks = re.findall(
+        r'data-finding="(\w+)" data-path="([^"]+)" data-value="([^"]+)">.*?<dd>(.*?)(?:<details|</dd>)', text, re.S
+    )
+    assert len(blocks) == 6
+    for name, path, value, sentence in blocks:
+        gain = at(document, path)
+        assert f"/verdict/{name}/gain" in path
+        assert float(value) == gain["value"]
+        shown_numbers = [
+            float(n.replace("\N{MINUS SIGN}", "-")) for n in re.findall(r"[+\N{MINUS SIGN}]?\d+\.\d", sentence)
+        ]
+        assert shown_numbers[:3] == pytest.approx([round(100 * gain[k], 1) for k in ("value", "low", "high")])
+
+
+def test_every_drawn_mark_carries_its_number(run: Path) -> None:
+    seen, _ = page_of(run)
+    document = json.loads((run / "result.json").read_text())
+    assert len(seen.drawn) > 60
+    for path, value in seen.drawn:
+        assert value == at(document, path), path
+    kinds = {re.sub(r"/\d+", "", path) for path, _ in seen.drawn}
+    for wanted in ("/policies/headroom/pass_n/value", "/cells/headroom/headroom/value", "/policies/arms/content/value"):
+        assert wanted in kinds
+
+
+def test_arms_show_their_spread_over_seeds(run: Path) -> None:
+    seen, _ = page_of(run)
+    shown_paths = {path for path, _, style, _ in seen.numbers if style == "spread"}
+    arms = "/policies/0/arms/arms"
+    assert {f"{arms}/base/seed_sd", f"{arms}/retrieve/seed_sd", f"{arms}/retrieve/gain_seed_sd"} <= shown_paths
+    assert f"{arms}/base/gain_seed_sd" not in shown_paths
+
+
+def as_schema_1(document: dict[str, Any]) -> dict[str, Any]:
+    """A result as it was written before correlations had intervals and arms a gain over seeds."""
+    old = json.loads(json.dumps(document))
+    relation = old["relation"]
+    del relation["ci_nested"]
+    relation["spearman"] = relation["spearman"]["value"]
+    for name in ("within", "leave_one_out"):
+        relation[name] = {policy: found["value"] for policy, found in relation[name].items()}
+    for cell in (*old["cells"], *old["policies"]):
+        for arm in cell["arms"]["arms"].values():
+            del arm["gain_seed_mean"], arm["gain_seed_sd"]
+        cell["selectors"]["by_n"] = [found["value"] for found in cell["selectors"]["by_n"]]
+    return {**old, "schema_version": 1}
+
+
+def test_a_result_of_schema_1_still_gives_a_page_and_says_which_interval_it_has(run: Path, tmp_path: Path) -> None:
+    document = json.loads((run / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps(as_schema_1(document)))
+    old, new = Result.load(tmp_path / "result.json"), Result.load(run / "result.json")
+    assert (old.relation.spearman.value, old.relation.spearman.low) == (new.relation.spearman.value, None)
+    seen, _ = page_of(tmp_path)
+    assert "Interval over cells alone, too short below eight" in seen.text
+    again, _ = page_of(run)
+    assert "Interval over cells and their starts" in again.text
+    assert f"Spearman {number(new.relation.spearman.value, 2)} [" in again.text
+    assert "/relation/within/testbed:half" in {path for path, *_ in again.intervals}
+
+
+def test_the_verdict_comes_first_and_the_takes_last(run: Path) -> None:
+    seen, _ = page_of(run)
+    order = [found["id"] for tag, found in seen.tags if tag == "section"]
+    assert order == ["verdict", "ladder", "relation", "arms", "fit", "tables", "takes"]
+    result = Result.load(run / "result.json")
+    first = seen.text.index(result.policies[0].verdict.headline)
+    assert first < seen.text.index("The ladder")
+
+
+def test_the_page_needs_no_network(run: Path) -> None:
+    seen, text = page_of(run)
+    for tag, found in seen.tags:
+        for name in ("src", "href", "action", "data"):
+            value = found.get(name, "")
+            assert value == "" or value.startswith(("#", "data:")), (tag, name, value)
+    assert "@import" not in text
+    assert "url(" not in text
+    assert "http" not in re.sub(r"http://www\.w3\.org/2000/svg", "", text)
+    assert len(text) < 15_000_000
+
+
+def test_names_and_reasons_show_as_text(synthetic: ModuleType, tmp_path: Path) -> None:
+    shape = synthetic.Shape(policies=(NASTY,), tasks=(NASTY, "a|b*c\u2028"), starts=4, error=f"Boom: {NASTY}")
+    synthetic.build(tmp_path / "run", shape)
+    seen, text = page_of(tmp_path / "run")
+    assert "<script>alert" not in text
+    assert NASTY in seen.text
+    assert sum(tag == "script" for tag, _ in seen.tags) == 3
+    block = re.search(r'<script type="application/json" id="takes-data">(.*?)</script>', text, re.S)
+    assert block is not None
+    takes = json.loads(block.group(1))
+    assert {start["policy"] for start in takes["starts"]} == {NASTY}
+    assert f"Boom: {NASTY}" in [error["reason"] for start in takes["starts"] for error in start["errors"]]
+
+
+def test_json_in_a_script_cannot_end_it() -> None:
+    text = str(script({"a": "</script><!-- & \u2028"}))
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!-- & \u2028"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rate": 1.0}, "Every take succeeded"),
+        ({"rate": 0.0}, "Every take failed"),
+        ({"scored": False}, "no score"),
+        ({"starts": 1, "seeds": 1, "tasks": ("pick",), "arms": ("base",)}, "one take"),
+        ({"seeds": 1}, "one take per start"),
+        ({"arms": ("base",)}, "No arm beside the frozen policy was run"),
+        ({"starts": 2, "error": "Boom"}, "Boom"),
+    ],
+)
+def test_a_run_with_little_to_say_says_so(
+    synthetic: ModuleType, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    synthetic.build(
+        tmp_path / "run", synthetic.Shape(**{"starts": 4, "tasks": ("pick", "push"), "policies": ("one",), **change})
+    )
+    seen, text = page_of(tmp_path / "run")
+    assert says in (seen.text if says != "Boom" else text)
+    assert not re.search(r"\b(None|NaN|nan|inf|undefined|Traceback)\b", seen.text)
+
+
+def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
+    result = synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=2))
+    nothing = {"headroom": None, "selectors": None, "ranking": None, "arms": None, "dfe": None, "verdict": None}
+    empty = {"takes": 0, "errors": 6, "notes": ["no take of the base arm was finished"], **nothing}
+    broken = result.model_copy(
+        update={
+            name: [cell.model_copy(update=empty) for cell in getattr(result, name)] for name in ("cells", "policies")
+        }
+    )
+    seen = Seen(render(broken, {"starts": [], "note": "No take of this run can be shown.", "demo": False}))
+    assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
+    assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
+
+
+def test_a_run_without_takes_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
+    synthetic.empty(tmp_path / "run")
+    seen, _ = page_of(tmp_path / "run")
+    assert "This run has no takes yet." in seen.text
+    assert not re.search(r"\bNone\b|\bNaN\b", seen.text)
+
+
+def test_missing_and_damaged_results_give_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="missing"):
+        make_html(tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(RunError, match="damaged"):
+        make_html(tmp_path)
+
+
+def test_a_gain_that_the_shortest_take_explains_carries_a_warning(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    assert any(cell.verdict and cell.verdict.leak for cell in result.policies)
+    seen, _ = page_of(run)
+    assert "length gives the outcome away" in seen.text
+
+
+def test_undecided_says_how_many_more_starts(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    further = [
+        finding.further_starts
+        for cell in result.policies
+        if cell.verdict
+        for finding in (cell.verdict.reuse, cell.verdict.retrieve, cell.verdict.combine)
+        if finding.further_starts
+    ]
+    assert further
+    seen, _ = page_of(run)
+    for count in further:
+        assert f"about {count} more start" in seen.text
+    assert all(math.isfinite(count) for count in further)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake.demos.library import Library, build
+from besttake.encoders.pixels import Pixels
+from besttake.scorers import scoring
+from besttake.scorers.scoring import Scores, score_run
+from besttake.takes.film import Film
+from besttake.takes.pool import LocalPool
+from besttake.takes.store import Store
+from besttake.takes.take import Take, TakeKey
+from besttake.types import U8, Demo
+
+MANIFEST = {
+    "identity": {"seed": 0},
+    "extent": {"policies": ["p"], "tasks": ["w pick", "w push"], "starts": [0], "seeds": [0], "arms": ["base"]},
+}
+
+
+def film(rng: np.random.Generator, length: int) -> U8:
+    """A square that wanders over noise."""
+    frames = rng.integers(0, 40, (length, 24, 24, 3), np.uint8)
+    for frame, (x, y) in zip(frames, np.clip(8 + np.cumsum(rng.normal(size=(length, 2)), axis=0), 0, 18), strict=True):
+        frame[int(y) : int(y) + 6, int(x) : int(x) + 6] = 220
+    return frames
+
+
+class Wanderings:
+    """Demonstrations of two tasks, pictures only."""
+
+    name, fingerprint, camera, fps = "wanderings", "0", "front", 10.0
+    gripper_dim, gripper_open, eef_dims = None, 1, None
+
+    def __iter__(self) -> Iterator[Demo]:
+        rng = np.random.default_rng(0)
+        for number in range(12):
+            length = 10 + number % 5
+            task = ("pick", "push")[number % 2]
+            yield Demo(f"{number}", task, film(rng, length), np.arange(length), None, None)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return build(Wanderings(), Pixels(), tmp_path_factory.mktemp("libraries") / "wanderings")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """18 starts x 3 seeds of either task, with takes of many lengths; half of them succeed on the way."""
+    rng = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with Store.write(path, MANIFEST) as store:
+        for task in ("pick", "push"):
+            for start in range(9):
+                for seed in range(3):
+                    frames = film(rng, int(rng.integers(3, 20)))
+                    steps = 2 * len(frames) - 1
+                    store.add(
+                        Take(
+                            key=TakeKey("p", "w", task, start, "base", seed),
+                            success_step=int(rng.integers(1, steps)) if rng.random() < 0.5 else None,
+                            actions=np.zeros((steps, 1), np.float32),
+                            states=np.zeros((steps + 1, 1), np.float32),
+                            film=Film.pack(frames),
+                            frame_steps=np.arange(0, steps, 2, np.int32),
+                        )
+                    )
+    return path
+
+
+def scored(run: Path, library: Library, pool: LocalPool | None = None) -> tuple[Scores, bytes]:
+    """The scores made anew, and the file they are kept in."""
+    (run / "scores.safetensors").unlink(missing_ok=True)
+    with Store.open(run) as store:
+        scores = score_run(store, library, library.encoder(), pool=pool)
+    return scores, (run / "scores.safetensors").read_bytes()
+
+
+def by_hand(frames: np.ndarray, library: Library, task: str) -> tuple[float, float]:
+    """Manifold and coverage of embedded frames, one demonstration after the other."""
+    demos = [library.embeddings[library.frame_demo == i] for i, demo in enumerate(library.demos) if demo.task == task]
+    products = [frames.astype(np.float64) @ demo.T.astype(np.float64) for demo in demos]
+    manifold = np.max([p.max(axis=1) for p in products], axis=0).mean()
+    return manifold, manifold + max(np.average(p.max(axis=0), weights=np.arange(p.shape[1]) + 1) for p in products)
+
+
+def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Library) -> None:
+    scores, _ = scored(run, library)
+    encoder = library.encoder()
+    with Store.open(run) as store:
+        takes = [take for _, take in store.takes()]
+    assert list(scores.table) == [take.key for take in takes]
+    for take in takes:
+        rivals = [t for t in takes if (t.key.task, t.key.start) == (take.key.task, take.key.start)]
+        ends = {t.key: t.success_step if t.success_step is not None else t.steps for t in rivals}
+        coded = encoder.encode(take.frames())
+        got = scores.table[take.key]
+        for window, end in (("episode", ends[take.key]), ("full", take.steps), ("common", min(ends.values()))):
+            manifold, coverage = by_hand(coded[take.frame_steps <= end], library, take.key.task)
+            assert got.scores[f"manifold/{window}"] == pytest.approx(manifold, abs=1e-6)
+            assert got.scores[f"coverage/{window}"] == pytest.approx(coverage, abs=1e-6)
+        pairs = (coded.astype(np.float64) * library.embeddings[got.nearest]).sum(axis=1)
+        np.testing.assert_allclose(got.best, pairs, atol=1e-6)
+        assert {library.demos[library.frame_demo[f]].task for f in got.nearest} == {take.key.task}
+
+
+def test_portions_and_workers_change_no_bit_of_the_scores(
+    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = scored(run, library)
+    for portion in (1, 5, 100):
+        monkeypatch.setattr(scoring, "_PORTION", portion)
+        assert scored(run, library)[1] == whole
+    monkeypatch.setattr(scoring, "_PORTION", 4)
+    pool = LocalPool(2)
+    try:
+        assert scored(run, library, pool)[1] == whole
+    finally:
+        pool.close()
+
+
+def test_scores_that_are_still_true_are_read_and_not_made_again(
+    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = scored(run, library)
+    monkeypatch.setattr(scoring, "_score_portion", lambda *_: pytest.fail("scored again"))
+    with Store.open(run) as store:
+        again = score_run(store, library, library.encoder())
+    assert {key: score.scores for key, score in again.table.items()} == {
+        key: score.scores for key, score in made.table.items()
+    }
+
+
+class Renamed(Wanderings):
+    """The same under other names; the instruction says which task it is."""
+
+    name, fingerprint = "renamed", "1"
+
+    def __iter__(self) -> Iterator[Demo]:
+        words = {"pick": "take it up", "push": "shove it away"}
+        for demo in super().__iter__():
+            yield replace(demo, task=f"episode {int(demo.id) % 2}", instruction=words[demo.task])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_instruction_finds_demonstrations_that_the_name_does_not(
+    run: Path, library: Library, tmp_path: Path, workers: int
+) -> None:
+    named, _ = scored(run, library)
+    renamed = build(Renamed(), Pixels(), tmp_path / "renamed")
+    mixed, _ = scored(run, renamed)
+    (run / "scores.safetensors").unlink()
+    words = {"pick": "Take it up.", "push": "shove it away"}
+    pool = LocalPool(workers) if workers else None
+    with Store.open(run) as store:
+        told = score_run(store, renamed, renamed.encoder(), instructions=words, pool=pool)
+        again = score_run(store, renamed, renamed.encoder(), instructions=words)
+    if pool is not None:
+        pool.close()
+    assert {key: score.scores for key, score in told.table.items()} == {k: s.scores for k, s in named.table.items()}
+    assert told.fingerprint == again.fingerprint != mixed.fingerprint
+    assert any(mixed.table[key].scores != named.table[key].scores for key in named.table)

@@ -1,0 +1,217 @@
+"""The served policy is the diagnosed one: the runner's arm and a client of the server get the same actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.sync.client import connect
+
+from besttake import registry
+from besttake.arms.sampler import ArmSampler
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library, build
+from besttake.policies.augmented import Cooled, Retrieving
+from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
+from besttake.serving import serve
+from besttake.takes.draws import Draw
+from besttake.takes.orders import Job
+from besttake.takes.pool import LocalPool
+from besttake.takes.runner import play
+from besttake.takes.store import Store
+from besttake.takes.take import TakeKey
+from besttake.types import F32, Observation, Start
+
+Diagnosed = Callable[[RetrievalConfig, str], dict[int, F32]]
+
+TASK, SEED, STEPS = "pick", 4, 60
+LOOKS_BACK = RetrievalConfig(rule="current", alpha=0.6, onset_alignment=True, gripper_gating=True)
+PLAIN = RetrievalConfig(alpha=0.3)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    out = tmp_path_factory.mktemp("following") / "library"
+    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, max_demos=4)
+
+
+def starts() -> tuple[int, ...]:
+    return tuple(registry.env("testbed:pick").spec.starts[:2])
+
+
+@pytest.fixture(scope="module")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory, library: Library) -> Diagnosed:
+    """``diagnosed(config, arm)``; each is made once."""
+    return lru_cache(lambda config, arm: played(tmp_path_factory.mktemp("run"), library, config, arm))
+
+
+def played(directory: Path, library: Library, config: RetrievalConfig, arm: str) -> dict[int, F32]:
+    """The actions (T, action_dim) of each start's take, by the runner itself, for the draws that a server will use."""
+    env = registry.env("testbed:pick")
+    sampler = ArmSampler(registry.policy("testbed:half"), env.spec, config, library, library.encoder())
+    jobs = [
+        Job(TakeKey("p", "testbed:pick", TASK, start, arm, 0), STEPS, ("wrist",), "wrist", stride=5, goes_on=True)
+        for start in starts()
+    ]
+    pool = LocalPool(1)
+    try:
+        with Store.write(directory, {"identity": {}, "extent": {}}) as store:
+            tally = play(jobs, sampler, lambda key: Draw(SEED, key.task, key.start, 0), store, pool, batch=2)
+            assert (tally.done, tally.failed) == (2, 0)
+            return {take.key.start: take.actions for _, take in store.takes()}
+    finally:
+        pool.close()
+
+
+@contextmanager
+def vla_eval_client(url: str, start: int) -> Iterator[Any]:
+    """``act(seen, states)`` is the one action that vla-eval's harness gets for each observation."""
+    with connect(url) as socket:
+        socket.send(pack_message(Message("episode_start", {"task": {"name": TASK, "episode_idx": start}})))
+
+        def act(seen: Observation, states: list[F32]) -> F32:
+            payload = {"images": dict(seen.images), "states": seen.state, "task_description": seen.instruction}
+            socket.send(pack_message(Message("observation", payload, 1)))
+            answer = unpack_message(socket.recv(timeout=20))
+            assert answer.type == "action", answer.payload
+            return np.asarray(answer.payload["actions"])[None]
+
+        yield act
+
+
+@contextmanager
+def openpi_client(url: str, start: int, *, tells: bool = True) -> Iterator[Any]:
+    """``act(seen, states)`` is the part of a chunk that is executed; ``tells`` the server of the episode or not."""
+    with connect(url) as socket:
+        replan = unpack_openpi(socket.recv(timeout=20))["besttake"]["replan"]
+        told = [0]
+
+        def act(seen: Observation, states: list[F32]) -> F32:
+            step = len(states) - 1
+            request = {"observation/wrist": seen.images["wrist"], "state": seen.state, "prompt": seen.instruction}
+            if tells:
+                entry = {"task": TASK, "start": start, "step": step, "states": np.stack(states[told[0] :])}
+                request["besttake"] = entry
+            told[0] = len(states)
+            socket.send(pack_openpi(request))
+            answer = socket.recv(timeout=20)
+            assert isinstance(answer, bytes), answer
+            return unpack_openpi(answer)["actions"][:replan]
+
+        yield act
+
+
+CLIENTS = {"vla-eval": vla_eval_client, "openpi": openpi_client}
+
+
+def driven(act: Any, start: int) -> F32:
+    """The actions (T, action_dim) of an episode of the testbed that ``act`` is asked for."""
+    env = registry.env("testbed:pick")
+    env.reset(Start(TASK, start))
+    states, actions = [env.observe(()).state], []
+    while len(actions) < STEPS:
+        for action in act(env.observe(("wrist",)), states):
+            if len(actions) < STEPS:
+                env.step(action)
+                actions.append(action)
+                states.append(env.observe(()).state)
+    return np.stack(actions)
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+@pytest.mark.parametrize("config", [PLAIN, LOOKS_BACK], ids=["plain", "looks back"])
+def test_a_served_retrieving_policy_acts_as_the_arm_retrieve(
+    library: Library, diagnosed: Diagnosed, protocol: str, config: RetrievalConfig
+) -> None:
+    expected = diagnosed(config, "retrieve")
+    augmented = Retrieving(registry.policy("testbed:half"), library, config)
+    with serve(augmented, protocol, seed=SEED) as server:
+        for start, actions in expected.items():
+            with CLIENTS[protocol](server.url, start) as act:
+                np.testing.assert_array_equal(driven(act, start), actions)
+
+
+def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diagnosed) -> None:
+    """The same policy, asked without the course of the episode, acts otherwise in these very episodes."""
+    expected = diagnosed(LOOKS_BACK, "retrieve")
+    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+
+    class Forgetful:
+        spec, sample = augmented.spec, staticmethod(augmented.sample)
+
+    with serve(Forgetful(), seed=SEED) as server:
+        for start, actions in expected.items():
+            with vla_eval_client(server.url, start) as act:
+                assert not np.array_equal(driven(act, start), actions)
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, protocol: str) -> None:
+    expected = diagnosed(PLAIN, "cooled")
+    with serve(Cooled(registry.policy("testbed:half"), 0.3), protocol, seed=SEED) as server:
+        for start, actions in expected.items():
+            with CLIENTS[protocol](server.url, start) as act:
+                np.testing.assert_array_equal(driven(act, start), actions)
+
+
+def test_an_openpi_client_that_tells_nothing_gets_each_chunk_as_at_the_first_step(library: Library) -> None:
+    """What differs then: no onset to align to, no gripper phase, and draws by connection and request."""
+    policy = registry.policy("testbed:half")
+    augmented = Retrieving(policy, library, LOOKS_BACK)
+    asked: list[Observation] = []
+    with (
+        serve(augmented, "openpi", seed=SEED) as server,
+        openpi_client(server.url, starts()[0], tells=False) as act,
+    ):
+
+        def noted(seen: Observation, states: list[F32]) -> F32:
+            asked.append(seen)
+            return np.asarray(act(seen, states))
+
+        got = driven(noted, starts()[0])
+    draws = [Draw(SEED, "connection", 0, 0, chunk) for chunk in range(len(asked))]
+    expected = augmented.sample(asked, draws)[:, : policy.spec.replan].reshape(-1, policy.spec.action_dim)
+    np.testing.assert_array_equal(got, expected[:STEPS])
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (3, "needs a step"),
+        ({"step": -1}, "needs a step"),
+        ({"step": "2"}, "needs a step"),
+        ({"step": 99}, "step 99 after step 0, with a chunk of 10"),
+        ({"step": 8}, r"states (1, 20), where the 8 since the last request"),
+        ({"step": 8, "states": np.zeros((8, 3), np.float32)}, "20 state numbers, the client sent 3"),
+    ],
+)
+def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
+    library: Library, entry: Any, words: str
+) -> None:
+    env = registry.env("testbed:pick")
+    env.reset(Start(TASK, 0))
+    seen = env.observe(("wrist",))
+    request = {"wrist": seen.images["wrist"], "state": seen.state, "prompt": TASK}
+    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+    with serve(augmented, "openpi") as server, connect(server.url) as socket:
+        socket.recv(timeout=20)
+        for sent, fine in (({"step": 0}, True), (entry, False), ({"step": 0}, True)):
+            socket.send(pack_openpi({**request, "besttake": sent}))
+            answer = socket.recv(timeout=20)
+            assert isinstance(answer, bytes) == fine
+            if not fine:
+                assert words in answer
+                assert "\n" not in answer
+
+
+def test_a_step_of_an_episode_that_never_began_is_said(library: Library) -> None:
+    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+    with serve(augmented, "openpi") as server, connect(server.url) as socket:
+        socket.recv(timeout=20)
+        socket.send(pack_openpi({"besttake": {"step": 4}}))
+        assert "begin with step 0" in str(socket.recv(timeout=20))

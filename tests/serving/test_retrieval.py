@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from besttake import registry
+from besttake.config import Plan
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library, build
+from besttake.errors import PlanError
+from besttake.serving.retrieval import retrieval_from
+from besttake.verbs.diagnose import diagnose
+
+LOOKS_BACK = {"rule": "current", "alpha": 0.5, "onset_alignment": True, "gripper_gating": True}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    out = tmp_path_factory.mktemp("retrieval") / "library"
+    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, max_demos=3)
+
+
+def run(directory: Path, library: Library, arms: list[str]) -> Path:
+    plan = Plan(
+        policy=["testbed:half"], env=["testbed:pick"], demos=str(library.path), starts="1", seeds=1, arms=arms,
+        retrieval=LOOKS_BACK, probe_states=0, workers=1,
+    )  # fmt: skip
+    diagnose(plan, directory)
+    return directory
+
+
+def test_a_library_is_served_as_it_was_tuned_or_by_default(library: Library) -> None:
+    assert retrieval_from(library.path)[1] == RetrievalConfig()
+    assert retrieval_from(library.path, 0.1)[1] == RetrievalConfig(alpha=0.1)
+    with pytest.raises(PlanError, match="--alpha: alpha must lie between 0 and 1, not 3"):
+        retrieval_from(library.path, 3)
+
+
+def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -> None:
+    found, config = retrieval_from(run(tmp_path / "run", library, ["base", "retrieve"]))
+    assert found.fingerprint == library.fingerprint
+    assert config == RetrievalConfig.from_dict(LOOKS_BACK)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    manifest["identity"]["library"] = "another"
+    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(PlanError, match="no longer the library"):
+        retrieval_from(tmp_path / "run")
+
+
+def test_a_run_without_retrieval_cannot_be_served_so(library: Library, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="diagnosed without retrieval"):
+        retrieval_from(run(tmp_path / "run", library, ["base"]))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--cooled", "--alpha", "3"], "alpha must lie between 0 and 1, not 3.0"),
+        (["--cameras", "wrist"], "--cameras wrist: write it as OURS=THEIRS"),
+        (["--retrieve", "nowhere"], "is not a library"),
+    ],
+)
+def test_wrong_flags_are_one_line(tmp_path: Path, flags: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:half", "--port", "0", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

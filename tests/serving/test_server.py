@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import msgpack
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from besttake.errors import ComponentError
+from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
+from besttake.serving import serve
+from besttake.takes.draws import Draw
+
+
+def payload(observation, **changes):
+    return {
+        "images": dict(observation.images),
+        "states": observation.state,
+        "task_description": observation.instruction,
+        **changes,
+    }
+
+
+def exchange(socket, message):
+    socket.send(pack_message(message))
+    return unpack_message(socket.recv(timeout=10))
+
+
+def act(socket, observation, seq=1, **changes):
+    return exchange(socket, Message("observation", payload(observation, **changes), seq))
+
+
+def test_a_named_episode_gets_its_own_draws_on_any_connection(policy, observation):
+    """Two connections ask for the same episode: the actions are those of its draws, and of its second seed."""
+    with serve(policy, seed=9) as server:
+        episodes = []
+        for _ in range(2):
+            with connect(server.url) as socket:
+                socket.send(pack_message(Message("episode_start", {"task": {"name": "push", "episode_idx": 4}})))
+                episodes.append([act(socket, observation, seq).payload["actions"] for seq in range(4)])
+    for seed, actions in enumerate(episodes):
+        draw = Draw(9, "push", 4, seed)
+        chunks = [policy.sample([observation], [draw.at(chunk)])[0, :2] for chunk in range(2)]
+        np.testing.assert_array_equal(np.stack(actions), np.concatenate(chunks))
+
+
+def test_an_episode_without_a_name_counts_connections_and_episodes(policy, observation):
+    with serve(policy) as server, connect(server.url) as first, connect(server.url) as second:
+        starts = []
+        for socket in (first, second, first):
+            socket.send(pack_message(Message("episode_start", {})))
+            starts.append(act(socket, observation).payload["actions"])
+    expected = [Draw(0, "connection", c, e) for c, e in ((0, 0), (1, 0), (0, 1))]
+    for got, draw in zip(starts, expected, strict=True):
+        np.testing.assert_array_equal(got, policy.sample([observation], [draw])[0, 0])
+
+
+def test_openpi_clients_get_metadata_and_then_whole_chunks(policy, observation):
+    request = {
+        "observation/wrist": observation.images["wrist"],
+        "observation/state": observation.state,
+        "prompt": "push",
+    }
+    with serve(policy, "openpi", seed=2) as server, connect(server.url) as socket:
+        metadata = unpack_openpi(socket.recv(timeout=10))
+        assert metadata["besttake"]["horizon"] == 4
+        for chunk in range(2):
+            socket.send(pack_openpi(request))
+            got = unpack_openpi(socket.recv(timeout=10))["actions"]
+            draw = Draw(2, "connection", 0, 0, chunk)
+            np.testing.assert_array_equal(got, policy.sample([observation], [draw])[0])
+
+
+OBJECT_ARRAY = {"__ndarray__": True, "data": b"12345678", "dtype": "|O", "shape": [1]}
+MALFORMED = {
+    "not msgpack": b"\xc1\xff\x00",
+    "text": "hello?",
+    "a list": msgpack.packb([1, 2, 3]),
+    "no payload": msgpack.packb({"type": "observation", "seq": 1}),
+    "unknown type": msgpack.packb({"type": "exec", "payload": {}, "seq": 1, "timestamp": 0}),
+    "object dtype": msgpack.packb(
+        {"type": "observation", "payload": {"states": OBJECT_ARRAY}, "seq": 1, "timestamp": 0}
+    ),
+    "short array": msgpack.packb(
+        {"type": "observation", "payload": {"states": {**OBJECT_ARRAY, "dtype": "<f4", "shape": [9]}}, "seq": 1}
+    ),
+    "damaged image": msgpack.packb(
+        {"type": "observation", "payload": {"i": {"__image__": True, "format": "png", "data": b"no"}}, "seq": 1}
+    ),
+    "negative shape": msgpack.packb(
+        {"type": "observation", "payload": {"states": {**OBJECT_ARRAY, "dtype": "<f4", "shape": [-2]}}, "seq": 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED.keys())
+@pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])
+def test_a_malformed_frame_is_answered_and_the_session_goes_on(policy, observation, protocol, frame):
+    with serve(policy, protocol) as server, connect(server.url) as socket:
+        if protocol == "openpi":
+            socket.recv(timeout=10)
+            socket.send(frame)
+            report = socket.recv(timeout=10)
+            assert isinstance(report, str)
+            assert "\n" not in report
+            good = {"wrist": observation.images["wrist"], "state": observation.state}
+            socket.send(pack_openpi(good))
+            assert unpack_openpi(socket.recv(timeout=10))["actions"].shape == (4, 3)
+        else:
+            socket.send(frame)
+            assert unpack_message(socket.recv(timeout=10)).type == "error"
+            assert act(socket, observation).payload["actions"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, ("wrist", "front", "--cameras")),
+        ({"images": {"wrist": np.zeros((8, 8), np.uint8)}}, ("(H, W, 3)",)),
+        ({"states": np.zeros(4, np.float32)}, ("5", "4")),
+        ({"states": None}, ("5", "0")),
+        ({"task_description": "fail"}, ("RuntimeError", "fell over")),
+        ({"task_description": "nan"}, ("not finite",)),
+    ],
+)
+def test_what_cannot_be_answered_is_said_in_one_line(policy, observation, changes, words):
+    with serve(policy) as server, connect(server.url) as socket:
+        reply = act(socket, observation, 7, **changes)
+        assert (reply.type, reply.seq) == ("error", 7)
+        assert all(word in reply.payload["error"] for word in words)
+        assert "\n" not in reply.payload["error"]
+        assert act(socket, observation).type == "action"
+
+
+def test_pictures_arrive_as_png_too(policy, observation):
+    from io import BytesIO
+
+    from PIL import Image
+
+    buffer = BytesIO()
+    Image.fromarray(observation.images["wrist"]).save(buffer, "PNG")
+    sent = {"__image__": True, "format": "png", "data": buffer.getvalue(), "shape": [8, 8, 3]}
+    with serve(policy) as server, connect(server.url) as socket:
+        got = act(socket, observation, images={"wrist": sent}).payload["actions"]
+    expected = policy.sample([observation], [Draw(0, "connection", 0, 0)])[0, 0]
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_request_over_the_limit_ends_that_connection_only(policy, observation):
+    with serve(policy, max_bytes=4096) as server:
+        with connect(server.url) as socket:
+            socket.send(b"\0" * 5000)
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(timeout=10)
+        assert closed.value.rcvd.code == 1009
+        with connect(server.url) as socket:
+            assert act(socket, observation).type == "action"
+
+
+def test_another_protocol_version_is_refused_in_words(policy):
+    with serve(policy) as server, connect(server.url) as socket:
+        reply = exchange(socket, Message("hello", {"protocol_version": 99}))
+    assert reply.type == "error"
+    assert "99" in reply.payload["error"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/healthz"])
+def test_health_is_open_and_says_what_is_served(policy, path):
+    with serve(policy, token="secret") as server:
+        told = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10).read())
+    assert told == {"status": "ok", "protocol": "vla-eval", "policy": "noisy"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
+def test_other_machines_need_a_token(policy, host):
+    with pytest.raises(ComponentError, match="--token"):
+        serve(policy, host=host)
+
+
+def test_a_token_is_asked_for_and_taken_three_ways(policy):
+    with serve(policy, token="secret") as server:
+        for headers, query in (({}, ""), ({"Authorization": "Bearer wrong"}, ""), ({}, "?token=wrong")):
+            with pytest.raises(InvalidStatus) as refused:
+                connect(server.url + "/" + query, additional_headers=headers)
+            assert refused.value.response.status_code == 401
+        for headers, query in (
+            ({"Authorization": "Bearer secret"}, ""),
+            ({"Authorization": "Api-Key secret"}, ""),
+            ({}, "?token=secret"),
+        ):
+            with connect(server.url + "/" + query, additional_headers=headers) as socket:
+                assert exchange(socket, Message("hello", {"protocol_version": 1})).type == "hello"
+
+
+def test_a_taken_port_and_an_unknown_protocol_are_said_plainly(policy):
+    with serve(policy) as server, pytest.raises(ComponentError, match=f"cannot serve on 127.0.0.1:{server.port}"):
+        serve(policy, port=server.port)
+    with pytest.raises(ComponentError, match="vla-eval, openpi"):
+        serve(policy, "grpc")
+    with pytest.raises(ComponentError, match="noisy reads: wrist"):
+        serve(policy, cameras={"front": "agentview"})
+
+
+def test_cameras_may_have_other_names_at_the_client(policy, observation):
+    with serve(policy, cameras={"wrist": "hand"}) as server, connect(server.url) as socket:
+        assert act(socket, observation, images={"hand": observation.images["wrist"]}).type == "action"

@@ -1,0 +1,162 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from besttake import registry, testing
+from besttake.errors import ComponentError
+from besttake.takes.draws import Draw
+from besttake.testbed import seeds
+from besttake.testbed.policy import NAMES
+from besttake.testbed.tasks import TASKS, World
+from besttake.types import Observation, Start, Warm
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def policy(request):
+    return registry.policy(f"testbed:{request.param}")
+
+
+def _situations(count):
+    """Observations from real starts, with draws of their own and every kind of warm start."""
+    worlds = {task: World(task) for task in TASKS}
+    observations, draws, warm = [], [], []
+    chunk = np.random.default_rng(1).uniform(-1, 1, (10, 4)).astype(np.float32)
+    for row in range(count):
+        task = TASKS[row % 4]
+        worlds[task].reset(seeds.TUNING[row])
+        observations.append(Observation({}, worlds[task].state()))
+        draws.append(Draw(3, task, start=row, seed=row % 3, chunk=row % 5))
+        warm.append([None, Warm(0.3), Warm(0.3, chunk), None][row % 4])
+    return observations, draws, warm
+
+
+def test_the_policy_keeps_its_contract_to_the_last_bit(policy):
+    assert testing.check_policy(policy, atol=0.0) == ("shape", "repeat", "batch", "draw", "warm")
+
+
+def test_a_row_has_the_same_bits_alone_and_anywhere_in_any_batch(policy):
+    observations, draws, warm = _situations(64)
+    alone = np.concatenate([policy.sample([o], [d], [w]) for o, d, w in zip(observations, draws, warm, strict=True)])
+    for size in (2, 3, 7, 15, 16, 17, 31, 33, 64):
+        order = np.random.default_rng(size).permutation(64)
+        for first in range(0, 64, size):
+            rows = order[first : first + size]
+            batch = policy.sample([observations[r] for r in rows], [draws[r] for r in rows], [warm[r] for r in rows])
+            assert np.array_equal(batch, alone[rows]), size
+
+
+def test_neither_the_process_nor_the_number_of_threads_changes_a_bit():
+    code = (
+        "import hashlib, numpy as np\n"
+        "from besttake import registry\n"
+        "from besttake.takes.draws import Draw\n"
+        "from besttake.types import Observation\n"
+        "states = np.random.default_rng(0).normal(0, .2, (20, 20)).astype(np.float32)\n"
+        "h = hashlib.sha256()\n"
+        "for name in ('half', 'mid', 'strong'):\n"
+        "    sample = registry.policy(f'testbed:{name}').sample\n"
+        "    draws = [Draw(0, 'pick', i, 0) for i in range(20)]\n"
+        "    h.update(sample([Observation({}, s) for s in states], draws).tobytes())\n"
+        "print(h.hexdigest())\n"
+    )
+    said = []
+    for threads in ("1", "2"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        said.append(done.stdout)
+    assert said[0] == said[1] != ""
+
+
+def test_the_policy_sees_things_a_few_millimetres_off_and_anew_at_each_chunk():
+    blurred, sharp = registry.policy("testbed:mid"), registry.policy("testbed:mid?perception_mm=0")
+    observations, draws, _ = _situations(4)
+    assert not np.array_equal(blurred.sample(observations, draws), sharp.sample(observations, draws))
+    assert blurred.spec.fingerprint != sharp.spec.fingerprint
+    offsets = np.stack([Draw(0, "pick", s, 0).normal((6,), "perception") for s in range(500)])
+    assert abs(offsets.std() - 1) < 0.05
+
+
+def test_starting_at_a_chunk_pulls_the_sample_towards_it(policy):
+    observations, draws, _ = _situations(16)
+    base = policy.sample(observations, draws)
+    target = np.zeros((10, 4), np.float32)
+    target[:, 2] = 0.8
+    warm = policy.sample(observations, draws, [Warm(0.9, target)] * 16)
+    assert np.linalg.norm(warm - target) < np.linalg.norm(base - target)
+
+
+def test_cooling_lowers_the_spread_of_samples(policy):
+    observation = _situations(1)[0][0]
+    draws = [Draw(0, "pick", 0, seed) for seed in range(64)]
+    base = policy.sample([observation] * 64, draws)
+    cooled = policy.sample([observation] * 64, draws, [Warm(0.5)] * 64)
+    assert cooled.std(axis=0).mean() < base.std(axis=0).mean()
+
+
+def test_policies_are_five_different_ones():
+    observations, draws, _ = _situations(8)
+    chunks = [registry.policy(f"testbed:{name}").sample(observations, draws) for name in NAMES]
+    assert len({registry.policy(f"testbed:{name}").spec.fingerprint for name in NAMES}) == len(NAMES)
+    for i in range(len(chunks)):
+        for j in range(i):
+            assert np.abs(chunks[i] - chunks[j]).mean() > 0.01
+
+
+def _success(name, starts):
+    """Share of takes that succeed, over the four tasks, one seed each."""
+    env, policy = registry.env("testbed"), registry.policy(f"testbed:{name}")
+    replan, won = policy.spec.replan, []
+    for task in env.spec.tasks:
+        for start in starts:
+            env.reset(Start(task.name, start))
+            done = False
+            for step in range(task.horizon):
+                if step % replan == 0:
+                    chunk = policy.sample([env.observe(())], [Draw(0, task.name, start, 0, step // replan)])[0]
+                done = env.step(chunk[step % replan]).success
+                if done:
+                    break
+            won.append(done)
+    return np.mean(won)
+
+
+def test_on_tuning_starts_the_strong_policy_beats_the_half_trained_one():
+    starts = seeds.TUNING[50:56]
+    assert _success("strong", starts) > max(0.6, _success("half", starts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("half", 0.15, 0.70), ("few", 0.35, 0.85), ("alt", 0.20, 0.70), ("mid", 0.60, 0.95), ("strong", 0.70, 0.99)],
+)
+def test_success_on_tuning_starts_is_where_each_policy_was_measured(name, low, high):
+    assert low <= _success(name, seeds.TUNING[60:80]) <= high
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("testbed:best", "choose one of half, few, alt, mid, strong"),
+        ("testbed:", "no such policy"),
+        ("testbed:mid?replan=11", "replan is 1 to 10"),
+        ("testbed:mid?replan=x", "whole number"),
+        ("testbed:mid?heat=1", "no option heat"),
+    ],
+)
+def test_a_wrong_uri_is_answered_in_one_line(uri, message):
+    with pytest.raises(ComponentError, match=message) as caught:
+        registry.policy(uri)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_fingerprint_is_the_same_in_every_process() -> None:
+    code = "from besttake import registry; print(registry.policy('testbed:half').spec.fingerprint)"
+    told = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(4)
+    }
+    assert len(told) == 1

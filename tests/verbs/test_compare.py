@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from besttake.errors import RunError
+from besttake.recordings import ingest
+from besttake.result import Result
+from besttake.verbs.compare import compare, make_html, render_text
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> ModuleType:
+    name = "besttake_report_synthetic"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE.parent / "reporting" / "synthetic.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def runs(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    place = tmp_path_factory.mktemp("runs")
+    shapes = {"first": ("testbed:half",), "second": ("testbed:mid", "<b>odd")}
+    for name, policies in shapes.items():
+        synthetic.build(place / name, synthetic.Shape(policies=policies, tasks=("pick", "push", "drawer"), starts=9))
+    return [place / name for name in shapes]
+
+
+def test_the_relation_is_over_the_cells_of_all_runs(runs: list[Path]) -> None:
+    found = compare(runs)
+    assert found.result.relation.cells == 9
+    assert found.runs == ("first",) * 3 + ("second",) * 6
+    pairs = []
+    for run in runs:
+        for cell in Result.load(run / "result.json").cells:
+            assert cell.headroom is not None
+            assert cell.selectors is not None
+            pairs.append((cell.headroom.headroom.value, cell.selectors.scored["manifold"]["full"].gain.value))
+    x, y = np.array(pairs, float).T
+    assert found.result.relation.r == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert set(found.result.relation.within) == {"testbed:half", "testbed:mid", "<b>odd"}
+    assert set(found.result.relation.leave_one_out) == {"testbed:half", "testbed:mid", "<b>odd"}
+    assert found.result.relation.disjoint.splits > 0
+
+
+def test_a_run_that_keeps_one_of_fewer_takes_than_seeds_is_compared_as_it_was_measured(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    shutil.copytree(runs[1], tmp_path / "pairs")
+    document = json.loads((runs[1] / "result.json").read_text())
+    for cell in document["cells"]:
+        cell["headroom"]["n"] = 2
+    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    found = compare([tmp_path / "pairs"]).result.relation
+    y = np.array([cell["selectors"]["by_n"][1]["value"] for cell in document["cells"]])
+    curve = np.array([[point["value"] for point in cell["headroom"]["curve"]] for cell in document["cells"]])
+    assert found.r == pytest.approx(np.corrcoef(curve[:, 1] - curve[:, 0], y - curve[:, 0])[0, 1])
+    assert found.r != pytest.approx(compare([runs[1]]).result.relation.r)
+
+
+def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> None:
+    found = compare(runs)
+    r = found.result.relation.r
+    assert json.loads(found.to_json())["relation"]["r"] == r
+    console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
+    console.print(render_text(found))
+    text = console.export_text()
+    assert "over 9 cells" in text
+    assert "<b>odd" in text
+    page = make_html(found, tmp_path / "compare.html").read_text()
+    shown = re.search(r'data-path="/relation/r" data-value="([^"]+)"', page)
+    assert shown is not None
+    assert float(shown.group(1)) == r
+    assert "<b>odd" not in page
+    assert "&lt;b&gt;odd" in page
+    assert page.count("<circle") + page.count("<polygon") > 9
+
+
+def test_runs_without_scores_are_named_and_left_out(runs: list[Path], synthetic: ModuleType, tmp_path: Path) -> None:
+    data = HERE.parent / "recordings" / "data" / "vla_eval"
+    ingest(sorted(data.glob("recording-*.sqlite"))[:2], tmp_path / "outcomes")
+    synthetic.build(tmp_path / "unscored", synthetic.Shape(policies=("p",), tasks=("t",), starts=3, scored=False))
+    found = compare([*runs[:1], tmp_path / "outcomes", tmp_path / "unscored"])
+    assert found.result.relation.cells == 3
+    assert any("outcomes takes no part" in note for note in found.result.notes)
+    assert any("no score" in note for note in found.result.notes)
+    alone = compare([tmp_path / "unscored"])
+    assert alone.result.relation.r is None
+    page = make_html(alone, tmp_path / "alone.html").read_text()
+    assert "no gain to set against headroom" in page
+    assert not re.search(r">\s*(None|nan)\s*<", page)
+
+
+def test_a_run_named_twice_counts_once(runs: list[Path]) -> None:
+    found = compare([runs[0], runs[0]])
+    assert found.result.relation.cells == 3
+    assert "counts once" in found.result.notes[0]
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="missing"):
+        compare([tmp_path])
+    with pytest.raises(RunError, match="no runs"):
+        compare([])

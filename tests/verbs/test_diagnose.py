@@ -1,0 +1,308 @@
+"""The whole diagnosis on the testbed, small; its numbers against ones worked out here by plain loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake.config import load_plan
+from besttake.encoders.base import Encoder
+from besttake.errors import BestTakeError, PlanError
+from besttake.reporting import make_html, make_markdown
+from besttake.result import SCHEMA, Result
+from besttake.scorers.scoring import Scores
+from besttake.takes.store import Row, Store
+from besttake.takes.take import TakeKey
+from besttake.types import F32, U8
+from besttake.verbs.diagnose import diagnose, probe_only
+
+FLAGS = {
+    "policy": ["testbed:half", "testbed:mid"],
+    "env": ["testbed"],
+    "task": ["pick", "drawer"],
+    "starts": "3",
+    "seeds": 2,
+    "arms": "base,cooled,shuffled,retrieve,rerank",
+    "demos_per_task": 6,
+    "probe_states": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("diagnosis") / "run"
+    diagnose(load_plan(None, FLAGS), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def result(run: Path) -> Result:
+    return Result.load(run / "result.json")
+
+
+@pytest.fixture(scope="module")
+def rows(run: Path) -> dict[TakeKey, Row]:
+    with Store.open(run) as store:
+        return {row.key: row for row in store.rows()}
+
+
+def success(rows: dict[TakeKey, Row], policy: str, task: str, arm: str) -> np.ndarray:
+    return np.array(
+        [[bool(rows[TakeKey(policy, "testbed", task, s, arm, k)].success) for k in range(2)] for s in range(3)], float
+    )
+
+
+def test_every_take_that_was_planned_was_made(result: Result, rows: dict[TakeKey, Row]) -> None:
+    assert len(rows) == 2 * 2 * 3 * 2 * 5
+    assert result.cost.takes == len(rows)
+    assert result.cost.errors == 0
+    assert result.schema_version == SCHEMA
+
+
+def test_rates_and_gains_are_what_plain_loops_give(result: Result, rows: dict[TakeKey, Row]) -> None:
+    for cell in result.cells:
+        base = success(rows, cell.policy, cell.group, "base")
+        assert cell.headroom is not None
+        assert cell.arms is not None
+        assert cell.headroom.pass_1.value == pytest.approx(base.mean())
+        assert cell.headroom.pass_n.value == pytest.approx(base.max(axis=1).mean())
+        assert cell.headroom.headroom.value == pytest.approx((base.max(axis=1) - base.mean(axis=1)).mean())
+        for arm in ("cooled", "shuffled", "retrieve", "rerank"):
+            other = success(rows, cell.policy, cell.group, arm)
+            assert cell.arms.arms[arm].gain.value == pytest.approx(other.mean() - base.mean())
+        cooled, retrieve = (success(rows, cell.policy, cell.group, a) for a in ("cooled", "retrieve"))
+        assert cell.arms.content.value == pytest.approx(retrieve.mean() - cooled.mean())
+
+
+def test_the_selector_keeps_the_take_with_the_highest_score(
+    result: Result, rows: dict[TakeKey, Row], run: Path
+) -> None:
+    scores = Scores.open(run)
+    assert scores is not None
+    for cell in result.cells:
+        kept = []
+        for start in range(3):
+            keys = [TakeKey(cell.policy, "testbed", cell.group, start, "base", seed) for seed in range(2)]
+            best = max(keys, key=lambda key: (scores.get(key).scores["manifold/full"], -key.seed))  # type: ignore[union-attr]
+            kept.append(bool(rows[best].success))
+        assert cell.selectors is not None
+        assert cell.selectors.scored["manifold"]["full"].success.value == pytest.approx(np.mean(kept))
+
+
+def test_controls_are_exact(result: Result) -> None:
+    for cell in (*result.cells, *result.policies):
+        assert cell.headroom is not None
+        assert cell.selectors is not None
+        assert cell.selectors.random.success.value == cell.headroom.pass_1.value
+        assert cell.selectors.oracle.success.value == pytest.approx(cell.headroom.pass_n.value)
+        for windows in cell.selectors.scored.values():
+            for selector in windows.values():
+                assert selector.gain.value <= cell.headroom.headroom.value + 1e-12
+        if not cell.headroom.headroom.value:
+            assert cell.selectors.oracle.capture.value is None
+
+
+def test_a_policy_pools_its_cells(result: Result) -> None:
+    for policy in result.policies:
+        own = [cell for cell in result.cells if cell.policy == policy.policy]
+        assert policy.group == "*"
+        assert policy.headroom is not None
+        assert policy.headroom.pass_1.value == pytest.approx(np.mean([c.headroom.pass_1.value for c in own]))  # type: ignore[union-attr]
+
+
+def test_numbers_lie_in_their_intervals_and_nothing_is_nan(run: Path, result: Result) -> None:
+    text = (run / "result.json").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    for cell in result.cells:
+        assert cell.headroom is not None
+        for estimate in (cell.headroom.pass_1, cell.headroom.pass_n, cell.headroom.headroom):
+            assert estimate.low <= estimate.value <= estimate.high  # type: ignore[operator]
+        curve = [point.value for point in cell.headroom.curve]
+        assert all(a <= b + 1e-9 for a, b in pairwise(curve))  # type: ignore[operator]
+
+
+def test_the_score_of_a_take_is_the_mean_of_its_trace(run: Path) -> None:
+    scores = Scores.open(run)
+    assert scores is not None
+    with Store.open(run) as store:
+        for row, take in store.takes():
+            scored = scores.get(row.key)
+            assert scored is not None
+            assert scored.steps.tolist() == take.frame_steps.tolist()
+            assert scored.scores["manifold/full"] == pytest.approx(scored.best.mean(), abs=1e-6)
+            end = take.success_step or take.steps
+            assert scored.scores["manifold/episode"] == pytest.approx(scored.best[scored.steps <= end].mean(), abs=1e-6)
+
+
+def test_arms_share_their_noise_so_alpha_zero_is_base(cache: Path, tmp_path: Path) -> None:
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "starts": "2", "retrieval": {"alpha": 0.0}}
+    flags["arms"] = "base,cooled,shuffled,retrieve"
+    diagnose(load_plan(None, flags), tmp_path / "run")
+    with Store.open(tmp_path / "run") as store:
+        takes = {row.key: take for row, take in store.takes()}
+    for key, take in takes.items():
+        base = takes[TakeKey(key.policy, key.env, key.task, key.start, "base", key.seed)]
+        assert np.array_equal(take.actions, base.actions)
+        assert np.array_equal(take.states, base.states)
+
+
+def test_arms_differ_where_they_should(run: Path) -> None:
+    with Store.open(run) as store:
+        takes = {row.key: take for row, take in store.takes()}
+    firsts = {}
+    for arm in ("base", "cooled", "shuffled", "retrieve"):
+        firsts[arm] = takes[TakeKey("testbed:half", "testbed", "pick", 0, arm, 0)].actions[:3].tobytes()
+    assert len(set(firsts.values())) == 4
+
+
+def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("besttake.verbs.diagnose.library_for", lambda *_: None)
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base,cooled"}
+    found = diagnose(load_plan(None, flags), tmp_path / "run")
+    cell = found.cells[0]
+    assert cell.headroom is not None
+    assert cell.ranking is None
+    assert cell.verdict is not None
+    assert cell.verdict.combine.answer == "not-measured"
+    assert any("nothing is scored" in note for note in found.notes)
+    with pytest.raises(PlanError, match="need demonstrations"):
+        diagnose(load_plan(None, {**flags, "arms": "base,retrieve"}), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Path) -> None:
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base", "seeds": 1}
+    cell = diagnose(load_plan(None, flags), tmp_path / "run").cells[0]
+    assert cell.headroom is not None
+    assert cell.headroom.headroom.value is None
+    assert "one take per start" in cell.headroom.headroom.reason
+    assert cell.verdict is not None
+
+
+def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, result: Result) -> None:
+    probed = {(c.policy, c.group): c.dfe for c in probe_only(load_plan(None, {**FLAGS, "arms": "base"}))}
+    for cell in result.cells:
+        assert cell.dfe is not None
+        assert probed[cell.policy, cell.group].dfe == cell.dfe.dfe  # type: ignore[union-attr]
+        assert cell.dfe.states == 10
+        assert cell.dfe.ratio.value == pytest.approx(cell.dfe.dfe.value / cell.dfe.floor.value)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"policy": ["testbed:nobody"]}, "nobody"),
+        ({"env": ["testbed:fly"]}, "no such task"),
+        ({"task": ["fly"]}, "no task 'fly'"),
+        ({"starts": "5000"}, "1000 starts per task"),
+        ({"retrieval": {"rule": "guess"}}, "rule must be next, current or frame"),
+        ({"retrieval": {"alpha": 2}}, "alpha must lie between 0 and 1"),
+        ({"retrieval": {"colour": 2}}, "colour"),
+        ({"demos": "nowhere"}, "neither a library directory nor a source"),
+        ({"encoder": "nothing"}, "no encoder of kind 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing_behind(
+    cache: Path, tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    with pytest.raises(BestTakeError) as caught:
+        diagnose(load_plan(None, {**FLAGS, **change}), tmp_path / "run")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_result_json_is_refused_when_newer_or_damaged(run: Path, tmp_path: Path) -> None:
+    data = json.loads((run / "result.json").read_text())
+    path = tmp_path / "result.json"
+
+    def refused(text: str) -> str:
+        path.write_text(text)
+        with pytest.raises(BestTakeError) as caught:
+            Result.load(path)
+        return str(caught.value)
+
+    assert "upgrade besttake" in refused(json.dumps({**data, "schema_version": 99}))
+    assert "damaged" in refused("{")
+    assert "does not fit its schema at cells" in refused(json.dumps({**data, "cells": [{}]}))
+
+
+def test_the_command_prints_the_result_it_wrote(run: Path, besttake: Callable[..., object]) -> None:
+    shown = besttake("report", run, "--format", "md", "-o", run / "report.md")
+    assert shown.returncode == 0  # type: ignore[attr-defined]
+    assert "testbed:half" in (run / "report.md").read_text()
+
+
+def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: Path, tmp_path: Path) -> None:
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base"}
+    whole = diagnose(load_plan(None, flags), tmp_path / "run")
+    assert not any("embedding of an earlier one" in note for note in whole.notes)
+    skipping = diagnose(load_plan(None, {**flags, "skip_still": 12.0}), tmp_path / "run")
+    told = next(note for note in skipping.notes if "embedding of an earlier one" in note)
+    assert int(told.split(" of ")[0]) > 0
+    assert skipping.digest == whole.digest
+
+
+class Blind:
+    """An encoder whose embeddings are no numbers."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.spec = encoder, replace(encoder.spec, name="blind")
+
+    def encode(self, images: U8) -> F32:
+        return np.full_like(self.encoder.encode(images), np.nan)
+
+
+def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("besttake.verbs.diagnose.encoder_of", lambda library: Blind(library.encoder()))
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
+    (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
+    assert cell.arms is not None
+    assert list(cell.arms.arms) == ["base"]
+    assert cell.errors == cell.arms.arms["base"].takes
+    with Store.open(tmp_path / "run") as store:
+        assert {row.error for row in store.rows() if row.error} == {
+            "ValueError: blind gave an embedding that is not finite: nothing can be matched"
+        }
+
+
+def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("besttake.verbs.diagnose.encoder_of", lambda library: Blind(library.encoder()))
+    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
+    found = diagnose(load_plan(None, flags), tmp_path / "run")
+    line = "no take has a score: headroom is known, selection is not"
+    for cell in (*found.cells, *found.policies):
+        assert cell.takes == 12
+        assert cell.notes == [line]
+        assert cell.headroom is not None
+        assert cell.headroom.pass_n.value is not None
+        assert cell.ranking is None
+        assert cell.selectors is not None
+        for windows in cell.selectors.scored.values():
+            assert {selector.gain.value for selector in windows.values()} == {None}
+        assert cell.verdict is not None
+        assert cell.verdict.reuse.answer == "undecided"
+        assert "no score was measured" in cell.verdict.reuse.because
+        assert cell.verdict.combine.answer == "not-measured"
+    assert found.relation.cells == 0
+    scores = Scores.open(tmp_path / "run")
+    assert scores is not None
+    assert all(np.isnan(value) for take in scores.table.values() for value in take.scores.values())
+    assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
+    for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
+        text = made.read_text().lower()
+        assert line in text
+        assert ">nan<" not in text

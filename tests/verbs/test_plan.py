@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from besttake.core import planning
+from besttake.errors import PlanError, RunError
+from besttake.recordings import ingest
+from besttake.result import Estimate, Selector, Selectors
+from besttake.verbs.plan import plan, render_text, sentences
+
+DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
+
+
+def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
+    (found,) = plan(pass1=0.64, worth=3)
+    v, largest = planning.v_from_pass1(0.64)
+    assert found.plan.half_width_starts == planning.starts_for_half_width(planning.blind_variance(v), 0.03)
+    assert found.cautious is not None
+    assert found.cautious.v == pytest.approx(largest)
+    assert found.cautious.half_width_starts > found.plan.half_width_starts
+    assert f"{found.plan.half_width_starts} starts x 3 seeds" in sentences(found)[0]
+
+
+def test_a_wider_interval_needs_fewer_starts_and_more_seeds_too() -> None:
+    narrow, wide, seeds = (plan(pass1=0.5, **o)[0].plan for o in ({"worth": 2.0}, {"worth": 6.0}, {"seeds": 5}))
+    assert wide.half_width_starts * 9 == pytest.approx(narrow.half_width_starts, rel=0.05)
+    assert seeds.half_width_starts < plan(pass1=0.5)[0].plan.half_width_starts
+
+
+def test_more_seeds_than_the_takes_that_one_is_kept_of_are_averaged_over_subsets() -> None:
+    (three,), (five,) = plan(pass1=0.5, seeds=5), plan(pass1=0.5, seeds=5, best_of=5)
+    assert (three.plan.n, five.plan.n, plan(pass1=0.5, seeds=2)[0].plan.n) == (3, 5, 2)
+    assert three.plan.sigma2 == pytest.approx(planning.blind_variance(three.plan.v, 5, 3))
+    assert five.plan.sigma2 > three.plan.sigma2
+
+
+def test_a_plan_names_the_flags_that_run_it() -> None:
+    (found,) = plan(pass1=0.5, seeds=5, best_of=4)
+    assert found.flags == f"--starts {found.plan.half_width_starts} --seeds 5 --best-of 4"
+    assert plan(pass1=0.5, budget=90)[0].flags == "--starts 30 --seeds 3 --best-of 3"
+    assert any(found.flags in line for line in sentences(found))
+
+
+def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
+    small, large = plan(pass1=0.6, budget=90)[0], plan(pass1=0.6, budget=9000)[0]
+    assert small.plan.starts == 30
+    assert small.plan.smallest_effect is not None
+    assert large.plan.smallest_effect is not None
+    assert small.plan.smallest_effect == pytest.approx(10 * large.plan.smallest_effect)
+    assert any("a budget of 30 starts" in line for line in sentences(small))
+
+
+def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
+    pilot = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    (found,) = plan(pilot=tmp_path / "pilot", gain=8)
+    curve = pilot.policies[0].headroom.curve  # type: ignore[union-attr]
+    assert found.name == "Pusher"
+    assert found.plan.v == pytest.approx(float(curve[1].value or 0) - float(curve[0].value or 0))
+    assert found.plan.yes_starts is not None
+    assert found.cautious is None
+    assert json.loads(found.to_json())["plan"]["seeds"] == 3
+    assert found.tasks == len(pilot.policies[0].tasks) > 1
+    assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
+    console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
+    console.print(render_text([found]))
+    assert "the pilot pilot" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "either --pass1"),
+        ({"pass1": 0.5, "pilot": "x"}, "either --pass1"),
+        ({"pass1": 64.0}, "did you mean 0.64"),
+        ({"pass1": 0.5, "worth": 0}, "--worth"),
+        ({"pass1": 0.5, "seeds": 1}, "--seeds"),
+        ({"pass1": 0.5, "budget": 0}, "--budget"),
+        ({"pass1": 0.5, "best_of": 1}, "--best-of 1"),
+        ({"pass1": 0.5, "best_of": 4}, "--best-of 4: there are 3 seeds"),
+        ({"pass1": 0.5, "gain": -1}, "--gain"),
+    ],
+)
+def test_wrong_numbers_give_one_line(options: dict[str, object], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        plan(**options)  # type: ignore[arg-type]
+
+
+def test_a_pilot_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="missing"):
+        plan(pilot=tmp_path)
+
+
+def test_a_certain_policy_still_gives_a_plan() -> None:
+    (found,) = plan(pass1=1.0)
+    assert found.plan.half_width_starts >= 1
+
+
+def test_a_pilot_is_planned_for_as_it_chose_unless_told_otherwise(tmp_path: Path) -> None:
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    cell = result.policies[0]
+    assert cell.headroom is not None
+    pass1 = cell.headroom.pass_1.value or 0.0
+    ways = Selectors(scored={}, **dict.fromkeys(("random", "shortest", "oracle"), _selector()), by_n=[
+        Estimate(value=pass1 + gain) for gain in (0.0, 0.02, 0.06, 0.20)
+    ])  # fmt: skip
+    changed = cell.model_copy(
+        update={"seeds": 4, "selectors": ways, "headroom": cell.headroom.model_copy(update={"n": 4})}
+    )
+    result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
+    (four,), (three,) = plan(pilot=tmp_path / "pilot"), plan(pilot=tmp_path / "pilot", best_of=3)
+    assert "--best-of 4" in four.flags
+    assert "--best-of 3" in three.flags
+    assert four.plan == plan(pilot=tmp_path / "pilot", gain=20)[0].plan
+    assert three.plan == plan(pilot=tmp_path / "pilot", gain=6, best_of=3)[0].plan
+
+
+def _selector() -> Selector:
+    return Selector(success=Estimate(), gain=Estimate(), capture=Estimate())

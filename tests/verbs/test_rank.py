@@ -1,0 +1,185 @@
+"""Ranking recorded takes: real videos, real folders, a real LeRobot data set layout."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import av
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from besttake.errors import BestTakeError, PlanError
+from besttake.reporting.ranking import make_html
+from besttake.verbs.rank import rank, render_text
+
+SIDE = 48
+
+
+def film(path: float, frames: int = 20) -> np.ndarray:
+    """A disk that moves along a line; ``path`` shifts the line, so that demonstrations have 0."""
+    y, x = np.mgrid[:SIDE, :SIDE] / SIDE
+    shown = np.zeros((frames, SIDE, SIDE, 3), np.uint8)
+    for f in range(frames):
+        at = 0.15 + 0.7 * f / 19
+        disk = (x - at) ** 2 + (y - 0.3 - path * (f > 4)) ** 2 < 0.02
+        shown[f] = np.where(disk[..., None], (240, 120, 20), (40, 60, 90))
+    return shown
+
+
+def write_video(path: Path, frames: np.ndarray) -> Path:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=10)
+        stream.width = stream.height = SIDE
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"crf": "10"}
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def write_folder(path: Path, frames: np.ndarray) -> Path:
+    path.mkdir()
+    for i, frame in enumerate(frames):
+        Image.fromarray(frame).save(path / f"{i}.png")
+    return path
+
+
+def write_dataset(root: Path, films: list[np.ndarray]) -> Path:
+    """A LeRobotDataset v3 that stores its pictures in the table."""
+    camera = "observation.images.wrist"
+    info = {
+        "codebase_version": "v3.0", "fps": 10, "total_episodes": len(films),
+        "features": {camera: {"dtype": "image", "shape": [SIDE, SIDE, 3], "names": None}},
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+    }  # fmt: skip
+    (root / "meta" / "episodes" / "chunk-000").mkdir(parents=True)
+    (root / "data" / "chunk-000").mkdir(parents=True)
+    (root / "meta" / "info.json").write_text(json.dumps(info))
+    rows, episodes = [], []
+    for number, shown in enumerate(films):
+        episodes.append({
+            "episode_index": number, "tasks": ["move"], "length": len(shown), "data/chunk_index": 0,
+            "data/file_index": 0,
+        })  # fmt: skip
+        for step, frame in enumerate(shown):
+            buffer = io.BytesIO()
+            Image.fromarray(frame).save(buffer, format="PNG")
+            picture = {"bytes": buffer.getvalue(), "path": f"{step}.png"}
+            rows.append({camera: picture, "episode_index": number, "frame_index": step})
+    pq.write_table(pa.Table.from_pylist(rows), root / "data" / "chunk-000" / "file-000.parquet")
+    pq.write_table(pa.Table.from_pylist(episodes), root / "meta" / "episodes" / "chunk-000" / "file-000.parquet")
+    return root
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    folder = tmp_path_factory.mktemp("demos")
+    for i in range(4):
+        write_video(folder / f"demo{i}.mp4", film(0.01 * i))
+    return folder
+
+
+def test_the_take_that_stays_close_to_the_demonstrations_wins(demos: Path, tmp_path: Path) -> None:
+    names = [
+        write_video(tmp_path / "far.mp4", film(0.45)),
+        write_video(tmp_path / "close.mp4", film(0.02)),
+        write_folder(tmp_path / "between", film(0.2)),
+    ]
+    result = rank(names, demos)
+    assert [Path(take.name).stem for take in result.takes] == ["close", "between", "far"]
+    assert [take.place for take in result.takes] == [1, 2, 3]
+    for take in result.takes:
+        assert take.score == pytest.approx(np.mean(take.best), abs=1e-5)
+    assert (result.demos, result.window, result.scorer) == (4, "common", "manifold")
+
+
+def test_unequal_takes_are_compared_on_their_common_frames_and_it_says_so(demos: Path, tmp_path: Path) -> None:
+    short = write_video(tmp_path / "short.mp4", film(0.45, frames=12))
+    long = write_video(tmp_path / "long.mp4", film(0.1, frames=20))
+    result = rank([short, long], demos)
+    assert {take.scored for take in result.takes} == {12}
+    for take in result.takes:
+        assert take.score == pytest.approx(np.mean(take.best[:12]), abs=1e-5)
+    assert "only the first 12 frames" in result.notes[0]
+    whole = rank([short, long], demos, window="episode")
+    assert {take.scored for take in whole.takes} == {12, 20}
+    assert "length gives the outcome away" in whole.notes[0]
+
+
+def test_a_stride_scores_fewer_frames_of_the_same_takes(demos: Path, tmp_path: Path) -> None:
+    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.3, 0.05)]
+    dense, sparse = rank(names, demos), rank(names, demos, stride=4)
+    assert [take.name for take in dense.takes] == [take.name for take in sparse.takes]
+    assert {take.scored for take in sparse.takes} == {5}
+    assert sparse.takes[0].best == dense.takes[0].best[::4]
+
+
+def test_coverage_ranks_too(demos: Path, tmp_path: Path) -> None:
+    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.4, 0.0)]
+    result = rank(names, demos, scorer="coverage")
+    assert Path(result.takes[0].name).stem == "0.0"
+    assert float(result.takes[0].score or 0) > 1
+
+
+def test_a_take_that_cannot_be_read_is_named_and_the_others_are_ranked(demos: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    names = [tmp_path / "broken.mp4", write_video(tmp_path / "fine.mp4", film(0.1))]
+    result = rank(names, demos)
+    assert [take.place for take in result.takes] == [1, None]
+    assert "damaged" in result.takes[1].problem
+
+
+def test_episodes_of_a_lerobot_data_set_are_takes(demos: Path, tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data set", [film(0.45), film(0.3), film(0.02)])
+    result = rank([f"{root}#1", f"{root}#2"], demos)
+    assert [take.name for take in result.takes] == [f"{root}#2", f"{root}#1"]
+    several = rank([f"lerobot:{root}#0:3"], demos)
+    numbers = [take.name.rpartition("#")[2] for take in several.takes]
+    assert numbers[0] == "2"
+    assert sorted(numbers) == ["0", "1", "2"]
+    with pytest.raises(PlanError, match="no such episode"):
+        rank([f"{root}#7"], demos)
+
+
+def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "<b>odd & [red]'s.mp4"
+    names = [write_video(odd, film(0.1)), write_video(tmp_path / "plain.mp4", film(0.3, 14))]
+    result = rank(names, demos)
+    data = json.loads(result.to_json())
+    assert [take["score"] for take in data["takes"]] == [take.score for take in result.takes]
+    page = make_html(result, tmp_path / "out" / "rank.html").read_text()
+    values = [float(v) for v in re.findall(r'data-path="/takes/\d/score" data-value="([^"]+)"', page)]
+    assert values == [take.score for take in result.takes]
+    assert "<b>odd" not in page
+    assert page.count("<svg") == 2
+    console = Console(width=300, record=True, file=(tmp_path / "log").open("w"))
+    console.print(render_text(result))
+    text = console.export_text()
+    assert "<b>odd & [red]'s.mp4" in text
+    assert "only the first 14 frames" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"window": "full"}, "window"), ({"scorer": "luck"}, "scorer"), ({"stride": 0}, "stride")],
+)
+def test_wrong_options_give_one_line(demos: Path, options: dict[str, object], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        rank([demos / "demo0.mp4"], demos, **options)  # type: ignore[arg-type]
+
+
+def test_missing_takes_and_demonstrations_are_named(demos: Path, tmp_path: Path) -> None:
+    with pytest.raises(BestTakeError, match="nowhere"):
+        rank([tmp_path / "nowhere.mp4"], demos)
+    with pytest.raises(BestTakeError, match="neither a library"):
+        rank([demos / "demo0.mp4"], tmp_path / "nothing")
+    with pytest.raises(PlanError, match="no takes"):
+        rank([], demos)

@@ -1,0 +1,205 @@
+"""The paper's protocols: complete, its numbers as printed, and a run of one beside it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from besttake.cli.main import app
+from besttake.core import select
+from besttake.errors import PlanError
+from besttake.result import Estimate, Result
+from besttake.scorers.scoring import Scores
+from besttake.verbs import reproduce
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
+import paper_tables as paper
+
+TABLES = [f"table{number}" for number in range(1, 8)]
+
+
+def test_every_table_of_the_paper_is_there_and_every_protocol_is_a_plan():
+    assert set(reproduce.protocols()) == {*TABLES, "relation", "fit"}
+    for name in reproduce.protocols():
+        table = reproduce.protocol(name)
+        policies = dict.fromkeys(table.policies, "testbed:half")
+        plan, left = reproduce.plan_for(table, policies, {}, {})
+        assert left == list(table.notes)
+        assert all("horizon=400" in uri for uri in table.envs.values() if uri.startswith("libero"))
+        assert plan.encoder == "dinov2+siglip"
+        assert plan.retrieval["alpha"] == paper.SETTINGS["alpha"]
+        assert (plan.probe_samples, plan.probe_states) == (paper.SETTINGS["k"], paper.SETTINGS["probe_states"])
+        for row, numbers in table.paper.items():
+            policy, _, env = row.partition("/")
+            assert row == "all" or policy in table.policies
+            assert not env or env in table.envs
+            assert len(numbers) == len(table.columns)
+
+
+def rows(name):
+    return {row: tuple(numbers) for row, numbers in reproduce.protocol(name).paper.items()}
+
+
+def test_the_numbers_are_the_papers():
+    main = {k: (v["pass1"], *v["retrieval"], *v["selector"]) for k, v in paper.MAIN.items()}
+    assert rows("table1") == main
+    assert rows("table2") == {f"{b}/{s}": pair for b, suites in paper.RETRIEVAL.items() for s, pair in suites.items()}
+    both = {f"pi0/{s}": (a, *b, *c, d[0], e) for s, (a, b, c, d, e) in paper.COMPOSE.items()}
+    a, b, c, d, e = paper.COMPOSE_MEAN
+    assert rows("table3") == {**both, "pi0": (a, *b, *c, d[0], e)}
+    assert rows("table4") == {k: tuple(v.values()) for k, v in paper.ABLATION.items()}
+    bridge = {f"pi0-bridge/{t}": (a, *b, *c, d) for t, (a, b, c, d) in paper.BRIDGE.items()}
+    a, b, c, d = paper.BRIDGE_OVERALL
+    assert rows("table5") == {**bridge, "pi0-bridge": (a, *b, *c, d)}
+    vla = {name: 100 * share for name, share in paper.OPENVLA.items()}
+    assert rows("table6")["greedy"][0] == vla["greedy"]
+    assert rows("table6")["openvla"] == (vla["sample1"], vla["rerank"], vla["selector"], vla["pass3"])
+    cells = {f"{b}/{s}": numbers for b, suites in paper.OCCLUSION.items() for s, numbers in suites.items()}
+    assert rows("table7") == {**cells, **paper.OCCLUSION_MEAN}
+    assert rows("fit") == {b: (paper.DFE[b], paper.FIRST_ACTION_R[b]) for b in paper.DFE}
+    assert rows("relation")["all"] == (
+        paper.HEADROOM_R["r"], paper.HEADROOM_R["spearman"], paper.DISJOINT_R["mean"], paper.CAPTURE["mean"],
+        paper.CAPTURE["sd"],
+    )  # fmt: skip
+
+
+def test_what_leaves_the_protocol_is_said():
+    table = reproduce.protocol("table7")
+    envs = {"spatial": "testbed:pick"}
+    plan, left = reproduce.plan_for(table, {"pi0": "testbed:half"}, envs, {"starts": "4", "seeds": 2, "stride": None})
+    assert (plan.starts, plan.seeds, plan.env) == ("4", 2, ("testbed:pick",))
+    assert left == [
+        "starts is 4, the paper's 25",
+        "spatial runs in testbed:pick",
+        "pi05 is not run",
+        "object is not run",
+        "goal is not run",
+        "10 is not run",
+        *table.notes,
+    ]
+    assert any("50 actions" in note for note in table.notes)
+
+
+def test_names_that_the_paper_does_not_have_are_refused():
+    table = reproduce.protocol("table5")
+    with pytest.raises(PlanError, match="table5 has no policy 'pi0'; it has pi0-bridge"):
+        reproduce.plan_for(table, {"pi0": "testbed:half"}, {}, {})
+    with pytest.raises(PlanError, match="table5 has no env 'spatial'; it has carrot, spoon, stack"):
+        reproduce.plan_for(table, {"pi0-bridge": "testbed:half"}, {"spatial": "testbed"}, {})
+    with pytest.raises(PlanError, match="no table 'table8'; there are fit"):
+        reproduce.protocol("table8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Table 3 on the testbed, from the command line; its directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BESTTAKE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        out = tmp_path_factory.mktemp("reproduce") / "run"
+        yield out, lambda table, *more: CliRunner().invoke(
+            app,
+            [
+                "reproduce", table, "--policy", "pi0=testbed:half", "--env", "spatial=testbed:pick", "--env",
+                "object=testbed:drawer", "--starts", "6", "--encoder", "pixels", "--stride", "10", "-o", str(out), "-q",
+                *more,
+            ],
+        )  # fmt: skip
+
+
+def outcomes(out, arm, env):
+    """Success (start, seed) of an arm and its manifold scores on the episode window, read off the run itself."""
+    from besttake.takes.store import Store
+
+    with Store.open(out) as store:
+        found = {(row.key.start, row.key.seed): row for row in store.rows()
+                 if row.key.arm == arm and row.key.env == env}  # fmt: skip
+    scores = Scores.open(out)
+    y = np.array([[found[s, k].success for k in range(3)] for s in range(6)], float)
+    z = np.array([[scores.get(found[s, k].key).scores["manifold/episode"] for k in range(3)] for s in range(6)])
+    return y, z
+
+
+def test_a_protocol_runs_and_its_numbers_are_those_of_the_takes(run):
+    out, invoke = run
+    done = invoke("table3", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    here = {(one["row"], one["column"]): one["here"]["value"] for one in told["numbers"]}
+    assert {row for row, _ in here} == set(reproduce.protocol("table3").paper)
+    base, scores = outcomes(out, "base", "testbed:pick")
+    warm, warm_scores = outcomes(out, "retrieve", "testbed:pick")
+    alone = np.mean(select.start_selected(base, scores))
+    both = np.mean(select.start_selected(warm, warm_scores))
+    assert here["pi0/spatial", "pass@1"] == pytest.approx(100 * base.mean())
+    assert here["pi0/spatial", "retrieve gain"] == pytest.approx(100 * (warm.mean() - base.mean()))
+    assert here["pi0/spatial", "select"] == pytest.approx(100 * alone)
+    assert here["pi0/spatial", "retrieve + select"] == pytest.approx(100 * both)
+    assert here["pi0/spatial", "combine"] == pytest.approx(100 * (both - alone))
+    assert here["pi0/goal", "pass@1"] is None
+    assert "goal is not run" in told["left_protocol"]
+
+
+def test_other_tables_read_the_same_run(run):
+    out, invoke = run
+    assert invoke("table3").exit_code == 0
+    before = Result.load(out / "result.json").digest
+    done = invoke("table4", "--json")
+    here = {one["column"]: one["here"]["value"] for one in json.loads(done.stdout)["numbers"]}
+    assert here["random"] == pytest.approx(here["pass@1"])
+    halves = [outcomes(out, "base", env) for env in ("testbed:pick", "testbed:drawer")]
+    of_two = np.mean([select.start_selected(y, z, 2) for y, z in halves])
+    assert here["select of 2"] == pytest.approx(100 * of_two)
+    assert here["pass@N"] >= here["select"]
+    assert Result.load(out / "result.json").digest == before
+    spread = {(one["row"], one["column"]): one["here"]["value"] for one in
+              json.loads(invoke("table2", "--json").stdout)["numbers"]}  # fmt: skip
+    base, _ = outcomes(out, "base", "testbed:pick")
+    warm, _ = outcomes(out, "retrieve", "testbed:pick")
+    expected = 100 * np.std((warm - base).mean(axis=0), ddof=1)
+    assert spread["pi0/spatial", "sd over seeds"] == pytest.approx(expected)
+    table = invoke("fit")
+    assert table.exit_code == 0
+    assert "0.042 / " in table.stdout
+
+
+def test_the_relation_is_that_of_the_papers_window(run):
+    out, invoke = run
+    assert invoke("table3").exit_code == 0
+    whole = Result.load(out / "result.json")
+    cell = whole.cells[0]
+    room, gain, found = [0.10, 0.30, 0.20, 0.40], [0.02, 0.21, 0.25, 0.30], [0.2, 0.8, None, 0.75]
+    cells = []
+    for x, y, share in zip(room, gain, found, strict=True):
+        ways = cell.selectors.scored["manifold"]
+        picked = ways["episode"].model_copy(update={"gain": Estimate(value=y), "capture": Estimate(value=share)})
+        scored = {"manifold": {**ways, "episode": picked}}
+        cells.append(
+            cell.model_copy(
+                update={
+                    "headroom": cell.headroom.model_copy(update={"headroom": Estimate(value=x)}),
+                    "selectors": cell.selectors.model_copy(update={"scored": scored}),
+                }
+            )
+        )
+    result = whole.model_copy(update={"cells": cells})
+    told = reproduce.compare(reproduce.protocol("relation"), result, {"pi0": "testbed:half"}, {})
+    here = {one.column: one.here for one in told}
+    assert here["r"].value == pytest.approx(np.corrcoef(room, gain)[0, 1])
+    assert here["r"].low is None
+    assert here["Spearman"].value == pytest.approx(0.8)
+    assert here["capture"].value == pytest.approx(np.mean([0.2, 0.8, 0.75]))
+    assert here["sd of capture"].value == pytest.approx(np.std([0.2, 0.8, 0.75], ddof=1))
+
+
+def test_the_paper_alone_and_the_list(run):
+    runner = CliRunner()
+    assert "table7" in runner.invoke(app, ["reproduce"]).stdout
+    shown = runner.invoke(app, ["reproduce", "table6"]).stdout
+    assert "72.0" in shown
+    assert "besttake reproduce table6 --policy openvla=URI" in shown
+    assert len(json.loads(runner.invoke(app, ["reproduce", "--json"]).stdout)) == 9
