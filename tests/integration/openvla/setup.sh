@@ -4,10 +4,11 @@
 set -euo pipefail
 dir="$1"
 packages=(
+  -r "$2"
   "torch==2.11.0" "torchvision==0.26.0" "transformers==4.40.1" "tokenizers==0.19.1" "timm==0.9.10" "numpy<2"
   "huggingface-hub<1" "accelerate<1"
-  "mujoco>=3.3,<3.9" "scipy>=1.12" "safetensors>=0.4.3" "pydantic>=2.7" "pyyaml>=6.0" "typer>=0.12" "rich>=13.7"
-  "jinja2>=3.1" "pillow>=10.3" "pyarrow>=15" "av>=12" "threadpoolctl>=3.2" "pytest>=8"
+
+  "pytest>=8"
 )
 python="${BESTTAKE_PYTHON312:-}"
 for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do

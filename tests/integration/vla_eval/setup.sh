@@ -3,9 +3,10 @@
 set -euo pipefail
 dir="$1"
 packages=(
+  -r "$2"
   "vla-eval==0.8.0" "openpi-client==0.1.2" "numpy<2"
-  "scipy>=1.12" "mujoco>=3.3,<3.9" "safetensors>=0.4.3" "pydantic>=2.7" "pyyaml>=6.0" "typer>=0.12" "rich>=13.7"
-  "jinja2>=3.1" "pillow>=10.3" "pyarrow>=15" "av>=12" "threadpoolctl>=3.2" "websockets>=15" "msgpack>=1.0" "pytest>=8"
+
+  "websockets>=15" "msgpack>=1.0" "pytest>=8"
 )
 if command -v uv >/dev/null; then
   uv venv -q --allow-existing --python 3.11 "$dir"
