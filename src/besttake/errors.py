@@ -40,3 +40,15 @@ class RolloutError(BestTakeError):
     """The engine could not go on (workers keep dying, the disk is full)."""
 
     exit_code = 1
+
+
+def one_line(error: BaseException, most: int = 500) -> str:
+    """An error as one line of at most ``most`` characters; errors that are not ours come with the name of their type.
+
+    >>> one_line(ValueError("bad\\n  value"))
+    'ValueError: bad value'
+    """
+    message = " ".join(str(error).split())
+    if not isinstance(error, BestTakeError) or not message:
+        message = f"{type(error).__name__}: {message}".removesuffix(": ")
+    return message[:most]

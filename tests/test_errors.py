@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from besttake.errors import PlanError, one_line
+
+
+def test_an_error_of_another_library_is_one_line_with_its_type() -> None:
+    assert one_line(ValueError("first\n   second")) == "ValueError: first second"
+
+
+def test_an_error_of_ours_stands_as_it_is() -> None:
+    assert one_line(PlanError("seeds = 0: too few")) == "seeds = 0: too few"
+
+
+def test_an_error_without_a_message_gives_its_type() -> None:
+    assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert one_line(PlanError()) == "PlanError"
+
+
+def test_a_long_error_is_cut() -> None:
+    assert one_line(ValueError("x" * 1000), most=20) == "ValueError: xxxxxxxx"
