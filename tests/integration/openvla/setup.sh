@@ -7,7 +7,6 @@ packages=(
   -r "$2"
   "torch==2.11.0" "torchvision==0.26.0" "transformers==4.40.1" "tokenizers==0.19.1" "timm==0.9.10" "numpy<2"
   "huggingface-hub<1" "accelerate<1"
-
   "pytest>=8"
 )
 python="${BESTTAKE_PYTHON312:-}"

@@ -5,7 +5,6 @@ dir="$1"
 packages=(
   -r "$2"
   "vla-eval==0.8.0" "openpi-client==0.1.2" "numpy<2"
-
   "websockets>=15" "msgpack>=1.0" "pytest>=8"
 )
 if command -v uv >/dev/null; then
