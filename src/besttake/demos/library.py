@@ -27,9 +27,10 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import FORMAT, build_cached_at, build_to
 from besttake.demos.source import Bad, Showing, Source, is_wrist
 from besttake.demos.view import Matched, View
-from besttake.demos.write import sha256_of, write_json
+from besttake.demos.write import library_text
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
+from besttake.files import sha256_of, write_text
 from besttake.types import F32, U8, EnvSpec, TaskSpec
 
 __all__ = ["Bad", "Library", "Source", "View", "build", "build_cached"]
@@ -290,7 +291,7 @@ class Library:
     def with_retrieval(self, config: RetrievalConfig, tuned_on: Mapping[str, Any]) -> Library:
         """Freeze ``config`` into the library, with what it was tuned on; the fingerprint stays."""
         retrieval = {"config": config.to_dict(), "tuned_on": dict(tuned_on)}
-        write_json(self.path / "library.json", {**self.head, "retrieval": retrieval})
+        write_text(self.path / "library.json", library_text({**self.head, "retrieval": retrieval}))
         return Library.open(self.path)
 
     def can_show(self, cameras: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.errors import LibraryError
+from besttake.files import sha256_of, write_text
 from besttake.types import U8
 
 PICTURE_PX = 128
@@ -99,7 +100,7 @@ class Writer:
         files = {p.name: {"size": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(self.path.iterdir())}
         content = {**head, "files": files}
         fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        write_json(self.path / "library.json", {**content, **aside, "fingerprint": fingerprint})
+        write_text(self.path / "library.json", library_text({**content, **aside, "fingerprint": fingerprint}))
         replace_directory(self.path, self.out)
 
     def __enter__(self) -> Self:
@@ -130,17 +131,6 @@ def replace_directory(made: Path, out: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write JSON under a temporary name, fsync, rename."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def library_text(head: Mapping[str, Any]) -> str:
+    """The content of ``library.json``."""
+    return json.dumps(head, indent=1, sort_keys=True)

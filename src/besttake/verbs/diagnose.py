@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.skip import SkippingEncoder, SkipReport
 from besttake.errors import LibraryError, PlanError
+from besttake.files import cache_dir
 from besttake.measure.cell import count_cost, measure, probed_cells
 from besttake.measure.cells import Recorded
 from besttake.measure.verdict import looks_of
@@ -135,12 +135,6 @@ def library_for(
 def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:
     """LibraryError when it lacks demonstrations of a planned task; else what is to be said about their names."""
     return library.check_tasks([task for env in envs for task in _tasks_of(plan, env)])
-
-
-def cache_dir() -> Path:
-    """Where libraries and embeddings are kept between runs: $BESTTAKE_CACHE, else the user's cache directory."""
-    named = os.environ.get("BESTTAKE_CACHE")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "besttake"
 
 
 def _tasks_of(plan: Plan, env: EnvSpec) -> list[TaskSpec]:

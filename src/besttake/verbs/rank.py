@@ -29,9 +29,9 @@ from besttake.demos.video import read_frames
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
 from besttake.errors import LibraryError, PlanError
+from besttake.files import cache_dir
 from besttake.threads import one_thread
 from besttake.types import U8
-from besttake.verbs.diagnose import cache_dir
 
 WINDOWS = ("common", "episode")
 SCORERS = ("manifold", "coverage")
