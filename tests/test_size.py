@@ -1,0 +1,78 @@
+"""Functions stay short enough to be read at once: at most 60 lines and 8 parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "besttake"
+MOST_LINES = 60
+MOST_PARAMETERS = 8
+
+# Known violations, to be worked off: these lists only shrink.
+LONG = frozenset({"reporting.figures.curve"})
+WIDE = frozenset(
+    {
+        "demos.lerobot.LeRobotDemos.__init__",
+        "envs.gym.make",
+        "envs.vla_eval.make",
+        "envs.vla_eval.VlaEvalEnv.describe",
+        "policies.openvla.make",
+        "serving.server.serve",
+        "testbed.fitting.fit",
+        "verbs.plan._plan",
+        "verbs.tune.tune",
+    }
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+    """Every function of ``tree``, also those inside classes and functions, under its full name."""
+    for node in ast.iter_child_nodes(tree):
+        inner = prefix
+        if isinstance(node, ast.ClassDef | Function):
+            inner = f"{prefix}.{node.name}"
+        if isinstance(node, Function):
+            yield inner, node
+        yield from functions(node, inner)
+
+
+def all_functions() -> dict[str, Function]:
+    named: dict[str, Function] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        prefix = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        named |= dict(functions(ast.parse(path.read_text()), prefix))
+    return named
+
+
+FUNCTIONS = all_functions()
+
+
+def lines(function: Function) -> int:
+    assert function.end_lineno
+    return function.end_lineno - function.lineno + 1
+
+
+def parameters(function: Function) -> int:
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len([name for name in names if name not in {"self", "cls"}])
+
+
+def is_command(name: str) -> bool:
+    """A command of the command line: its parameters are the flags."""
+    return name.startswith("cli.")
+
+
+def test_no_function_is_longer_than_sixty_lines() -> None:
+    long = {name: lines(each) for name, each in FUNCTIONS.items() if lines(each) > MOST_LINES}
+    assert {name: count for name, count in long.items() if name not in LONG} == {}
+    assert not LONG - set(long), f"short by now, take them off the list: {sorted(LONG - set(long))}"
+
+
+def test_no_function_has_more_than_eight_parameters() -> None:
+    wide = {name: parameters(each) for name, each in FUNCTIONS.items() if parameters(each) > MOST_PARAMETERS}
+    assert {name: n for name, n in wide.items() if name not in WIDE and not is_command(name)} == {}
+    assert not WIDE - set(wide), f"narrow by now, take them off the list: {sorted(WIDE - set(wide))}"
