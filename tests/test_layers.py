@@ -262,6 +262,8 @@ def test_ingesting_a_table_loads_neither_mujoco_nor_the_engine(tmp_path: Path) -
     table = tmp_path / "outcomes.csv"
     rows = [f"pick,{start},{seed},{(start + seed) % 2}" for start in range(4) for seed in range(2)]
     table.write_text("\n".join(["task,start,seed,success", *rows]))
-    loaded = loaded_after(f"from besttake.verbs.ingest import ingest\ningest([{str(table)!r}], {str(tmp_path / 'run')!r})")
+    loaded = loaded_after(
+        f"from besttake.verbs.ingest import ingest\ningest([{str(table)!r}], {str(tmp_path / 'run')!r})"
+    )
     engine = {f"besttake.{name}" for name in ENGINE} - {"besttake.registry"}
     assert not loaded & (engine | {"mujoco", "ray"}), sorted(loaded & (engine | {"mujoco", "ray"}))
