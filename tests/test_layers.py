@@ -19,10 +19,6 @@ SOURCE = Path(__file__).parent.parent / "src" / "besttake"
 # Known violations, to be worked off: this list only shrinks. Each entry is "importer -> imported".
 ALLOWED = frozenset(
     {
-        "besttake.measure.cell -> besttake.scorers.scoring",
-        "besttake.measure.cells -> besttake.scorers.scoring",
-        "besttake.measure.cell -> besttake.takes.probing",
-        "besttake.measure.cells -> besttake.takes.probing",
         "besttake.takes.film -> PIL",
         "besttake.recordings -> besttake.verbs.ingest",
         "besttake.reporting.terminal.ingest -> besttake.verbs.ingest",

@@ -12,8 +12,8 @@ from besttake import result as r
 from besttake.config import Plan
 from besttake.measure import cell as measure
 from besttake.measure.cells import Arm, CellData
+from besttake.measure.scores import SCORERS, ScoreName
 from besttake.measure.verdict import _as_they_came, look_key, looks_of
-from besttake.scorers.scoring import SCORERS
 
 WINDOWS = ("full", "common", "episode")
 
@@ -21,7 +21,7 @@ WINDOWS = ("full", "common", "episode")
 def arm(rng: np.random.Generator, chance: np.ndarray, seeds: int, ranking: float) -> Arm:
     y = (rng.random((len(chance), seeds)) < chance[:, None]).astype(float)
     score = ranking * y + rng.normal(size=y.shape)
-    return Arm(y, np.where(y == 1, 40.0, 60.0), {f"{s}/{w}": score for s in SCORERS for w in WINDOWS})
+    return Arm(y, np.where(y == 1, 40.0, 60.0), {ScoreName(s, w): score for s in SCORERS for w in WINDOWS})
 
 
 def cell_data(

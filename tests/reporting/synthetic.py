@@ -25,6 +25,7 @@ from besttake.core.stats import (
     unit_scale,
 )
 from besttake.core.verdict import Evidence, decide
+from besttake.measure.scores import SCORE_NAMES, Scores, TakeScore
 from besttake.result import (
     Arm,
     Arms,
@@ -45,7 +46,6 @@ from besttake.result import (
     TaskLine,
     Verdict,
 )
-from besttake.scorers.scoring import KINDS, Scores, TakeScore
 from besttake.takes.film import Film
 from besttake.takes.store import Store
 from besttake.takes.take import Take, TakeKey
@@ -142,7 +142,7 @@ def _take(key: TakeKey, film: Film, success: bool, shape: Shape) -> Take:
 def _score(take: Take, value: float, rng: np.random.Generator) -> TakeScore:
     best = (value + np.cumsum(rng.normal(0, 0.01, len(take.frame_steps)))).clip(0, 1).astype(np.float32)
     nearest = rng.integers(0, 40, len(best))
-    return TakeScore(take.frame_steps, best, nearest, dict.fromkeys(KINDS, value))
+    return TakeScore(take.frame_steps, best, nearest, dict.fromkeys(SCORE_NAMES, value))
 
 
 def _est(found: CoreEstimate) -> Estimate:

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from besttake.measure.scores import Scores
 from besttake.reporting import takes
 from besttake.result import Result
-from besttake.scorers.scoring import Scores
 from besttake.takes.film import Film
 from besttake.takes.store import Store
 

@@ -9,8 +9,9 @@ import pytest
 
 from besttake.demos.library import Library, build
 from besttake.encoders.pixels import Pixels
+from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring
-from besttake.scorers.scoring import Scores, score_run
+from besttake.scorers.scoring import score_run
 from besttake.takes.film import Film
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
@@ -103,8 +104,8 @@ def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Lib
         got = scores.table[take.key]
         for window, end in (("episode", ends[take.key]), ("full", take.steps), ("common", min(ends.values()))):
             manifold, coverage = by_hand(coded[take.frame_steps <= end], library, take.key.task)
-            assert got.scores[f"manifold/{window}"] == pytest.approx(manifold, abs=1e-6)
-            assert got.scores[f"coverage/{window}"] == pytest.approx(coverage, abs=1e-6)
+            assert got.scores[ScoreName("manifold", window)] == pytest.approx(manifold, abs=1e-6)
+            assert got.scores[ScoreName("coverage", window)] == pytest.approx(coverage, abs=1e-6)
         pairs = (coded.astype(np.float64) * library.embeddings[got.nearest]).sum(axis=1)
         np.testing.assert_allclose(got.best, pairs, atol=1e-6)
         assert {library.demos[library.frame_demo[f]].task for f in got.nearest} == {take.key.task}

@@ -14,9 +14,9 @@ import pytest
 from besttake.config import load_plan
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
+from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import make_html, make_markdown
 from besttake.result import SCHEMA, Result
-from besttake.scorers.scoring import Scores
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.types import F32, U8
@@ -89,7 +89,7 @@ def test_the_selector_keeps_the_take_with_the_highest_score(
         kept = []
         for start in range(3):
             keys = [TakeKey(cell.policy, "testbed", cell.group, start, "base", seed) for seed in range(2)]
-            best = max(keys, key=lambda key: (scores.get(key).scores["manifold/full"], -key.seed))  # type: ignore[union-attr]
+            best = max(keys, key=lambda key: (scores.get(key).scores[ScoreName("manifold", "full")], -key.seed))  # type: ignore[union-attr]
             kept.append(bool(rows[best].success))
         assert cell.selectors is not None
         assert cell.selectors.scored["manifold"]["full"].success.value == pytest.approx(np.mean(kept))
@@ -136,9 +136,11 @@ def test_the_score_of_a_take_is_the_mean_of_its_trace(run: Path) -> None:
             scored = scores.get(row.key)
             assert scored is not None
             assert scored.steps.tolist() == take.frame_steps.tolist()
-            assert scored.scores["manifold/full"] == pytest.approx(scored.best.mean(), abs=1e-6)
+            assert scored.scores[ScoreName("manifold", "full")] == pytest.approx(scored.best.mean(), abs=1e-6)
             end = take.success_step or take.steps
-            assert scored.scores["manifold/episode"] == pytest.approx(scored.best[scored.steps <= end].mean(), abs=1e-6)
+            assert scored.scores[ScoreName("manifold", "episode")] == pytest.approx(
+                scored.best[scored.steps <= end].mean(), abs=1e-6
+            )
 
 
 def test_arms_share_their_noise_so_alpha_zero_is_base(cache: Path, tmp_path: Path) -> None:

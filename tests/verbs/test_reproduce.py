@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from besttake.cli.main import app
 from besttake.core import select
 from besttake.errors import PlanError
+from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Estimate, Result
-from besttake.scorers.scoring import Scores
 from besttake.verbs import reproduce
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
@@ -120,7 +120,9 @@ def outcomes(out, arm, env):
                  if row.key.arm == arm and row.key.env == env}  # fmt: skip
     scores = Scores.open(out)
     y = np.array([[found[s, k].success for k in range(3)] for s in range(6)], float)
-    z = np.array([[scores.get(found[s, k].key).scores["manifold/episode"] for k in range(3)] for s in range(6)])
+    z = np.array(
+        [[scores.get(found[s, k].key).scores[ScoreName("manifold", "episode")] for k in range(3)] for s in range(6)]
+    )
     return y, z
 
 

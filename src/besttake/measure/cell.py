@@ -12,10 +12,10 @@ from besttake import result as r
 from besttake.config import Plan
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.measure.cells import Arm, CellData, Recorded, gather, pool, start_means
+from besttake.measure.probes import Probed
+from besttake.measure.scores import SCORERS, ScoreName
 from besttake.measure.verdict import judge, look_key
-from besttake.scorers.scoring import SCORERS
-from besttake.takes.probing import Probed
-from besttake.takes.take import TakeKey
+from besttake.takes.key import TakeKey
 from besttake.types import EnvSpec, PolicySpec
 
 F64 = NDArray[np.float64]
@@ -159,8 +159,8 @@ def _selectors(arm: Arm, data: CellData, n: int) -> r.Selectors:
     ones = headroom.start_pass_at_k(arm.outcomes, 1)
     scored = {
         scorer: {
-            window: _by_score(arm, arm.scores[f"{scorer}/{window}"], n)
-            if np.isfinite(arm.scores[f"{scorer}/{window}"]).any()
+            window: _by_score(arm, arm.scores[ScoreName(scorer, window)], n)
+            if np.isfinite(arm.scores[ScoreName(scorer, window)]).any()
             else _unscored("no take has a score")
             for window in data.windows
         }
@@ -190,7 +190,7 @@ def _ranking(arm: Arm, data: CellData) -> r.Ranking:
     def table(auc: str) -> dict[str, dict[str, r.Estimate]]:
         score = ranking.within_auc if auc == "within" else ranking.pooled_auc
         return {
-            scorer: {w: estimate(score(arm.outcomes, arm.scores[f"{scorer}/{w}"])) for w in data.windows}
+            scorer: {w: estimate(score(arm.outcomes, arm.scores[ScoreName(scorer, w)])) for w in data.windows}
             for scorer in SCORERS
         }
 
@@ -248,7 +248,7 @@ def _arms(data: CellData, n: int) -> r.Arms:
 
 def _curves(arm: Arm, data: CellData) -> dict[str, list[float | None]]:
     """By window, the success of keeping the best of 1, 2, .. all seeds."""
-    kinds = {window: arm.scores[f"{data.scorer}/{window}"] for window in data.windows}
+    kinds = {window: arm.scores[ScoreName(data.scorer, window)] for window in data.windows}
     curves = {w: select.selection_curve(arm.outcomes, s) for w, s in kinds.items() if np.isfinite(s).any()}
     return {w: [float(v) if np.isfinite(v) else None for v in curve] for w, curve in curves.items()}
 

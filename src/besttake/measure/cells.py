@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from besttake.config import Plan
 from besttake.core import headroom
-from besttake.scorers.scoring import SCORERS, Scores
-from besttake.takes.probing import Probed, TaskProbe
-from besttake.takes.store import Row
-from besttake.takes.take import TakeKey
+from besttake.measure.probes import Probed, TaskProbe
+from besttake.measure.scores import SCORERS, ScoreName, Scores
+from besttake.takes.key import Row, TakeKey
 from besttake.types import EnvSpec, PolicySpec
 
 F64 = NDArray[np.float64]
@@ -40,7 +39,7 @@ class Arm:
 
     outcomes: F64
     lengths: F64
-    scores: Mapping[str, F64]
+    scores: Mapping[ScoreName, F64]
 
     @property
     def takes(self) -> int:
@@ -66,9 +65,9 @@ class CellData:
     deterministic: bool = False
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ScoreName:
         """The score that the verdict reads, on the leak-free window."""
-        return f"{self.scorer}/{self.windows[0]}"
+        return ScoreName(self.scorer, self.windows[0])
 
     @property
     def scored(self) -> bool:
@@ -121,7 +120,7 @@ def _cell_data(
 def _arm(keys: list[list[TakeKey]], rows: Mapping[TakeKey, Row], scores: Scores | None, windows: Iterable[str]) -> Arm:
     shape = (len(keys), len(keys[0]))
     outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-    kinds = {f"{scorer}/{window}": np.full(shape, np.nan) for scorer in SCORERS for window in windows}
+    kinds = {ScoreName(scorer, window): np.full(shape, np.nan) for scorer in SCORERS for window in windows}
     for s, line in enumerate(keys):
         for n, key in enumerate(line):
             row = rows.get(key)
@@ -143,7 +142,7 @@ def pool(policy: str, cells: Sequence[CellData]) -> CellData:
     for name in dict.fromkeys(name for c in cells for name in c.arms):
         parts = [c.arms[name] for c in cells if name in c.arms]
         if len(parts) == len(cells):
-            kinds = [f"{scorer}/{window}" for scorer in SCORERS for window in windows]
+            kinds = [ScoreName(scorer, window) for scorer in SCORERS for window in windows]
             arms[name] = Arm(
                 np.concatenate([p.outcomes for p in parts]),
                 np.concatenate([p.lengths for p in parts]),

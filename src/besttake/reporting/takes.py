@@ -19,10 +19,11 @@ from PIL import Image
 
 from besttake.core.select import pick
 from besttake.errors import BestTakeError
+from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Cell, Result
 from besttake.takes.film import Film
-from besttake.takes.store import Row, Store
-from besttake.takes.take import TakeKey
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
 from besttake.types import U8
 
 BUDGET = 9_500_000
@@ -46,27 +47,6 @@ _MISSES = 3
 """Starts that do not fit before the rest is not even tried: packing a film that is then left out costs as much."""
 
 
-class TakeScore(Protocol):
-    """What is read of a take's score (`besttake.scorers.scoring.TakeScore`)."""
-
-    @property
-    def steps(self) -> Any: ...  # noqa: D102
-    @property
-    def best(self) -> Any: ...  # noqa: D102
-    @property
-    def nearest(self) -> Any: ...  # noqa: D102
-    @property
-    def scores(self) -> Mapping[str, float]: ...  # noqa: D102
-
-
-class ScoreTable(Protocol):
-    """Scores by take (`besttake.scorers.scoring.Scores`)."""
-
-    def get(self, key: TakeKey) -> Any:
-        """The score of a take, or None."""
-        ...
-
-
 class Pictures(Protocol):
     """Frames of the demonstrations (`besttake.demos.library.Library`)."""
 
@@ -85,7 +65,7 @@ class Candidate:
     kind: str
 
 
-def candidates(result: Result, rows: Sequence[Row], scores: ScoreTable | None) -> dict[int, list[Candidate]]:
+def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
     """Starts per cell (by its place in ``result.cells``), in canonical order."""
     where = {(cell.policy, line.env, line.task): i for i, cell in enumerate(result.cells) for line in cell.tasks}
     starts: dict[tuple[str, str, str, int], list[Row]] = {}
@@ -115,7 +95,7 @@ def gather(run: Path, result: Result, *, budget: int = BUDGET) -> dict[str, Any]
         return {"starts": [], "note": "This run holds outcomes only, no films, so there are no takes to show."}
     with Store.open(run) as store:
         rows = store.rows()
-        scores, pictures = _scores(run), _pictures(run, store.manifest)
+        scores, pictures = Scores.open(run), _pictures(run, store.manifest)
         shown: list[dict[str, Any]] = []
         spent = misses = 0
         for candidate in choose(candidates(result, rows, scores)):
@@ -135,9 +115,9 @@ def gather(run: Path, result: Result, *, budget: int = BUDGET) -> dict[str, Any]
     return {"starts": shown, "note": note, "demo": pictures is not None}
 
 
-def _judge(cell: Cell, rows: list[Row], scores: ScoreTable | None) -> Candidate:
+def _judge(cell: Cell, rows: list[Row], scores: Scores | None) -> Candidate:
     outcomes = np.array([[float(row.success) if row.success is not None else np.nan for row in rows]])
-    values = np.array([[_score(scores, row.key, f"{cell.scorer}/{cell.window}") for row in rows]])
+    values = np.array([[_score(scores, row.key, ScoreName(cell.scorer, cell.window)) for row in rows]])
     ended = outcomes[np.isfinite(outcomes)]
     scored = bool(np.isfinite(values).any())
     picked = int(pick(values, outcomes).index[0]) if scored else None
@@ -152,13 +132,13 @@ def _judge(cell: Cell, rows: list[Row], scores: ScoreTable | None) -> Candidate:
     return Candidate(cell, tuple(rows), None if picked is None else rows[picked].key.seed, kind)
 
 
-def _score(scores: ScoreTable | None, key: TakeKey, kind: str) -> float:
+def _score(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
     found = scores.get(key) if scores is not None else None
-    return float(found.scores.get(kind, math.nan)) if found is not None else math.nan
+    return float(found.scores.get(name, math.nan)) if found is not None else math.nan
 
 
 def _start(
-    store: Store, candidate: Candidate, scores: ScoreTable | None, pictures: Pictures | None
+    store: Store, candidate: Candidate, scores: Scores | None, pictures: Pictures | None
 ) -> tuple[dict[str, Any], int]:
     cell, key = candidate.cell, candidate.rows[0].key
     done = [row for row in candidate.rows if row.status == "done"]
@@ -170,7 +150,7 @@ def _start(
         take = store.load(row)
         film, steps = _compact(take.film, take.frame_steps)
         score = scores.get(row.key) if scores is not None else None
-        value = _score(scores, row.key, f"{cell.scorer}/{cell.window}")
+        value = _score(scores, row.key, ScoreName(cell.scorer, cell.window))
         size += len(film.data)
         takes.append(
             {
@@ -270,12 +250,6 @@ def _film(film: Film) -> dict[str, Any] | None:
 
 def _rounded(value: Any) -> float | None:
     return round(float(value), 4) if math.isfinite(float(value)) else None
-
-
-def _scores(run: Path) -> ScoreTable | None:
-    from besttake.scorers.scoring import Scores
-
-    return Scores.open(run)
 
 
 def _pictures(run: Path, manifest: Mapping[str, Any]) -> Pictures | None:

@@ -8,93 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from besttake.core.cover import Demos, cover
 from besttake.core.score import common_window, coverage, episode_window, full_window, manifold
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
+from besttake.measure.scores import ScoreName, TakeScore
+from besttake.measure.scores import Scores as Scores
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import LocalPool
-from besttake.takes.store import Row, Store
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.store import Store
+from besttake.takes.take import Take
 
-SCORERS = ("manifold", "coverage")
-WINDOWS = ("episode", "full", "common")
-KINDS = tuple(f"{scorer}/{window}" for scorer in SCORERS for window in WINDOWS)
-_FILE = "scores.safetensors"
 _ENCODE = 512
 _PORTION = 16
-
-
-@dataclass(frozen=True)
-class TakeScore:
-    """``steps`` (F,), ``best`` (F,) cosine and ``nearest`` (F,) library frame per scored frame; ``scores[kind]``."""
-
-    steps: NDArray[np.int32]
-    best: NDArray[np.float32]
-    nearest: NDArray[np.int64]
-    scores: dict[str, float]
-
-
-class Scores:
-    """The scores of all takes of a run."""
-
-    def __init__(self, table: dict[TakeKey, TakeScore], fingerprint: str) -> None:
-        self.table = table
-        self.fingerprint = fingerprint
-
-    def get(self, key: TakeKey) -> TakeScore | None:
-        """The scores of a take; None when it has none."""
-        return self.table.get(key)
-
-    @property
-    def frames(self) -> int:
-        """How many frames were scored."""
-        return sum(len(score.steps) for score in self.table.values())
-
-    @classmethod
-    def open(cls, run: str | Path) -> Scores | None:
-        """The scores kept in a run directory; None when there are none that can be read."""
-        try:
-            data = (Path(run) / _FILE).read_bytes()
-            size = int.from_bytes(data[:8], "little")
-            head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["head"])
-            arrays = load(data)
-        except (OSError, ValueError, KeyError, SafetensorError):
-            return None
-        ends = np.cumsum(arrays["counts"])
-        table = {}
-        for index, key in enumerate(head["keys"]):
-            part = slice(int(ends[index] - arrays["counts"][index]), int(ends[index]))
-            values = {kind: float(arrays["scores"][index, column]) for column, kind in enumerate(head["kinds"])}
-            table[TakeKey(*key)] = TakeScore(
-                arrays["steps"][part], arrays["best"][part], arrays["nearest"][part], values
-            )
-        return cls(table, head["fingerprint"])
-
-    def save(self, store: Store) -> None:
-        """Keep the scores in the run directory."""
-        entries = list(self.table.values())
-        arrays = {
-            "counts": np.array([len(e.steps) for e in entries], np.int64),
-            "scores": np.array([[e.scores[kind] for kind in KINDS] for e in entries], np.float64).reshape(
-                -1, len(KINDS)
-            ),
-            "steps": _joined([e.steps for e in entries], np.int32),
-            "best": _joined([e.best for e in entries], np.float32),
-            "nearest": _joined([e.nearest for e in entries], np.int64),
-        }
-        head = {"keys": [astuple(k) for k in self.table], "kinds": KINDS, "fingerprint": self.fingerprint}
-        store.write_bytes(_FILE, bytes(save(arrays, {"head": json.dumps(head)})))
 
 
 def score_run(
@@ -211,8 +145,8 @@ def _score_takes(view: View, takes: Sequence[_Framed]) -> Iterator[tuple[TakeKey
     for one, (trace, shares) in zip(takes, covered, strict=True):
         scores = {}
         for (name, window), share in zip(one.windows.items(), shares, strict=True):
-            scores[f"manifold/{name}"] = manifold(trace, window)
-            scores[f"coverage/{name}"] = coverage(trace, float(share), window)
+            scores[ScoreName("manifold", name)] = manifold(trace, window)
+            scores[ScoreName("coverage", name)] = coverage(trace, float(share), window)
         nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
         yield one.take.key, TakeScore(one.take.frame_steps, trace.best, nearest, scores)
 
@@ -222,8 +156,3 @@ def _embed(encoder: Encoder, takes: Sequence[Take]) -> list[NDArray[np.float32]]
     coded = [encoder.encode(frames[i : i + _ENCODE]) for i in range(0, len(frames), _ENCODE)]
     flat = np.concatenate(coded) if coded else np.zeros((0, encoder.spec.dim), np.float32)
     return np.split(flat, np.cumsum([len(take.frame_steps) for take in takes])[:-1])
-
-
-def _joined(parts: Iterable[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
-    arrays = list(parts)
-    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)

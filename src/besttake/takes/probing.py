@@ -3,54 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.config import Plan
 from besttake.core.probe import leave_one_out, spread_evenly
 from besttake.demos.library import Library, View
+from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
-from besttake.types import F32, EnvSpec, Observation
+from besttake.types import EnvSpec, Observation
 
 _ROWS = 64
-
-
-@dataclass(frozen=True)
-class TaskProbe:
-    """One task: ``samples`` (M, K, horizon, action_dim), ``demonstrated`` (M, …), ``demo`` (M,), ``floor`` (M,).
-
-    The M states are those where a demonstration has a whole chunk left. ``padded``: it is shorter than a chunk
-    everywhere, so its chunks were filled up as the library says.
-    """
-
-    samples: F32
-    demonstrated: F32
-    demo: NDArray[np.int64]
-    floor: NDArray[np.float64]
-    padded: bool = False
-
-
-@dataclass(frozen=True)
-class Probed:
-    """What a policy answered, by (env URI, task); or the ``reason`` why it could not be asked."""
-
-    tasks: Mapping[tuple[str, str], TaskProbe] = field(default_factory=dict)
-    reason: str = ""
-
-    def notes(self, name: str) -> list[str]:
-        """What has to be said about the probe of policy ``name``."""
-        if self.reason:
-            return [f"demonstration fit of {name} was not measured: {self.reason}"]
-        short = [task for (_, task), probe in self.tasks.items() if probe.padded]
-        single = [task for (_, task), probe in self.tasks.items() if np.isnan(probe.floor).all()]
-        told = [
-            f"demonstrations of {task} are shorter than a chunk of {name}: their ends were filled up" for task in short
-        ]
-        return [*told, *(f"{task} has no floor for {name}: that needs two demonstrations" for task in single)]
 
 
 def probe_policy(

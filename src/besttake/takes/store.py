@@ -13,12 +13,14 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Self
 
 from besttake.errors import RolloutError, RunError
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.key import Row as Row
+from besttake.takes.key import TakeKey
+from besttake.takes.take import Take
 
 SCHEMA = 1
 _TABLE = """
@@ -34,23 +36,6 @@ _COLUMNS = (
     "policy, env, task, start, arm, seed, status, success, success_step, steps, calls,"
     " file, size, sha256, error, seconds"
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table of takes. ``error`` is the reason where ``status`` is "error"."""
-
-    key: TakeKey
-    status: str
-    success: bool | None
-    success_step: int | None
-    steps: int
-    calls: int
-    file: str | None
-    size: int
-    sha256: str | None
-    error: str | None
-    seconds: float
 
 
 class Store:

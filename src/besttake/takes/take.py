@@ -1,8 +1,7 @@
-"""A take: its name, what happened, and the bytes it is kept in."""
+"""A take: what happened, and the bytes it is kept in."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import astuple, dataclass
 
@@ -12,24 +11,8 @@ from safetensors.numpy import load, save
 
 from besttake.errors import RunError
 from besttake.takes.film import Film
+from besttake.takes.key import TakeKey as TakeKey
 from besttake.types import F32, U8
-
-
-@dataclass(frozen=True, order=True)
-class TakeKey:
-    """The name of a take. The order of the fields is the canonical order of takes."""
-
-    policy: str
-    env: str
-    task: str
-    start: int
-    arm: str
-    seed: int
-
-    @property
-    def id(self) -> str:
-        """A short file-system-safe name."""
-        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)

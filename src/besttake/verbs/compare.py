@@ -17,13 +17,13 @@ from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
 from besttake.errors import BestTakeError, RunError
 from besttake.measure.cell import relation_of
+from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import figures, words
 from besttake.reporting.numbers import estimate_points
 from besttake.reporting.page import Page, pointer, svg
 from besttake.result import Cell, Cost, Relation, Result, Split
-from besttake.scorers.scoring import Scores
+from besttake.takes.key import TakeKey
 from besttake.takes.store import Store
-from besttake.takes.take import TakeKey
 from besttake.threads import one_thread
 
 
@@ -147,7 +147,7 @@ def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
                 if row is not None and row.success is not None:
                     outcomes[s, n] = float(row.success)
                 if score is not None:
-                    values[s, n] = score.scores.get(f"{cell.scorer}/{cell.window}", np.nan)
+                    values[s, n] = score.scores.get(ScoreName(cell.scorer, cell.window), np.nan)
         if cell.seeds < 2 or not np.isfinite(values).any() or not np.isfinite(outcomes).any():
             why = "it has one take per start" if cell.seeds < 2 else "its takes have no score"
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")

@@ -24,6 +24,7 @@ from besttake.errors import LibraryError, PlanError
 from besttake.files import cache_dir
 from besttake.measure.cell import count_cost, measure, probed_cells
 from besttake.measure.cells import Recorded
+from besttake.measure.probes import Probed
 from besttake.measure.verdict import looks_of
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -33,7 +34,7 @@ from besttake.scorers.scoring import score_run
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool, Pool
-from besttake.takes.probing import Probed, probe_policy
+from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey

@@ -18,12 +18,12 @@ from besttake.config import Plan
 from besttake.core import stats
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import Arm, CellData, pool
+from besttake.measure.scores import SCORERS, ScoreName
 from besttake.recordings.lerobot_eval import is_info, read_info
 from besttake.recordings.outcomes import IngestError, Outcome, Source
 from besttake.recordings.table import SUFFIXES, read_table
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
 from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
-from besttake.scorers.scoring import SCORERS
 from besttake.threads import one_thread
 
 UNKNOWN = (
@@ -219,7 +219,7 @@ def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Outcome
     for task, _ in ordered:
         places[task] = places.get(task, -1) + 1
         units.append((env, task, places[task]))
-    unscored = {f"{scorer}/{window}": np.full(outcomes.shape, np.nan) for scorer in SCORERS for window in _WINDOWS}
+    unscored = {ScoreName(scorer, window): np.full(outcomes.shape, np.nan) for scorer in SCORERS for window in _WINDOWS}
     takes = [take for own in starts.values() for take in own]
     return CellData(
         policy=policy,

@@ -1,0 +1,41 @@
+"""The name of a take, and its row in a run's table of takes: plain data that reading code can import cheaply."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True, order=True)
+class TakeKey:
+    """The name of a take. The order of the fields is the canonical order of takes."""
+
+    policy: str
+    env: str
+    task: str
+    start: int
+    arm: str
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """A short file-system-safe name."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table of takes. ``error`` is the reason where ``status`` is "error"."""
+
+    key: TakeKey
+    status: str
+    success: bool | None
+    success_step: int | None
+    steps: int
+    calls: int
+    file: str | None
+    size: int
+    sha256: str | None
+    error: str | None
+    seconds: float
