@@ -130,12 +130,16 @@ class PolicySpec:
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """What an encoder is. ``fingerprint`` covers weights and preprocessing and is part of every cache key."""
+    """What an encoder is. ``fingerprint`` covers weights and preprocessing and is part of every cache key.
+
+    ``cheap``: to encode a frame again costs no more than to look its embedding up, so none is kept between runs.
+    """
 
     name: str
     dim: int
     fingerprint: str
     notes: tuple[str, ...] = ()
+    cheap: bool = False
 
 
 @dataclass(frozen=True)

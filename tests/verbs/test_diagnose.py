@@ -209,7 +209,7 @@ def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, resu
         ({"retrieval": {"rule": "guess"}}, "rule must be next, current or frame"),
         ({"retrieval": {"alpha": 2}}, "alpha must lie between 0 and 1"),
         ({"retrieval": {"colour": 2}}, "colour"),
-        ({"demos": "nowhere"}, "neither a library directory nor a source"),
+        ({"demos": "nowhere"}, "neither a library directory, nor a folder of videos"),
         ({"encoder": "nothing"}, "no encoder of kind 'nothing'"),
     ],
 )
@@ -258,7 +258,7 @@ class Blind:
     """An encoder whose embeddings are no numbers."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.encoder, self.spec = encoder, replace(encoder.spec, name="blind")
+        self.encoder, self.spec = encoder, replace(encoder.spec, name="blind", cheap=False)
 
     def encode(self, images: U8) -> F32:
         return np.full_like(self.encoder.encode(images), np.nan)
@@ -267,7 +267,7 @@ class Blind:
 def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.encoder_of", lambda library: Blind(library.encoder()))
+    monkeypatch.setattr("besttake.verbs.diagnose.cached", Blind)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
     (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
     assert cell.arms is not None
@@ -282,7 +282,7 @@ def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.encoder_of", lambda library: Blind(library.encoder()))
+    monkeypatch.setattr("besttake.verbs.diagnose.cached", Blind)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     line = "no take has a score: headroom is known, selection is not"

@@ -43,9 +43,8 @@ def build(
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
       besttake library build hdf5:demos.hdf5 -o libraries/mine --skip-bad
     """
-    from besttake import registry
     from besttake.config import parse_dims
-    from besttake.demos.library import build as make
+    from besttake.demos.resolve import build_at
     from besttake.errors import PlanError
     from besttake.threads import one_thread
 
@@ -55,12 +54,11 @@ def build(
         dims = parse_dims(eef_dims)
     except ValueError as error:
         raise PlanError(f"--eef-dims {eef_dims}: {error}") from None
-    name = encoder or "pixels"
     with reporter(quiet or as_json).stage("library", 0) as stage, one_thread():
-        library = make(
-            registry.demos(demos), registry.encoder(name), out, stride=stride, tasks=tuple(task) if task else None,
+        library = build_at(
+            out, demos, encoder, stride=stride, tasks=tuple(task) if task else None,
             max_demos=max_demos, gripper_dim=gripper_dim, eef_dims=dims, pad=pad, skip_bad=skip_bad,
-            encoder_uri=name, progress=lambda _: stage.advance(),
+            progress=lambda _: stage.advance(),
         )  # fmt: skip
     summary = library.summary()
     text = Text(f"{out}: {summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events")

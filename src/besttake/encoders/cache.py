@@ -16,9 +16,15 @@ import numpy as np
 
 from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError
+from besttake.files import cache_dir
 from besttake.types import F32, U8, EncoderSpec
 
 _QUERY_WIDTH = 500
+
+
+def cached(encoder: Encoder) -> Encoder:
+    """``encoder`` with the user's cache in front of it; a cheap one as it is."""
+    return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings")
 
 
 class CachedEncoder:

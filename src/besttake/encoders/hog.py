@@ -34,7 +34,7 @@ class Hog:
     def spec(self) -> EncoderSpec:
         """``dim`` = cells * cells * (bins + 3)."""
         mark = hashlib.sha256(f"hog 1 {self.cells} {self.bins}".encode()).hexdigest()[:16]
-        return EncoderSpec("hog", self.cells**2 * (self.bins + 3), mark)
+        return EncoderSpec("hog", self.cells**2 * (self.bins + 3), mark, cheap=True)
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim), L2-normalised."""

@@ -42,7 +42,7 @@ class Pixels:
         if self.axes is not None and self.mean is not None:
             digest.update(self.axes.tobytes() + self.mean.tobytes())
         dim = self.keep if self.axes is None else self.axes.shape[1]
-        return EncoderSpec("pixels", dim, digest.hexdigest()[:16], ("fitted to the library's own frames",))
+        return EncoderSpec("pixels", dim, digest.hexdigest()[:16], ("fitted to the library's own frames",), cheap=True)
 
     def fit(self, images: U8) -> Pixels:
         """The encoder whose axes are the principal ones of ``images`` uint8 (B, H, W, 3)."""

@@ -16,12 +16,12 @@ from besttake.arms.sampler import ArmSampler, SmallActor, arms_of, looks
 from besttake.compatibility import check_fit
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build_cached
-from besttake.encoders.base import Encoder, Fitted
-from besttake.encoders.cache import CachedEncoder
+from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
+from besttake.encoders.base import Encoder
+from besttake.encoders.cache import CachedEncoder, cached
 from besttake.encoders.skip import SkippingEncoder, SkipReport
 from besttake.errors import LibraryError, PlanError
-from besttake.files import cache_dir
 from besttake.measure.cell import count_cost, measure, probed_cells
 from besttake.measure.cells import Recorded
 from besttake.measure.probes import Probed
@@ -40,8 +40,6 @@ from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
-
-_CHEAP = ("pixels", "hog")
 
 
 def diagnose(plan: Plan, out: str | Path, reporter: Reporter | None = None, command: str = "") -> Result:
@@ -84,12 +82,6 @@ def trusted(uri: str, allowed: bool) -> dict[str, Any]:
     return {"trust_remote_code": True} if allowed and Uri.parse(uri).scheme == "openvla" else {}
 
 
-def encoder_of(library: Library) -> Encoder:
-    """The encoder of a library; one that is costly keeps what it has encoded, for this run and all others."""
-    encoder = library.encoder()
-    return encoder if encoder.spec.name in _CHEAP else CachedEncoder(encoder, cache_dir() / "embeddings")
-
-
 def skipped_note(report: SkipReport) -> str:
     """What skipping still frames left out, and what it cost."""
     return (
@@ -100,11 +92,11 @@ def skipped_note(report: SkipReport) -> str:
 
 
 def library_for(
-    plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter, share: Callable[..., Iterable[Any]] = map
+    plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
 ) -> Library | None:
     """The library that a plan names: a directory, or demonstrations to build one from (once, cached).
 
-    ``share`` is a `map` that may work elsewhere.
+    ``each`` is a `map` that may work elsewhere.
     """
     named = plan.demos
     if named is None:
@@ -112,24 +104,11 @@ def library_for(
             named = "testbed"
         else:
             return None
-    if (Path(named) / "library.json").is_file():
-        library = Library.open(named)
-        if plan.encoder is not None:
-            library.check_encoder_uri(plan.encoder)
-        return library
-    if ":" not in named and named not in registry.schemes("demos"):
-        raise LibraryError(f"{named} is neither a library directory nor a source of demonstrations (lerobot:…, hdf5:…)")
-    source = registry.demos(named)
-    uri = plan.encoder or "pixels"
-    encoder = registry.encoder(uri)
-    if not isinstance(encoder, Fitted) and encoder.spec.name not in _CHEAP:
-        encoder = CachedEncoder(encoder, cache_dir() / "embeddings")
     wanted = {task.name for env in envs for task in _tasks_of(plan, env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
-        return build_cached(
-            source, encoder, cache_dir() / "libraries", encoder_uri=uri,
+        return open_or_build(
+            named, plan.encoder, progress=lambda _: stage.advance(), each=each,
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
-            progress=lambda _: stage.advance(), share=share,
         )  # fmt: skip
 
 
@@ -172,7 +151,7 @@ class _Diagnosis:
             if self.library is not None:
                 self.notes += check_tasks(plan, list(self.envs.values()), self.library)
             self.config = self._retrieval()
-            self.encoder = encoder_of(self.library) if self.library is not None else None
+            self.encoder = cached(self.library.encoder()) if self.library is not None else None
 
     def _diagnosed(self) -> Result:
         plan = self.plan
@@ -367,7 +346,7 @@ class _Diagnosis:
     def _actor(self, policy: str, spec: PolicySpec) -> SmallActor | None:
         """Who acts in the workers: a small policy whose arms look through a cheap encoder. On Ray the library may be
         out of a worker's reach, so there the engine acts."""
-        cheap = self.encoder is None or self.encoder.spec.name in _CHEAP
+        cheap = self.encoder is None or self.encoder.spec.cheap
         if not spec.small or not cheap or self.plan.on != "local":
             return None
         return SmallActor(
@@ -386,7 +365,7 @@ class _Diagnosis:
         count = sum(row.status == "done" for row in store.rows())
         still = SkippingEncoder(encoder, self.plan.skip_still) if self.plan.skip_still else None
         with self.reporter.stage("scoring", count, "takes") as stage:
-            cheap = still is None and encoder.spec.name in _CHEAP
+            cheap = still is None and encoder.spec.cheap
             scores = score_run(
                 store, library, still or encoder, pool=helpers if cheap else None, on_takes=stage.advance,
                 instructions={task.name: task.instruction for env in self.envs.values() for task in env.tasks},

@@ -23,13 +23,14 @@ from besttake import registry
 from besttake.core.cover import Demos, cover
 from besttake.core.score import common_window, coverage, full_window, manifold
 from besttake.demos.frames import Unreadable
-from besttake.demos.library import Library, build_cached
+from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
 from besttake.demos.source import Bad
 from besttake.demos.video import read_frames
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
-from besttake.errors import LibraryError, PlanError
-from besttake.files import cache_dir
+from besttake.encoders.cache import cached
+from besttake.errors import PlanError
 from besttake.threads import one_thread
 from besttake.types import U8
 
@@ -101,7 +102,7 @@ def rank(
         raise PlanError("no takes to rank; name videos, folders of pictures, or LeRobot episodes as DATASET#3")
     films = [film for name in takes for film in _films(str(name))]
     with one_thread():
-        library = _library(str(demos), encoder)
+        library = open_or_build(str(demos), encoder)
         view = library.view(task)
         return _ranked(films, library, view, task, window, scorer, stride)
 
@@ -126,7 +127,7 @@ def _ranked(
     scorer: str,
     stride: int,
 ) -> RankResult:
-    coder = library.encoder()
+    coder = cached(library.encoder())
     steps = [np.arange(0, len(f), stride) if not isinstance(f, str) else np.arange(0) for _, f in films]
     ends = [len(f) - 1 for _, f in films if not isinstance(f, str)]
     if window == "common" and not ends:
@@ -219,24 +220,3 @@ def _films(name: str) -> list[tuple[str, U8 | str]]:
         return [(name, read_frames(path))]
     except Unreadable as error:
         return [(name, str(error))]
-
-
-def _library(demos: str, encoder: str | None) -> Library:
-    path = Path(demos)
-    if (path / "library.json").is_file():
-        library = Library.open(path)
-        if encoder is not None:
-            library.check_encoder_uri(encoder)
-        return library
-    scheme = demos.partition(":")[0]
-    if scheme in registry.schemes("demos") and (":" in demos or not path.exists()):
-        source = registry.demos(demos)
-    elif (path / "meta" / "info.json").is_file():
-        source = registry.demos(f"lerobot:{demos}")
-    elif path.is_dir():
-        source = registry.demos(f"video:{demos}")
-    else:
-        raise LibraryError(
-            f"{demos} is neither a library directory, nor a folder of videos, nor a source (lerobot:…, hdf5:…)"
-        )
-    return build_cached(source, registry.encoder(encoder or "pixels"), cache_dir() / "libraries")
