@@ -12,9 +12,11 @@ import pytest
 from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
-from besttake.recordings import IngestError, ingest, read, render_text
+from besttake.recordings.outcomes import IngestError
 from besttake.reporting import make_html, make_markdown
+from besttake.reporting.terminal.ingest import render
 from besttake.result import Result
+from besttake.verbs.ingest import ingest, read
 
 DATA = Path(__file__).parent / "data"
 RECORDINGS = sorted((DATA / "vla_eval").glob("recording-*.sqlite"))
@@ -188,7 +190,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
 def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
     rows = [{"policy": "[red]p[/red]", "start": i // 2, "success": i % 2} for i in range(8)]
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render_text(ingest([table(tmp_path / "o.csv", rows)])))
+    console.print(render(ingest([table(tmp_path / "o.csv", rows)])))
     text = console.export_text()
     assert "[red]p[/red]" in text
     assert "pass@4 extrapolates to" in text

@@ -127,15 +127,15 @@ def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tm
 
 
 def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path) -> None:
-    from besttake.reporting import ranking
-    from besttake.verbs import compare as comparison
+    from besttake.reporting import comparison, ranking
+    from besttake.verbs.compare import compare
     from besttake.verbs.rank import RankedTake, RankResult
 
     take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
     result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
     pages = [
-        comparison.make_html(comparison.compare([run]), tmp_path / "compare.html"),
+        comparison.make_html(compare([run]), tmp_path / "compare.html"),
         ranking.make_html(result, tmp_path / "rank.html"),
     ]
     for page in pages:

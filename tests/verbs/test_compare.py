@@ -13,9 +13,11 @@ import pytest
 from rich.console import Console
 
 from besttake.errors import RunError
-from besttake.recordings import ingest
+from besttake.reporting.comparison import make_html
+from besttake.reporting.terminal.compare import render
 from besttake.result import Result
-from besttake.verbs.compare import compare, make_html, render_text
+from besttake.verbs.compare import compare
+from besttake.verbs.ingest import ingest
 
 HERE = Path(__file__).parent
 
@@ -78,7 +80,7 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     r = found.result.relation.r
     assert json.loads(found.to_json())["relation"]["r"] == r
     console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
-    console.print(render_text(found))
+    console.print(render(found))
     text = console.export_text()
     assert "over 9 cells" in text
     assert "<b>odd" in text

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from besttake.reporting.terminal.doctor import render
 from besttake.verbs import doctor as module
-from besttake.verbs.doctor import Extra, doctor, render_text
+from besttake.verbs.doctor import Extra, doctor
 
 
 def printed(result: module.DoctorResult, path: Path) -> str:
     console = Console(width=300, record=True, file=path.open("w"))
-    console.print(render_text(result))
+    console.print(render(result))
     return console.export_text()
 
 

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from besttake.core import planning
 from besttake.errors import PlanError, RunError
-from besttake.recordings import ingest
+from besttake.reporting.terminal.plan import render, sentences
 from besttake.result import Estimate, Selector, Selectors
-from besttake.verbs.plan import plan, render_text, sentences
+from besttake.verbs.ingest import ingest
+from besttake.verbs.plan import plan
 
 DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
 
@@ -66,7 +67,7 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     assert found.tasks == len(pilot.policies[0].tasks) > 1
     assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
     console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
-    console.print(render_text([found]))
+    console.print(render([found]))
     assert "the pilot pilot" in console.export_text()
 
 

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from besttake.errors import BestTakeError, PlanError
 from besttake.reporting.ranking import make_html
-from besttake.verbs.rank import rank, render_text
+from besttake.reporting.terminal.rank import render
+from besttake.verbs.rank import rank
 
 SIDE = 48
 
@@ -161,7 +162,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert "<b>odd" not in page
     assert page.count("<svg") == 2
     console = Console(width=300, record=True, file=(tmp_path / "log").open("w"))
-    console.print(render_text(result))
+    console.print(render(result))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text
     assert "only the first 14 frames" in text

@@ -28,15 +28,16 @@ def ingest(
       besttake ingest results/ -o runs/ingested
       besttake ingest seed1.csv seed2.csv seed3.csv --column success=done --column start=episode
     """
-    from besttake import recordings as reader
     from besttake.errors import PlanError
     from besttake.reporting import make_html
+    from besttake.reporting.terminal.ingest import render
+    from besttake.verbs.ingest import ingest as read
 
     named = dict(pair.split("=", 1) for pair in column or () if "=" in pair)
     if len(named) != len(column or ()):
         raise PlanError("--column takes NAME=COLUMN, e.g. --column success=done")
-    found = reader.ingest(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
-    show(reader.render_text(found), found.result.model_dump_json(indent=1), as_json)
+    ingested = read(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
+    show(render(ingested), ingested.result.model_dump_json(indent=1), as_json)
     if out is not None:
         page = make_html(out)
         if not as_json:
@@ -62,16 +63,16 @@ def rank(
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
       besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
     """
-    from besttake.verbs import rank as ranking
+    from besttake.reporting.ranking import make_html
+    from besttake.reporting.terminal.rank import render
+    from besttake.verbs.rank import rank as order
 
-    found = ranking.rank(
+    result = order(
         takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride
     )  # fmt: skip
     if html is not None:
-        from besttake.reporting.ranking import make_html
-
-        make_html(found, html)
-    show(ranking.render_text(found), found.to_json(), as_json)
+        make_html(result, html)
+    show(render(result), result.to_json(), as_json)
 
 
 def plan(
@@ -92,10 +93,11 @@ def plan(
       besttake plan --pass1 0.64 --worth 3
       besttake plan --pilot runs/demo --budget 1500
     """
-    from besttake.verbs import plan as planner
+    from besttake.reporting.terminal.plan import render
+    from besttake.verbs.plan import plan as work_out
 
-    found = planner.plan(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
-    show(planner.render_text(found), f"[{', '.join(one.to_json() for one in found)}]", as_json)
+    plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
+    show(render(plans), f"[{', '.join(one.to_json() for one in plans)}]", as_json)
 
 
 def compare(
@@ -108,9 +110,11 @@ def compare(
     Example:
       besttake compare runs/* -o comparison.html
     """
-    from besttake.verbs import compare as comparison
+    from besttake.reporting.comparison import make_html
+    from besttake.reporting.terminal.compare import render
+    from besttake.verbs.compare import compare as relate
 
-    found = comparison.compare(runs, command())
+    result = relate(runs, command())
     if out is not None:
-        comparison.make_html(found, out)
-    show(comparison.render_text(found), found.to_json(), as_json)
+        make_html(result, out)
+    show(render(result), result.to_json(), as_json)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from besttake.cli.options import EefDims, EncoderUri, GripperDim, Json, Policies, Quiet, Tasks, reporter, show
@@ -46,6 +45,7 @@ def build(
     from besttake.config import parse_dims
     from besttake.demos.resolve import build_at
     from besttake.errors import PlanError
+    from besttake.reporting.terminal.library import render_built
     from besttake.threads import one_thread
 
     if pad not in ("hold", "repeat"):
@@ -61,10 +61,7 @@ def build(
             progress=lambda _: stage.advance(),
         )  # fmt: skip
     summary = library.summary()
-    text = Text(f"{out}: {summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events")
-    for bad in summary["left_out"]:
-        text.append(f"\nleft out {bad['id']}: {bad['reason']}", style="yellow")
-    show(text, summary, as_json)
+    show(render_built(out, summary), summary, as_json)
 
 
 @app.command("show")
@@ -81,15 +78,10 @@ def show_library(
       besttake library show libraries/mine --strips strips/
     """
     from besttake.demos.library import Library
+    from besttake.reporting.terminal.library import render
 
     library = Library.open(directory)
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("demo", "task", "steps", "events at"):
-        grid.add_column(column)
-    for demo in library.demos:
-        events = ", ".join(map(str, demo.events.tolist()))
-        grid.add_row(Text(demo.id), Text(demo.task), str(demo.length), Text(events))
-    show(grid, library.summary(), as_json)
+    show(render(library), library.summary(), as_json)
     if strips is not None:
         from besttake.demos.strip import draw_all
 
@@ -131,16 +123,11 @@ def tune(
     """
     from besttake.demos.library import Library
     from besttake.errors import PlanError
+    from besttake.reporting.terminal.tune import render
     from besttake.verbs.tune import tune as choose
 
     if not policy:
         raise PlanError("--policy is missing; name the policies to tune for together, e.g. --policy testbed:half")
     told = reporter(quiet or as_json)
     found = choose(Library.open(directory), policy, env, starts=starts, seeds=seeds, workers=workers, reporter=told)
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("tried", "success on tuning starts", "error on held-out demos"):
-        grid.add_column(column)
-    for trial in found.trials:
-        style = "bold" if trial.config == found.config else ""
-        grid.add_row(Text(trial.name, style=style), f"{100 * trial.success:.1f} %", f"{trial.offline:.2f}")
-    show(grid, {"config": found.config.to_dict(), "trials": [t.name for t in found.trials]}, as_json)
+    show(render(found), {"config": found.config.to_dict(), "trials": [t.name for t in found.trials]}, as_json)

@@ -42,17 +42,17 @@ def reproduce(
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
     from besttake.reporting import make_html
-    from besttake.reporting.terminal.reproduce import beside, listed, protocol_text
+    from besttake.reporting.terminal.reproduce import render, render_list, render_protocol
     from besttake.verbs import reproduce as paper
     from besttake.verbs.diagnose import diagnose
 
     if table is None:
         known = [paper.protocol(name) for name in paper.protocols()]
-        show(listed(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        show(render_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
         return
     asked = paper.protocol(table)
     if not policy:
-        show(protocol_text(asked), _data(asked), as_json)
+        show(render_protocol(asked), _data(asked), as_json)
         return
     policies, envs = _pairs("--policy", policy), _pairs("--env", env or [])
     changes = {
@@ -67,7 +67,7 @@ def reproduce(
     numbers = [
         {"row": one.row, "column": one.column, "paper": one.paper, "here": one.here.model_dump()} for one in found
     ]
-    show(beside(asked, found, left), {**_data(asked), "left_protocol": left, "numbers": numbers}, as_json)
+    show(render(asked, found, left), {**_data(asked), "left_protocol": left, "numbers": numbers}, as_json)
 
 
 def _pairs(flag: str, given: list[str]) -> dict[str, str]:

@@ -22,10 +22,11 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     Example:
       besttake runs show runs/demo --json
     """
-    from besttake.takes.summary import summarise, table
+    from besttake.reporting.terminal.runs import render
+    from besttake.takes.summary import summarise
 
     summary = summarise(directory)
-    show(table(summary), summary.to_dict(), as_json)
+    show(render(summary), summary.to_dict(), as_json)
 
 
 def report(
@@ -63,7 +64,8 @@ def doctor(
       besttake doctor
       besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
     """
-    from besttake.verbs import doctor as checks
+    from besttake.reporting.terminal.doctor import render
+    from besttake.verbs.doctor import doctor as look
 
-    found = checks.doctor(policy, env)
-    show(checks.render_text(found), found.to_json(), as_json)
+    result = look(policy, env)
+    show(render(result), result.to_json(), as_json)

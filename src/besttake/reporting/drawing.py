@@ -134,6 +134,11 @@ class Figure:
         return buffer.getvalue()
 
 
+def marker(series: int) -> str:
+    """The marker of a series, by its place in the legend."""
+    return SHAPES[series % len(SHAPES)]
+
+
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write ``stem.svg`` and ``stem.png``."""
     svg, png = (stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from besttake.reporting import drawing
 from besttake.reporting.axes import Scale, datum, horizontal, shorten, spread, vertical
 from besttake.reporting.dots import WIDTH, Row, Style, dots
-from besttake.reporting.drawing import SERIES, SHAPES, Area, Figure, Label, Line, Mark, Shape
+from besttake.reporting.drawing import SERIES, Area, Figure, Label, Line, Mark, Shape, marker
 from besttake.reporting.numbers import bounds, estimate_points, interval, number, percent, points
 from besttake.result import Cell, Estimate, Relation, Result
 
@@ -105,7 +105,7 @@ def relation(result: Result, *, legend: bool = False) -> Figure | None:
     order = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
     for name, i in order.items() if legend else ():
         y_place = top + 32 + 18 * i
-        shapes.append(Mark(left + 13, y_place - 4, 4.5, f"s{i % SERIES}", shape_of(i)))
+        shapes.append(Mark(left + 13, y_place - 4, 4.5, f"s{i % SERIES}", marker(i)))
         shapes.append(Label(left + 24, y_place, shorten(name, 40), size=12))
     for i, cell, x, y in known:
         shapes.append(
@@ -198,11 +198,6 @@ def fit_error(result: Result) -> Figure | None:
     return dots(rows, title, low, high, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
 
 
-def shape_of(series: int) -> str:
-    """The marker of a policy, by its place in the legend."""
-    return SHAPES[series % len(SHAPES)]
-
-
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
     whole = [("relation", relation(result, legend=True)), ("fit_error", fit_error(result))]
@@ -279,7 +274,7 @@ def _relation_mark(
         "gain-path": f"{path}/selectors/scored/{cell.scorer}/{cell.window}/gain/value",
         "gain-value": repr(float(y.value or 0.0)),
     }
-    color, shape = f"s{series % SERIES}", shape_of(series)
+    color, shape = f"s{series % SERIES}", marker(series)
     return Mark(
         x_scale(float(x.value or 0.0)),
         y_scale(float(y.value or 0.0)),

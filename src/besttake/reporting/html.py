@@ -9,8 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from besttake.reporting import figures, words
-from besttake.reporting.drawing import SHAPES
-from besttake.reporting.page import Page, pointer, svg
+from besttake.reporting.page import Page, pointer, save, svg
 from besttake.reporting.takes import KINDS, gather
 from besttake.result import Cell, Result
 
@@ -36,9 +35,7 @@ def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     directory = Path(run)
     result = Result.load(directory / "result.json")
     target = Path(out) if out is not None else directory / "report.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(result, gather(directory, result)), encoding="utf-8")
-    return target
+    return save(render(result, gather(directory, result)), target)
 
 
 def render(result: Result, takes: dict[str, Any]) -> str:
@@ -60,13 +57,8 @@ def render(result: Result, takes: dict[str, Any]) -> str:
             not point.measured for cell in result.policies if cell.headroom for point in cell.headroom.curve
         ),
         single=not result.policies,
-        pointer=pointer,
         takes=takes,
         kinds=KINDS,
-        style=page.asset("page.css"),
-        script_text=page.asset("page.js"),
-        viewer_text=page.asset("takes.js"),
-        shapes=SHAPES,
         plan_text=_plan_text(result.plan),
         library=_library(result.library or {}),
     )

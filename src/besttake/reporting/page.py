@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from besttake.reporting import numbers
-from besttake.reporting.drawing import PAGE, Figure
+from besttake.reporting.drawing import PAGE, Figure, marker
 
 
 class Page:
@@ -26,17 +28,21 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
+        self._env.globals.update(
+            num=self.num,
+            est=self.est,
+            count=numbers.count,
+            duration=numbers.duration,
+            pointer=pointer,
+            asset=asset,
+            marker=marker,
+        )
         self._env.filters["script"] = script
         self._env.filters["sentence"] = numbers.sentence
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""
         return self._env.get_template(template).render(document=self._document, **context)
-
-    def asset(self, name: str) -> Markup:
-        """A style sheet or script of this package, as it is (ours, so not escaped)."""
-        return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
 
     def num(self, pointer: str, style: str = "plain") -> Markup:
         """The number at a JSON pointer; words where there is none."""
@@ -95,6 +101,20 @@ _INTERVALS = {
     "small": (3, 1.0),
     "fine": (4, 1.0),
 }
+
+
+def save(text: str, out: str | Path) -> Path:
+    """Write a page whole or not at all, with the directories above it."""
+    target = Path(out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    return temporary.replace(target)
+
+
+def asset(name: str) -> Markup:
+    """A style sheet or script of this package, as it is (ours, so not escaped)."""
+    return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
 
 
 def pointer(*parts: str | int) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from besttake.reporting.axes import Scale, shorten, spread, vertical
 from besttake.reporting.drawing import Area, Figure, Label, Line, Mark, Shape
-from besttake.reporting.page import Page, svg
+from besttake.reporting.page import Page, save, svg
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from besttake.verbs.rank import RankedTake, RankResult
 
 
@@ -22,13 +23,7 @@ def make_html(result: RankResult, out: str | Path) -> Path:
     last = max([1, *(step for take in result.takes for step in take.steps)])
     low, high = spread(known, low=1.0, high=1.0) if known else (0.0, 1.0)
     rows = [(i, take, svg(_trace(take, result, low, high, last))) for i, take in enumerate(result.takes)]
-    text = page.render(
-        "rank.html.j2", result=result, rows=rows, style=page.asset("page.css"), script_text=page.asset("page.js")
-    )
-    target = Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
-    return target
+    return save(page.render("rank.html.j2", result=result, rows=rows), out)
 
 
 def _trace(take: RankedTake, result: RankResult, low: float, high: float, last: int) -> Figure | None:

@@ -7,10 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from besttake.takes.store import Store
 
 
@@ -80,23 +76,3 @@ def summarise(path: str | Path) -> Summary:
         lines=lines,
         failures=tuple(reasons.most_common()),
     )
-
-
-def table(summary: Summary) -> Group:
-    """The summary for a terminal."""
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("policy", "task", "arm"):
-        grid.add_column(name)
-    for name in ("done", "success", "failed", "missing"):
-        grid.add_column(name, justify="right")
-    for line in summary.lines:
-        rate = f"{100 * line.succeeded / line.done:.0f} %" if line.done else "-"
-        grid.add_row(
-            *map(Text, (line.policy, line.task, line.arm, str(line.done), rate)), str(line.failed), str(line.missing)
-        )
-    told = [f"{summary.done} of {summary.planned} takes done, {summary.failed} failed, {summary.missing} missing"]
-    if summary.damaged:
-        told.append(f"{summary.damaged} damaged: they will be made again when the run goes on")
-    told += [f"failed {count} times: {reason}" for reason, count in summary.failures[:10]]
-    told.append(f"digest {summary.digest}")
-    return Group(grid, *map(Text, told))

@@ -8,9 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from besttake.core import relation
 from besttake.core.headroom import start_headroom
@@ -18,9 +15,6 @@ from besttake.core.select import start_gain
 from besttake.errors import BestTakeError, RunError
 from besttake.measure.cell import relation_of
 from besttake.measure.scores import ScoreName, Scores
-from besttake.reporting import figures, words
-from besttake.reporting.numbers import estimate_points
-from besttake.reporting.page import Page, pointer, svg
 from besttake.result import Cell, Cost, Relation, Result, Split
 from besttake.takes.key import TakeKey
 from besttake.takes.store import Store
@@ -75,53 +69,6 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
             notes=notes,
         )
     return CompareResult(merged, tuple(origins))
-
-
-def render_text(found: CompareResult) -> RenderableType:
-    """The relation in words, the cells, and the tests per policy."""
-    result = found.result
-    parts: list[RenderableType] = [Text(line) for line in words.relation(result.relation)]
-    table = Table("run", "policy", "tasks", "starts", "headroom", "gain", box=None)
-    for run, cell in zip(found.runs, result.cells, strict=True):
-        room, gain = figures.gain_headroom(cell)
-        table.add_row(
-            Text(run), Text(cell.policy), Text(cell.group), str(cell.starts),
-            estimate_points(room) or "not known", estimate_points(gain) or "not known",
-        )  # fmt: skip
-    parts += [Text(""), table]
-    if result.relation.within:
-        tests = Table("policy", "r within", "r without it", box=None)
-        for name in result.relation.within:
-            own, others = result.relation.within[name], result.relation.leave_one_out.get(name)
-            told = (words.correlation(found) or "undefined" for found in (own, others))
-            tests.add_row(Text(name), *told)
-        parts += [Text(""), tests]
-    parts += [Text(f"note: {note}", style="dim") for note in result.notes]
-    return Group(*parts)
-
-
-def make_html(found: CompareResult, out: str | Path) -> Path:
-    """Write the page of a comparison."""
-    result = found.result
-    page = Page(result.model_dump(mode="json"))
-    names = list(dict.fromkeys(cell.policy for cell in result.policies))
-    text = page.render(
-        "compare.html.j2",
-        result=result,
-        runs=found.runs,
-        policies=names,
-        relation=svg(figures.relation(result)),
-        relation_words=words.relation(result.relation),
-        resampled=words.r_interval(result.relation)[1],
-        shapes=figures.shape_of,
-        pointer=pointer,
-        style=page.asset("page.css"),
-        script_text=page.asset("page.js"),
-    )
-    target = Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
-    return target
 
 
 def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:

@@ -18,10 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from besttake import registry
 from besttake.compatibility import check_fit
 from besttake.errors import BestTakeError
@@ -104,34 +100,6 @@ def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:
     """Look at this machine; with ``policy`` and/or ``env`` (URIs), build them and show how they fit."""
     checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics(), *_tools()]
     return DoctorResult(tuple(checks), _fit(policy, env) if policy or env else None)
-
-
-def render_text(result: DoctorResult) -> RenderableType:
-    """Checks as a table; the fit below."""
-    table = Table("", "what", "found", "to mend it", box=None)
-    group = ""
-    for check in result.checks:
-        if check.group != group:
-            group = check.group
-            table.add_row("", Text(group, style="bold"), "", "")
-        mark = Text("ok", style="green") if check.works else Text("no", style="yellow")
-        table.add_row(mark, Text(check.name), Text(check.found), Text(check.mend))
-    parts: list[RenderableType] = [table]
-    if result.fit is not None:
-        fit = result.fit
-        lines = Table("", box=None)
-        lines.add_column(Text(fit.policy or "no policy"))
-        lines.add_column(Text(fit.env or "no env"))
-        for what, left, right in fit.lines:
-            lines.add_row(what, Text(left), Text(right))
-        parts += [Text(""), lines]
-        if fit.policy and fit.env:
-            answer = Text(fit.problem, style="red") if fit.problem else Text("They fit.", style="green")
-            parts.append(answer)
-        elif fit.problem:
-            parts.append(Text(fit.problem, style="red"))
-        parts += [Text(f"note: {note}", style="dim") for note in fit.notes]
-    return Group(*parts)
 
 
 def _base() -> Iterable[Check]:

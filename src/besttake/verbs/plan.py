@@ -7,9 +7,6 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from besttake.core import planning
 from besttake.errors import PlanError
 from besttake.reporting.numbers import count, number
@@ -75,45 +72,6 @@ def plan(
     typical, largest = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
     return [_plan("", basis, typical, worth / 100, n, best_of, gain, budget, largest=largest)]
-
-
-def render_text(results: list[PlanResult]) -> RenderableType:
-    """The plans as sentences."""
-    parts: list[RenderableType] = []
-    for found in results:
-        if found.name:
-            parts.append(Text(found.name, style="bold"))
-        parts.append(Text(f"From {found.basis}:", style="dim"))
-        parts += [Text(f"  {line}") for line in sentences(found)]
-    return Group(*parts)
-
-
-def sentences(found: PlanResult) -> list[str]:
-    """A plan in words, the numbers first."""
-    p = found.plan
-    worth = f"{number(p.worth, 1, scale=100).removesuffix('.0')} points"
-    per = f"x {p.seeds} seeds"
-    lines = [
-        f"{count(p.half_width_starts, 'start')} {per} = {count(p.half_width_takes, 'take')}"
-        f" for an interval of +/- {worth} on the gain of keeping the best of {p.n}",
-    ]
-    if found.cautious is not None:
-        lines[-1] += f" ({count(found.cautious.half_width_takes, 'take')} if all starts were equally hard)"
-    if p.yes_starts is not None:
-        lines.append(f"about {count(p.yes_starts, 'start')} {per} until a gain as expected is decided")
-    lines.append(
-        f"about {count(p.no_starts, 'start')} {per} = {count(p.no_takes, 'take')} to rule out {worth} if there is none"
-    )
-    lines.append(
-        f"{count(found.content_starts, 'start')} {per} in each arm for +/- {worth} on retrieve minus cooled, at most"
-    )
-    if p.starts is not None and p.smallest_effect is not None:
-        effect = number(p.smallest_effect, 1, scale=100)
-        lines.append(f"a budget of {count(p.starts, 'start')} {per} shows a gain of {effect} points in 4 of 5 runs")
-    shared = f"with {count(found.tasks, 'task')}" if found.tasks > 1 else "with one task (more share the starts)"
-    lines.append(f"besttake diagnose … {found.flags}  {shared}")
-    lines.append(p.advice)
-    return lines
 
 
 def _from_pilot(

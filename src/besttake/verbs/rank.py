@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from besttake import registry
 from besttake.core.cover import Demos, cover
@@ -105,17 +102,6 @@ def rank(
         library = open_or_build(str(demos), encoder)
         view = library.view(task)
         return _ranked(films, library, view, task, window, scorer, stride)
-
-
-def render_text(result: RankResult) -> RenderableType:
-    """The ranked table for a terminal."""
-    table = Table("place", "take", "score", "frames scored", box=None)
-    for take in result.takes:
-        if take.place is None:
-            table.add_row("", Text(take.name), Text(take.problem, style="red"), "")
-        else:
-            table.add_row(str(take.place), Text(take.name), f"{take.score:.4f}", f"{take.scored} of {take.frames}")
-    return Group(table, *(Text(note, style="dim") for note in result.notes))
 
 
 def _ranked(

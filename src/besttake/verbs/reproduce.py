@@ -21,9 +21,6 @@ _PAPERS = "episode"
 _ENOUGH_CELLS = 8
 """Below so many cells an interval that resamples them is too short."""
 
-FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
-"""Columns that the paper does not print in percent or points."""
-
 
 @dataclass(frozen=True)
 class Protocol:

@@ -1,66 +1,67 @@
-"""The paper's tables for a terminal, alone and beside a run."""
+"""What `besttake reproduce` prints: the paper's tables, alone and next to a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import yaml
-from rich.console import Group
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from besttake.verbs.reproduce import FRACTIONS, Compared, Protocol
+from besttake.reporting.terminal.tables import Value, table
+
+if TYPE_CHECKING:
+    from besttake.verbs.reproduce import Compared, Protocol
+
+_FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
+"""Columns that the paper does not print in percent or points."""
 
 
-def listed(known: Sequence[Protocol]) -> Table:
-    """The tables that there are."""
-    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    for one in known:
-        grid.add_row(Text(one.name, style="bold"), Text(one.title), Text(", ".join(one.policies), style="dim"))
-    return grid
+def render_list(protocols: Sequence[Protocol]) -> RenderableType:
+    """The tables that can be reproduced."""
+    rows = [(Text(p.name, style="bold"), p.title, Text(", ".join(p.policies), style="dim")) for p in protocols]
+    return table(("", "", ""), rows)
 
 
-def protocol_text(table: Protocol) -> Group:
+def render_protocol(protocol: Protocol) -> RenderableType:
     """The paper's numbers, the plan behind them, and the command that runs it."""
-    grid = _grid(table)
-    for row, numbers in table.paper.items():
-        grid.add_row(Text(row), *(Text(_number(n, column)) for n, column in zip(numbers, table.columns, strict=True)))
-    plan = yaml.safe_dump({"env": list(table.envs.values()), **table.plan}, sort_keys=False, default_flow_style=None)
-    run = f"besttake reproduce {table.name} --policy {table.policies[0]}=URI --demos URI -o runs/{table.name}"
-    return Group(Text(table.title, style="bold"), grid, Text(), Text(plan.rstrip(), style="dim"), Text(), Text(run))
+    rows = [
+        (row, *(_number(n, column) for n, column in zip(numbers, protocol.columns, strict=True)))
+        for row, numbers in protocol.paper.items()
+    ]
+    grid = table(("", *protocol.columns), rows, right=protocol.columns)
+    settings = {"env": list(protocol.envs.values()), **protocol.plan}
+    plan = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None)
+    run = f"besttake reproduce {protocol.name} --policy {protocol.policies[0]}=URI --demos URI -o runs/{protocol.name}"
+    return Group(Text(protocol.title, style="bold"), grid, Text(), Text(plan.rstrip(), style="dim"), Text(), Text(run))
 
 
-def beside(table: Protocol, found: Sequence[Compared], left: Sequence[str]) -> Group:
-    """``paper / here [interval]`` in every place; then what was not done as in the paper."""
-    grid = _grid(table)
-    for row in dict.fromkeys(one.row for one in found):
-        grid.add_row(Text(row), *(_pair(one) for one in found if one.row == row))
-    notes = [Text("paper / here with its 95 % interval; yellow where the paper's number lies outside it", style="dim")]
-    notes += [Text(f"not as in the paper: {text}", style="yellow") for text in left]
-    return Group(Text(table.title, style="bold"), grid, *notes)
+def render(protocol: Protocol, numbers: Sequence[Compared], deviations: Sequence[str]) -> RenderableType:
+    """``paper / here [interval]`` in every place; then where the run deviates from the paper's protocol."""
+    rows: list[tuple[Value, ...]] = [
+        (row, *(_pair(number) for number in numbers if number.row == row))
+        for row in dict.fromkeys(number.row for number in numbers)
+    ]
+    grid = table(("", *protocol.columns), rows, right=protocol.columns)
+    legend = "paper / here with its 95 % interval; yellow where the paper's number lies outside it"
+    differs = [Text(f"not as in the paper: {text}", style="yellow") for text in deviations]
+    return Group(Text(protocol.title, style="bold"), grid, Text(legend, style="dim"), *differs)
 
 
-def _grid(table: Protocol) -> Table:
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    grid.add_column("", no_wrap=True)
-    for column in table.columns:
-        grid.add_column(column, justify="right")
-    return grid
-
-
-def _pair(one: Compared) -> Text:
-    here, column = one.here, one.column
+def _pair(number: Compared) -> Text:
+    here, paper = number.here, _number(number.paper, number.column)
     if here.value is None:
-        return Text(f"{_number(one.paper, column)} / none", style="dim")
-    text = f"{_number(one.paper, column)} / {_number(here.value, column)}"
+        return Text(f"{paper} / none", style="dim")
+    text = f"{paper} / {_number(here.value, number.column)}"
     if here.low is None or here.high is None:
         return Text(text)
-    outside = one.paper is not None and not here.low <= one.paper <= here.high
-    interval = f" [{_number(here.low, column)}, {_number(here.high, column)}]"
+    outside = number.paper is not None and not here.low <= number.paper <= here.high
+    interval = f" [{_number(here.low, number.column)}, {_number(here.high, number.column)}]"
     return Text(text + interval, style="yellow" if outside else "")
 
 
 def _number(value: float | None, column: str) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if column in FRACTIONS else f"{value + 0.0:.1f}"
+    return f"{value:.3f}" if column in _FRACTIONS else f"{value + 0.0:.1f}"
