@@ -1,12 +1,94 @@
-"""Values of URI options: text in, the thing meant out."""
+"""Typed reading of URI options, the same for every family: text in, the value it means out, one style of error.
+
+>>> read = Reader("libero:spatial")
+>>> read.whole("size", "256")
+256
+>>> read.choice("convention", "odd", ("lerobot", "openpi"))
+Traceback (most recent call last):
+besttake.errors.ComponentError: libero:spatial: convention=odd is not one of lerobot, openpi
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import yaml
 
 from besttake.errors import ComponentError
+
+Choice = TypeVar("Choice", bound=str)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the options of the component ``uri``, which begins every error message."""
+
+    uri: str
+
+    def whole(self, name: str, given: Any, least: int = 1, most: int | None = None) -> int:
+        """A whole number from ``least`` to ``most``."""
+        text = str(given)
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise self._wrong(name, given, f"a whole number {limits}")
+        return int(text)
+
+    def optional_whole(self, name: str, given: Any, least: int = 1, most: int | None = None) -> int | None:
+        """A whole number, or None where the option is not given."""
+        return None if given in (None, "") else self.whole(name, given, least, most)
+
+    def number(self, name: str, given: Any, least: float | None = None) -> float:
+        """A finite or infinite number of at least ``least``."""
+        try:
+            number = float(given)
+        except (TypeError, ValueError):
+            raise self._wrong(name, given, "a number") from None
+        if least is not None and not number >= least:
+            raise self._wrong(name, given, f"a number of at least {least:g}")
+        return number
+
+    def flag(self, name: str, given: Any) -> bool:
+        """``true`` or ``false``, also written as 1, 0, yes or no."""
+        read = value(given)
+        if read not in (True, False):
+            raise self._wrong(name, given, "true or false")
+        return bool(read)
+
+    def choice(self, name: str, given: str, known: Collection[Choice]) -> Choice:
+        """One of the ``known`` words."""
+        for word in known:
+            if given == word:
+                return word
+        raise self._wrong(name, given, f"one of {', '.join(known)}")
+
+    def indexes(self, name: str, given: str | None) -> tuple[int, ...]:
+        """``"0:3,7"`` is (0, 1, 2, 7); empty where the option is not given."""
+        indexes: list[int] = []
+        for part in names(given):
+            first, colon, end = part.partition(":")
+            if not first.isdecimal() or (colon and not end.isdecimal()):
+                raise self._wrong(name, given, "a list of indexes such as 0:3,7")
+            indexes += range(int(first), int(end) if colon else int(first) + 1)
+        return tuple(indexes)
+
+    def mapping(self, name: str, given: str) -> dict[str, str]:
+        """``"observation/image:agentview,observation/wrist:wrist"`` as a dict; keys may hold colons, values not."""
+        pairs = [pair.rpartition(":") for pair in names(given)]
+        if any(not key or not word for key, _, word in pairs):
+            raise self._wrong(name, given, "a list of pairs such as image:agentview,image2:wrist")
+        return {key: word for key, _, word in pairs}
+
+    def only(self, options: Collection[str], known: Collection[str]) -> None:
+        """ComponentError when an option is not among those ``known``."""
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise ComponentError(f"{self.uri}: no option {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+
+    def _wrong(self, name: str, given: Any, expected: str) -> ComponentError:
+        return ComponentError(f"{self.uri}: {name}={given} is not {expected}")
 
 
 def value(text: Any) -> Any:
@@ -19,35 +101,17 @@ def value(text: Any) -> Any:
         return text
 
 
-def flag(where: str, name: str, text: bool | str) -> bool:
-    """A yes or a no."""
-    told = value(text)
-    if told not in (True, False, 0, 1):
-        raise ComponentError(f"{where}: {name} is true or false, not {text!r}")
-    return bool(told)
+def names(text: str | None) -> tuple[str, ...]:
+    """``"a,b"`` -> ("a", "b"); empty where nothing is given."""
+    return tuple(part for part in (text or "").split(",") if part)
 
 
-def whole(where: str, name: str, text: Any) -> int:
-    """A positive whole number."""
-    if not str(text).isdigit() or int(text) < 1:
-        raise ComponentError(f"{where}: {name} must be a positive whole number, got {text!r}")
-    return int(text)
-
-
-def optional_whole(where: str, name: str, text: Any) -> int | None:
-    """A whole number from zero on, or None where nothing was said."""
-    if text is None or text == "":
-        return None
-    if not str(text).isdigit():
-        raise ComponentError(f"{where}: {name} must be a whole number, got {text!r}")
-    return int(text)
-
-
-def dims(where: str, name: str, text: str | None) -> tuple[int, ...] | None:
-    """``"0,1,2"`` -> (0, 1, 2); None where nothing was said."""
-    if not text:
-        return None
+def check_known(uri: str, factory: Callable[..., Any], options: Collection[str]) -> None:
+    """ComponentError when ``factory`` has no parameter for one of ``options``."""
     try:
-        return tuple(int(part) for part in text.split(","))
+        parameters = inspect.signature(factory).parameters.values()
     except ValueError:
-        raise ComponentError(f"{where}: {name} is a list of whole numbers with commas, got {text!r}") from None
+        return  # compiled code need not have a signature
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return
+    Reader(uri).only(options, [each.name for each in parameters])

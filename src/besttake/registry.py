@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -19,6 +20,7 @@ from urllib.parse import parse_qsl
 from besttake.encoders.base import Encoder
 from besttake.envs.base import Env
 from besttake.errors import ComponentError
+from besttake.options import check_known
 from besttake.policies.base import Policy
 
 _BUILTIN: dict[str, dict[str, str]] = {
@@ -105,14 +107,10 @@ def demos(uri: str, **options: Any) -> Any:
 def _make(group: str, text: str, options: dict[str, Any]) -> Any:
     uri = Uri.parse(text)
     merged = {**uri.options, **options}
-    try:
-        if uri.scheme == "python":
-            return _load(uri.rest, text)(**merged)
-        return _factory(group, uri, text)(uri.rest, **merged)
-    except TypeError as error:
-        if "unexpected keyword" in str(error):
-            raise ComponentError(f"{text}: {str(error).split('() ')[-1]}; see docs of this component") from error
-        raise
+    own = uri.scheme == "python"
+    make = _load(uri.rest, text) if own else partial(_factory(group, uri, text), uri.rest)
+    check_known(text, make, merged)
+    return make(**merged)
 
 
 def _factory(group: str, uri: Uri, text: str) -> Callable[..., Any]:

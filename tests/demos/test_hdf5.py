@@ -9,10 +9,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from besttake import registry
-from besttake.demos.hdf5 import axis_angle
 from besttake.demos.library import build
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError, MissingExtra
+from besttake.errors import ComponentError, LibraryError, MissingExtra
 
 LIBERO = "pick_up_the_milk_and_place_it_in_the_basket"
 
@@ -82,10 +81,6 @@ def test_a_robomimic_file_is_read_back_exactly_with_quaternions_as_axis_angle(tm
         np.testing.assert_array_equal(demo.frames, stored["obs/agentview_image"][()])
 
 
-def test_axis_angle_of_no_rotation_is_zero():
-    np.testing.assert_array_equal(axis_angle([[0, 0, 0, 1.0], [0, 0, 0, -1.0]]), np.zeros((2, 3)))
-
-
 def test_a_directory_of_files_is_one_source_and_demos_come_in_the_order_of_their_numbers(tmp_path):
     libero(tmp_path / "b_task_demo.hdf5", lengths=(3,) * 12)
     libero(tmp_path / "a_task_demo.hdf5", lengths=(4,))
@@ -152,7 +147,7 @@ def test_missing_cameras_keys_and_libraries_are_told_in_one_line(tmp_path, monke
         registry.demos(f"hdf5:{path}?camera=top")
     with pytest.raises(LibraryError, match="no obs/torque"):
         registry.demos(f"hdf5:{path}?state=torque")
-    with pytest.raises(LibraryError, match="rotate is 0 or 180"):
+    with pytest.raises(ComponentError, match="rotate=.* is not one of 0, 180"):
         registry.demos(f"hdf5:{path}?rotate=90")
     bare = robomimic(tmp_path / "bare.hdf5")
     with h5py.File(bare, "a") as file:

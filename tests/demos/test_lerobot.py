@@ -17,7 +17,7 @@ from PIL import Image
 from besttake import registry
 from besttake.demos.library import Library, build
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError, MissingExtra
+from besttake.errors import ComponentError, LibraryError, MissingExtra
 
 FPS = 10
 CAMERAS = ("observation.images.top", "observation.images.wrist")
@@ -244,7 +244,7 @@ def test_cameras_can_be_told_apart_by_hand_and_a_source_that_changed_shows_nothi
     told = "left:observation.images.top,right:observation.images.wrist"
     made = build(registry.demos("lerobot:" + str(root), map=told), Hog(), tmp_path / "library")
     np.testing.assert_array_equal(made.show(0, 2, ["left"])["left"], picture(0, 2, 0))
-    with pytest.raises(LibraryError, match="map is written"):
+    with pytest.raises(ComponentError, match="map=left is not a list of pairs"):
         registry.demos(f"lerobot:{root}?map=left")
     (root / "meta" / "info.json").unlink()
     assert not Library.open(made.path).can_show(["left"])

@@ -10,7 +10,7 @@ from PIL import Image
 from besttake import registry
 from besttake.demos.library import build
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError
+from besttake.errors import ComponentError, LibraryError
 
 
 def picture(step):
@@ -122,6 +122,6 @@ def test_an_empty_or_missing_folder_and_wrong_options_are_told_in_one_line(tmp_p
         registry.demos("video:/nowhere")
     pictures(tmp_path / "a")
     for wrong in ("fps=fast", "size=0"):
-        with pytest.raises(LibraryError):
+        with pytest.raises(ComponentError, match=f"{wrong} is not a"):
             registry.demos(f"video:{tmp_path}?{wrong}")
     assert registry.demos(f"video:{tmp_path}?fps=30").fps == 30

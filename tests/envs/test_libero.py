@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from besttake import registry
+from besttake.envs import libero_conventions as conventions
 from besttake.envs.libero import _instruction
-from besttake.envs.libero_sim import _axis_angle
 from besttake.envs.libero_starts import load_init_states
 from besttake.errors import ComponentError, MissingExtra
 
@@ -78,14 +77,17 @@ def test_what_is_not_an_init_file_at_all_is_told_apart(tmp_path: Path) -> None:
         load_init_states(_init_file(tmp_path / "other.pruned_init", b"", member="else"))
 
 
-@pytest.mark.parametrize("axis", np.random.default_rng(1).normal(size=(8, 3)).tolist())
-def test_axis_angle_turns_as_its_quaternion_does(axis: list[float]) -> None:
-    turn = Rotation.from_rotvec(axis)
-    quaternion = turn.as_quat()
-    for sign in (1, -1):
-        again = Rotation.from_rotvec(_axis_angle(sign * quaternion))
-        assert (again * turn.inv()).magnitude() < 1e-6
-    assert _axis_angle(np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0, 0, 0]
+def test_pictures_are_flipped_in_both_directions() -> None:
+    picture = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+    assert np.array_equal(conventions.upright(picture), np.rot90(picture, 2))
+    assert np.array_equal(conventions.upright(picture[None])[0], conventions.upright(picture))
+    assert conventions.as_evaluated(picture, "lerobot") is picture
+    assert conventions.as_evaluated(picture, "openpi").shape == (224, 224, 3)
+
+
+def test_an_open_gripper_is_minus_one() -> None:
+    assert [conventions.gripper_command(openness) for openness in (0.0, 0.3, 0.7, 1.0)] == [1, 1, -1, -1]
+    assert conventions.REST.tolist() == [0, 0, 0, 0, 0, 0, -1]
 
 
 def test_instructions_come_from_task_names() -> None:

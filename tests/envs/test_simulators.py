@@ -32,9 +32,9 @@ def test_a_missing_library_gives_one_line_that_names_the_extra(uri: str, library
     ("uri", "told"),
     [
         ("maniskill:cup", "there are carrot, spoon, stack"),
-        ("maniskill:carrot?render=hand", "render is one of none, cpu, gpu"),
+        ("maniskill:carrot?render=hand", "render=hand is not one of none, cpu, gpu"),
         ("vla-eval:libero", "name a benchmark as MODULE:CLASS"),
-        ("vla-eval:coke-can?orientation=odd", "orientation is one of"),
+        ("vla-eval:coke-can?orientation=odd", "orientation=odd is not one of horizontal, vertical, standing"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_imported(uri: str, told: str) -> None:

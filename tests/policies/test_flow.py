@@ -122,8 +122,8 @@ def test_an_instruction_it_was_not_trained_on_is_refused(file):
     ("uri", "told"),
     [
         ("flow:absent.safetensors", "no such file"),
-        ("flow:{file}?replan=7", "replan is 1 to 6, not 7"),
-        ("flow:{file}?replan=some", "replan is a whole number"),
+        ("flow:{file}?replan=7", "replan=7 is not a whole number from 1 to 6"),
+        ("flow:{file}?replan=some", "replan=some is not a whole number"),
         ("flow:{file}?colour=red", "no option colour"),
     ],
 )

@@ -28,10 +28,10 @@ def test_a_missing_library_names_the_extra():
     ("uri", "words"),
     [
         ("lerobot:", "names no checkpoint"),
-        ("lerobot:org/name?map=image", "write it as key:camera"),
-        ("lerobot:org/name?state=a:b", "write the env's state numbers as FIRST:END,INDEX"),
-        ("lerobot:org/name?width=wide", "width=wide: expected a number"),
-        ("lerobot:org/name?colour=red", "colour"),
+        ("lerobot:org/name?map=image", "map=image is not a list of pairs"),
+        ("lerobot:org/name?state=a:b", "state=a:b is not a list of indexes such as 0:3,7"),
+        ("lerobot:org/name?width=wide", "width=wide is not a whole number of at least 1"),
+        ("lerobot:org/name?colour=red", "no option colour"),
     ],
 )
 def test_wrong_options_are_said_before_anything_is_loaded(uri, words):

@@ -16,10 +16,10 @@ without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None
     ("uri", "words"),
     [
         ("openvla:", "names no checkpoint"),
-        ("openvla:org/name", "runs code from its checkpoint: read it, then allow it with --trust-remote-code"),
+        ("openvla:org/name", "runs code from its checkpoint: read it, then allow it with `trust_remote_code`"),
         ("openvla:org/name?trust_remote_code=false", "runs code from its checkpoint"),
-        ("openvla:org/name?gripper=soft", "known: raw, libero"),
-        ("openvla:org/name?temperature=-1", "temperature=-1: must be at least 0"),
+        ("openvla:org/name?gripper=soft", "gripper=soft is not one of raw, libero"),
+        ("openvla:org/name?temperature=-1", "temperature=-1 is not a number of at least 0"),
     ],
 )
 def test_code_is_not_trusted_by_default_and_wrong_options_are_said(uri, words):

@@ -142,7 +142,7 @@ def test_success_on_tuning_starts_is_where_each_policy_was_measured(name, low, h
     [
         ("testbed:best", "choose one of half, few, alt, mid, strong"),
         ("testbed:", "no such policy"),
-        ("testbed:mid?replan=11", "replan is 1 to 10"),
+        ("testbed:mid?replan=11", "replan=11 is not a whole number from 1 to 10"),
         ("testbed:mid?replan=x", "whole number"),
         ("testbed:mid?heat=1", "no option heat"),
     ],

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from besttake.testbed import train
-from besttake.testbed.essence import essence
+from besttake.testbed.fingerprints import without_words
 from besttake.testbed.network import Weights
 from besttake.testbed.train import RECIPES, WEIGHTS, fingerprint
 
@@ -29,8 +29,8 @@ def test_the_fingerprint_follows_the_recipe_and_the_code_but_not_the_words(monke
     before = fingerprint(recipe)
     assert fingerprint(replace(recipe, seed=1)) != before
     assert fingerprint(replace(recipe, steps=recipe.steps + 1)) != before
-    assert essence('"""Words."""\n# more\n\nx = 1\n') == essence("x = 1\n") == "x = 1"
-    assert essence("x = 2") != essence("x = 1")
+    assert without_words('"""Words."""\n# more\n\nx = 1\n') == without_words("x = 1\n") == "x = 1"
+    assert without_words("x = 2") != without_words("x = 1")
     monkeypatch.setattr(train.scene, "xml", lambda task: f"<mujoco model='{task}'/>")
     assert fingerprint(recipe) != before
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from besttake.errors import LibraryError
 from besttake.types import U8
 
 LARGEST = 320
@@ -83,17 +82,6 @@ def fitted_array(frames: U8, largest: int) -> U8:
     if max(frames.shape[1:3]) <= largest:
         return frames
     return np.stack([fitted(Image.fromarray(frame), largest) for frame in frames])
-
-
-def whole_number(name: str, value: int | str, least: int = 1) -> int:
-    """An option of a source as a whole number of at least ``least``."""
-    try:
-        number = int(value)
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise LibraryError(f"{name} must be a whole number of at least {least}, not {value}")
-    return number
 
 
 def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:

@@ -24,9 +24,12 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.demos.frames import LARGEST, Unreadable, fitted_array, whole_number
-from besttake.demos.source import Bad, match_cameras, parse_told
+from besttake.core.rotations import axis_angle
+from besttake.demos.frames import LARGEST, Unreadable, fitted_array
+from besttake.demos.source import Bad, match_cameras
+from besttake.envs.libero_conventions import upright
 from besttake.errors import LibraryError, MissingExtra
+from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
@@ -90,8 +93,7 @@ class Hdf5Demos:
                 pictures = {w: np.asarray(opened["data"][key]["obs"][s][step]) for w, s in matched.items()}
         except (OSError, KeyError, ValueError) as error:
             raise LibraryError(f"{self.name}: {demo} cannot be shown ({_short(error)})") from error
-        turn = slice(None, None, -1 if self._rotate == 180 else 1)
-        return {camera: np.ascontiguousarray(picture[turn, turn]) for camera, picture in pictures.items()}
+        return {camera: upright(picture) if self._rotate else picture for camera, picture in pictures.items()}
 
     def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
         attributes = dict(file["data"].attrs)
@@ -111,8 +113,8 @@ class Hdf5Demos:
         if "obs" not in group or self.camera not in group["obs"]:
             raise Unreadable(f"has no camera {self.camera}")
         frames = np.asarray(group["obs"][self.camera][()])
-        if self._rotate == 180:
-            frames = frames[:, ::-1, ::-1]
+        if self._rotate and frames.ndim == 4:
+            frames = upright(frames)
         frames = fitted_array(np.ascontiguousarray(frames), self._size) if len(frames) else frames
         return Demo(
             id=identity,
@@ -154,23 +156,13 @@ def make(
     files = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.suffix in (".hdf5", ".h5"))
     if not files:
         raise LibraryError(f"hdf5:{rest}: no such file, and no directory with .hdf5 or .h5 files")
-    if str(rotate) not in ("None", "0", "180"):
-        raise LibraryError(f"hdf5:{rest}: rotate is 0 or 180, not {rotate}")
-    turned = None if rotate is None else int(rotate)
+    read = Reader(f"hdf5:{rest}")
+    turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
     options = {"camera": camera, "state": state, "rotate": rotate, "size": size, "map": map}
     again = f"hdf5:{path.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
-    told = parse_told(map, f"hdf5:{rest}")
-    return Hdf5Demos(f"hdf5:{rest}", files, camera, keys, turned, whole_number("size", size), told, again)
-
-
-def axis_angle(quaternions: Any) -> Any:
-    """Quaternions (T, 4), x y z w, as rotation vectors (T, 3), as robosuite's ``quat2axisangle`` gives them."""
-    q = np.asarray(quaternions, np.float64)
-    w = np.clip(q[:, 3:], -1.0, 1.0)
-    sine = np.sqrt(np.maximum(1.0 - w * w, 0.0))
-    turn = np.where(sine > 1e-8, 2.0 * np.arccos(w) / np.where(sine > 1e-8, sine, 1.0), 0.0)
-    return q[:, :3] * turn
+    told = read.mapping("map", map)
+    return Hdf5Demos(read.uri, files, camera, keys, turned, read.whole("size", size), told, again)
 
 
 def _first_readable(files: list[Path], name: str) -> tuple[Mapping[str, Any], dict[str, tuple[int, ...]], int]:

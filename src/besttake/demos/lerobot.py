@@ -18,9 +18,10 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice, whole_number
-from besttake.demos.source import Bad, match_cameras, parse_told
+from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
+from besttake.demos.source import Bad, match_cameras
 from besttake.errors import LibraryError, MissingExtra
+from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 _FULL = 1 << 20
@@ -172,7 +173,8 @@ def make(
     map: str = "",
 ) -> LeRobotDemos:
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
-    told = parse_told(map, f"lerobot:{rest}")
+    read = Reader(f"lerobot:{rest}")
+    told = read.mapping("map", map)
     options = {"camera": camera, "state": state, "action": action, "episodes": episodes, "size": size, "map": map}
     root = Path(rest)
     if not root.is_dir():
@@ -183,7 +185,7 @@ def make(
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
     again = f"lerobot:{root.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
-    pixels = whole_number("size", size)
+    pixels = read.whole("size", size)
     return LeRobotDemos(root, f"lerobot:{rest}", camera, state, action, chosen, pixels, told, again)
 
 

@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from besttake.errors import LibraryError
 from besttake.types import U8, Demo
 
 
@@ -110,14 +109,6 @@ def match_cameras(wanted: Sequence[str], there: Sequence[str], told: Mapping[str
             return None
         found[camera] = alike[0]
     return found
-
-
-def parse_told(text: str, name: str) -> dict[str, str]:
-    """``"agentview:observation.images.image,wrist:…"`` as a mapping from wanted to stored cameras."""
-    pairs = [part.partition(":") for part in text.split(",") if part]
-    if any(not (wanted and colon and stored) for wanted, colon, stored in pairs):
-        raise LibraryError(f"{name}: map is written wanted:stored,wanted:stored, not {text}")
-    return {wanted: stored for wanted, _, stored in pairs}
 
 
 def is_wrist(camera: str) -> bool:

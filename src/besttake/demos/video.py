@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate, whole_number
+from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate
 from besttake.demos.source import Bad
 from besttake.errors import LibraryError
+from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm")
@@ -91,11 +92,8 @@ def make(
     """The source ``video:rest``."""
     if not Path(rest).is_dir():
         raise LibraryError(f"video:{rest}: there is no such directory")
-    try:
-        rate = float(fps)
-    except ValueError:
-        raise LibraryError(f"video:{rest}: fps is a number, not {fps}") from None
-    return VideoDemos(Path(rest), f"video:{rest}", task, camera, rate, whole_number("size", size))
+    read = Reader(f"video:{rest}")
+    return VideoDemos(Path(rest), read.uri, task, camera, read.number("fps", fps), read.whole("size", size))
 
 
 def read_frames(path: Path, largest: int = LARGEST) -> U8:

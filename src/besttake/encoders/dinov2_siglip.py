@@ -20,9 +20,9 @@ from besttake.encoders.torch_common import (
     Tower,
     hub_failure,
     need,
-    parse_batch,
 )
 from besttake.errors import ComponentError
+from besttake.options import Reader
 
 DINOV2, DINOV2_REVISION = "facebook/dinov2-base", "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
 SIGLIP, SIGLIP_REVISION = "google/siglip-base-patch16-224", "7fd15f0689c79d79e38b1c2e2e2370a7bf2761ed"
@@ -34,19 +34,19 @@ def make(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncod
     names = rest.split(",") if rest else ["", ""]
     if len(names) != 2:
         raise ComponentError(f"dinov2+siglip:{rest}: write two checkpoints, dinov2+siglip:DINOV2,SIGLIP, or none")
-    size = parse_batch(batch)
+    size = Reader("dinov2+siglip").whole("batch", batch)
     return TorchEncoder("dinov2+siglip", (_dinov2(names[0]), _siglip(names[1])), device=device, batch=size)
 
 
 def make_dinov2(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """DINOv2 alone, from ``rest`` or the pinned checkpoint."""
-    size = parse_batch(batch)
+    size = Reader("dinov2").whole("batch", batch)
     return TorchEncoder("dinov2", (_dinov2(rest),), device=device, batch=size)
 
 
 def make_siglip(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """SigLIP's vision tower alone, from ``rest`` or the pinned checkpoint."""
-    size = parse_batch(batch)
+    size = Reader("siglip").whole("batch", batch)
     return TorchEncoder("siglip", (_siglip(rest),), device=device, batch=size)
 
 

@@ -13,9 +13,9 @@ from besttake.encoders.torch_common import (
     TorchEncoder,
     Tower,
     need,
-    parse_batch,
 )
 from besttake.errors import ComponentError, MissingExtra
+from besttake.options import Reader
 
 NOTE = "a stand-in from PyPI for machines without a model hub; the paper's encoder is dinov2+siglip"
 
@@ -41,4 +41,5 @@ def make(rest: str, *, device: str = "auto", batch: str | int = 32) -> TorchEnco
         return model.extract_features(pixels).mean(dim=(2, 3))
 
     tower = Tower("efficientnet-lite0", model, forward, 224, IMAGENET_MEAN, IMAGENET_STD, "mean over positions")
-    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=parse_batch(batch), notes=(NOTE,))
+    size = Reader("efficientnet-lite0").whole("batch", batch)
+    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=size, notes=(NOTE,))

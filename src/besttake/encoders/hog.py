@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake.encoders.pixels import shrink
 from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.types import F32, U8, EncoderSpec
 
 _CLIP = 0.2
@@ -74,21 +74,12 @@ class Hog:
         return np.minimum(cells / np.sqrt(around + 1e-4)[..., None], _CLIP)
 
 
-def make(rest: str, **options: Any) -> Hog:
+def make(rest: str, cells: int | str = 8, bins: int | str = 9) -> Hog:
     """``hog`` or ``hog?cells=8&bins=9``."""
     if rest:
         raise ComponentError(f"hog:{rest}: hog takes no name; write hog or hog?cells=8&bins=9")
-    return _make(**options)
-
-
-def _make(cells: int | str = 8, bins: int | str = 9) -> Hog:
-    try:
-        grid, directions = int(cells), int(bins)
-    except ValueError:
-        raise ComponentError(f"hog: cells and bins must be whole numbers, not {cells} and {bins}") from None
-    if grid < 1 or directions < 2:
-        raise ComponentError(f"hog: cells must be at least 1 and bins at least 2, not {grid} and {directions}")
-    return Hog(grid, directions)
+    read = Reader("hog")
+    return Hog(read.whole("cells", cells), read.whole("bins", bins, least=2))
 
 
 def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,16 +17,16 @@ from besttake.encoders.torch_common import (
     Tower,
     hub_failure,
     need,
-    parse_batch,
 )
 from besttake.errors import ComponentError
+from besttake.options import Reader
 
 
 def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
     if not rest:
         raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
-    images_at_once = parse_batch(batch)
+    images_at_once = Reader(f"hf:{rest}").whole("batch", batch)
     transformers = need("transformers", f"the encoder hf:{rest}")
     try:
         config = transformers.AutoConfig.from_pretrained(rest, revision=revision)
@@ -52,7 +52,7 @@ def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", ba
     """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
     if not rest:
         raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
-    images_at_once = parse_batch(batch)
+    images_at_once = Reader(f"timm:{rest}").whole("batch", batch)
     timm = need("timm", f"the encoder timm:{rest}", "timm")
     # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
     source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}

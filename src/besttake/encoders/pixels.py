@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.types import F32, U8, Array, EncoderSpec
 
 _UNIT = 2.0**30
@@ -109,21 +110,12 @@ def shrink(images: U8, size: int) -> U8:
     return np.concatenate(parts)
 
 
-def make(rest: str, **options: Any) -> Pixels:
+def make(rest: str, dim: int | str = 64, size: int | str = 32) -> Pixels:
     """``pixels`` or ``pixels?dim=64&size=32``."""
     if rest:
         raise ComponentError(f"pixels:{rest}: pixels takes no name; write pixels or pixels?dim=64&size=32")
-    return _make(**options)
-
-
-def _make(dim: int | str = 64, size: int | str = 32) -> Pixels:
-    try:
-        keep, side = int(dim), int(size)
-    except ValueError:
-        raise ComponentError(f"pixels: dim and size must be whole numbers, not {dim} and {size}") from None
-    if keep < 1 or side < 2:
-        raise ComponentError(f"pixels: dim must be at least 1 and size at least 2, not {keep} and {side}")
-    return Pixels(side, keep)
+    read = Reader("pixels")
+    return Pixels(read.whole("size", size, least=2), read.whole("dim", dim))
 
 
 def _principal(flat: NDArray[np.float64], width: int) -> NDArray[np.float64]:

@@ -121,17 +121,6 @@ def pick_device(torch: Any, device: str) -> Any:
     return torch.device(device)
 
 
-def parse_batch(value: Any) -> int:
-    """The ``batch`` option."""
-    try:
-        batch = int(value)
-    except ValueError:
-        batch = 0
-    if batch < 1:
-        raise ComponentError(f"batch={value}: expected a whole number of images, at least 1")
-    return batch
-
-
 def hub_failure(name: str, error: Exception) -> ComponentError:
     """One line for the many ways in which a checkpoint cannot be loaded."""
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake import options as read
 from besttake.envs.gl import choose_gl
 from besttake.envs.seeding import global_seed
 from besttake.errors import ComponentError, MissingExtra
+from besttake.options import Reader, names, value
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 _CAMERA = "render"
@@ -57,7 +57,8 @@ def make(
     observation that form the state, with commas; ``starts`` how many seeds are starts; ``goes_on`` says that the env
     does not end at success; ``rebuild`` makes the env anew at each reset, for those that do not reset exactly.
     """
-    known = {key: read.value(value) for key, value in passed_on.items()}
+    read = Reader(f"gym:{env_id}")
+    known = {key: value(text) for key, text in passed_on.items()}
     inner = _build(env_id, known)
     name = f"gym:{env_id}" + (f"?{urlencode(sorted(known.items()))}" if known else "")
     try:
@@ -67,29 +68,29 @@ def make(
         space = inner.action_space
         if len(getattr(space, "shape", None) or ()) != 1:
             raise ComponentError(f"gym:{env_id}: actions must be vectors (a Box of one dimension), not {space}")
-        keys = tuple(key for key in state.split(",") if key)
+        keys = names(state)
         observed, _ = inner.reset(seed=0)
         label = task or str(known.get("env_name", env_id.rpartition(":")[2]))
         spec = EnvSpec(
             name=name,
-            tasks=(TaskSpec(label, group or label, instruction, read.whole("gym", "horizon", steps)),),
-            starts=range(read.whole("gym", "starts", starts)),
+            tasks=(TaskSpec(label, group or label, instruction, read.whole("horizon", steps)),),
+            starts=range(read.whole("starts", starts)),
             tuning=range(_TUNING_OFFSET, _TUNING_OFFSET + 50),
             action_dim=int(space.shape[0]),
             state_dim=_state(observed, keys, env_id).size,
             cameras=(_CAMERA,),
             score_camera=_CAMERA,
-            gripper_dim=read.optional_whole("gym", "gripper_dim", gripper_dim),
-            gripper_open=int(gripper_open),
-            eef_dims=read.dims("gym", "eef_dims", eef_dims),
-            goes_on=read.flag("gym", "goes_on", goes_on),
-            fps=float(fps or inner.metadata.get("render_fps", 10) or 10),
+            gripper_dim=read.optional_whole("gripper_dim", gripper_dim, least=0),
+            gripper_open=int(read.number("gripper_open", gripper_open)),
+            eef_dims=read.indexes("eef_dims", eef_dims) or None,
+            goes_on=read.flag("goes_on", goes_on),
+            fps=read.number("fps", fps or inner.metadata.get("render_fps", 10) or 10),
             fingerprint=hashlib.sha256(f"{name} {success} {state} {steps}".encode()).hexdigest()[:16],
         )
     except ComponentError:
         inner.close()
         raise
-    options = GymOptions(success or "", keys, read.flag("gym", "rebuild", rebuild))
+    options = GymOptions(success or "", keys, read.flag("rebuild", rebuild))
     return GymEnv(spec, inner, env_id, known, options)
 
 

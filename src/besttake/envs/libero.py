@@ -2,7 +2,8 @@
 
 Starts 0..49 are the benchmark's fixed initial states. Higher indexes are placed by LIBERO's own sampler, seeded by
 the index: `spec.tuning` and scripted demonstrations take theirs from there, so that nothing is chosen or learned on
-a start that is evaluated.
+a start that is evaluated. Conventions (flipped pictures, gripper, settling) are in `libero_conventions`, the simulator
+is in `libero_sim`, the installation in `libero_setup`, the files of initial states in `libero_starts`.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.envs.libero_conventions import (
+    CAMERAS,
+    GRIPPER_DIM,
+    GRIPPER_OPEN,
+    HORIZONS,
+    SETTLE_STEPS,
+    Convention,
+    as_evaluated,
+    upright,
+)
 from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, locate
-from besttake.envs.libero_sim import LiberoSim, Snapshot
+from besttake.envs.libero_sim import LiberoSim, SimState
 from besttake.envs.libero_starts import load_init_states
-from besttake.errors import ComponentError
-from besttake.options import whole
+from besttake.errors import ComponentError, one_line
+from besttake.files import version
+from besttake.options import Reader, names
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
-
-Convention = Literal["lerobot", "openpi"]
 
 SUITES = ("spatial", "object", "goal", "10", "90")
 FIXED_STARTS = 50
 TUNING_STARTS = range(1000, 1050)
-
-_HORIZONS: dict[Convention, dict[str, int]] = {
-    "lerobot": {"spatial": 280, "object": 280, "goal": 300, "10": 520, "90": 400},
-    "openpi": {"spatial": 220, "object": 280, "goal": 300, "10": 520, "90": 400},
-}
-_CAMERAS = {"agentview": "agentview", "wrist": "robot0_eye_in_hand"}
-_SETTLE_STEPS = 10
-_OPENPI_SIZE = 224
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,24 @@ class LiberoTask:
     spec: TaskSpec
     bddl: Path
     init: Path | None
+
+
+@dataclass(frozen=True)
+class View:
+    """What is observed: pictures rendered at ``size``, ``objects`` in the state, and whose evaluation is followed."""
+
+    convention: Convention
+    size: int
+    objects: bool
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A task of the env, whether it has succeeded, and the whole state of its simulator."""
+
+    task: str
+    success: bool
+    sim: SimState
 
 
 def make(
@@ -68,17 +87,18 @@ def make(
     ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures rendered;
     ``state=objects`` appends ground truth to the state, for policies that do not look.
     """
-    paths, chosen, seen = locate(), _convention(convention), _objects(state)
+    view = _view(f"libero:{suite}", convention, size, state)
+    paths = locate()
     if suite.endswith(".bddl"):
-        tasks = [_own_task(Path(suite), Path(init) if init else None, whole("libero", "horizon", horizon or 300))]
-        return LiberoEnv(f"libero:{Path(suite).stem}", tasks, paths, chosen, whole("libero", "size", size), seen)
-    name = _suite(suite, SUITES, "libero")
-    steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
-    tasks = [
-        _task(each, f"libero_{name}", steps, paths.bddl / f"libero_{name}", paths.init / f"libero_{name}")
-        for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero:{name}")
-    ]
-    return LiberoEnv(f"libero:{name}", tasks, paths, chosen, whole("libero", "size", size), seen)
+        bddl, steps = Path(suite), Reader(f"libero:{suite}").whole("horizon", horizon or 300)
+        spec = TaskSpec(bddl.stem, bddl.stem, _instruction(bddl.stem), steps)
+        return LiberoEnv(
+            f"libero:{bddl.stem}", [LiberoTask(spec, _existing(bddl), Path(init) if init else None)], paths, view
+        )
+    uri, name = _suite("libero", suite, SUITES)
+    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][name])
+    folders = paths.bddl / f"libero_{name}", paths.init / f"libero_{name}"
+    return LiberoEnv(uri, _tasks(_select(paths, name, task, uri), steps, *folders), paths, view)
 
 
 def make_occluded(
@@ -91,38 +111,26 @@ def make_occluded(
     state: str = "proprio",
 ) -> LiberoEnv:
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
-    name = _suite(suite, SUITES[:-1], "libero-occ")
+    view = _view(f"libero-occ:{suite}", convention, size, state)
+    uri, name = _suite("libero-occ", suite, SUITES[:-1])
     named = os.environ.get(OCCLUDED_VARIABLE)
     folder = f"libero_{name}_occluded"
     if named is None or not (Path(named) / "bddl_files" / folder).is_dir():
-        where = "is not set" if named is None else f"= {named} holds no bddl_files/{folder}"
-        raise ComponentError(
-            f"libero-occ:{name}: {OCCLUDED_VARIABLE} {where}; point it at LIBERO-Occ's benchmark files"
-        )
-    paths, chosen, seen = locate(), _convention(convention), _objects(state)
-    steps = whole("libero", "horizon", horizon or _HORIZONS[chosen][name])
-    tasks = [
-        _task(each, folder, steps, Path(named) / "bddl_files" / folder, Path(named) / "init_files" / folder)
-        for each in _select(_task_names(paths, f"libero_{name}"), task, f"libero-occ:{name}")
-    ]
-    return LiberoEnv(f"libero-occ:{name}", tasks, paths, chosen, whole("libero", "size", size), seen)
+        problem = "is not set" if named is None else f"= {named} holds no bddl_files/{folder}"
+        raise ComponentError(f"{uri}: {OCCLUDED_VARIABLE} {problem}; point it at LIBERO-Occ's benchmark files")
+    paths = locate()
+    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][name])
+    folders = Path(named) / "bddl_files" / folder, Path(named) / "init_files" / folder
+    return LiberoEnv(uri, _tasks(_select(paths, name, task, uri), steps, *folders), paths, view)
 
 
 class LiberoEnv:
     """LIBERO under BestTake's contract; keeps one task's simulator alive at a time."""
 
-    def __init__(
-        self,
-        name: str,
-        tasks: Sequence[LiberoTask],
-        paths: Paths,
-        convention: Convention,
-        size: int,
-        objects: bool = False,
-    ) -> None:
+    def __init__(self, name: str, tasks: Sequence[LiberoTask], paths: Paths, view: View) -> None:
         find_assets(paths)
         self._tasks = {task.spec.name: task for task in tasks}
-        self._paths, self._convention, self._size, self._objects = paths, convention, size, objects
+        self._paths, self._view = paths, view
         fixed = all(task.init is not None for task in tasks)
         self._spec = EnvSpec(
             name=name,
@@ -130,16 +138,16 @@ class LiberoEnv:
             starts=range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS),
             tuning=TUNING_STARTS,
             action_dim=7,
-            state_dim=18 if objects else 8,
-            cameras=tuple(_CAMERAS),
+            state_dim=18 if view.objects else 8,
+            cameras=tuple(CAMERAS),
             score_camera="wrist",
-            gripper_dim=6,
-            gripper_open=-1,
+            gripper_dim=GRIPPER_DIM,
+            gripper_open=GRIPPER_OPEN,
             eef_dims=(0, 1, 2),
             goes_on=True,
             at_once=2,
             fps=20.0,
-            fingerprint=_fingerprint(name, tasks, f"{convention} {objects}", size),
+            fingerprint=_fingerprint(name, tasks, view),
         )
         self._open: _OpenTask | None = None
         self._success = False
@@ -150,7 +158,7 @@ class LiberoEnv:
         return self._spec
 
     def reset(self, start: Start) -> None:
-        """Go to ``start``: initial state, then ten steps for things to settle."""
+        """Go to ``start``: its initial state, then `SETTLE_STEPS` steps for things to settle."""
         opened = self._task(start.task)
         if start.index < FIXED_STARTS:
             if opened.init is None or not 0 <= start.index < len(opened.init):
@@ -159,7 +167,7 @@ class LiberoEnv:
             opened.sim.set_init_state(opened.init[start.index])
         else:
             opened.sim.hard_reset(start.index)
-        opened.sim.settle(_SETTLE_STEPS)
+        opened.sim.settle(SETTLE_STEPS)
         self._success = False
 
     def step(self, action: F32) -> Step:
@@ -174,17 +182,17 @@ class LiberoEnv:
         """State (8,), or (18,) with the goal's poses, and the pictures asked for, upright."""
         sim = self._current.sim
         images = {camera: self._picture(sim, camera) for camera in cameras}
-        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if self._objects else sim.proprio()
+        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if self._view.objects else sim.proprio()
         return Observation(images, state, self._current.task.spec.instruction)
 
-    def save(self) -> Any:
+    def save(self) -> Snapshot:
         """A snapshot that any env of the same URI restores, in this process or another."""
-        return {"task": self._current.task.spec.name, "success": self._success, "sim": self._current.sim.save()}
+        return Snapshot(self._current.task.spec.name, self._success, self._current.sim.save())
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Put a snapshot back."""
-        self._task(snapshot["task"]).sim.restore(snapshot["sim"])
-        self._success = snapshot["success"]
+        self._task(snapshot.task).sim.restore(snapshot.sim)
+        self._success = snapshot.success
 
     def close(self) -> None:
         """Free the simulator."""
@@ -215,12 +223,9 @@ class LiberoEnv:
         return self._open
 
     def _picture(self, sim: LiberoSim, camera: str) -> U8:
-        if camera not in _CAMERAS:
-            raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there are {', '.join(_CAMERAS)}")
-        upright = sim.render(_CAMERAS[camera], self._size)[::-1, ::-1]
-        if self._convention == "openpi":
-            return _resize(upright, _OPENPI_SIZE)
-        return np.ascontiguousarray(upright)
+        if camera not in CAMERAS:
+            raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there are {', '.join(CAMERAS)}")
+        return as_evaluated(upright(sim.render(CAMERAS[camera], self._view.size)), self._view.convention)
 
 
 class _OpenTask:
@@ -233,33 +238,39 @@ class _OpenTask:
             self.sim = LiberoSim(control_env, task.bddl)
         except (OSError, ValueError) as error:
             # MuJoCo reports a missing mesh or texture as ValueError, robosuite as FileNotFoundError.
-            reason = str(error).strip().splitlines()
             raise ComponentError(
-                f"{task.bddl.name}: LIBERO cannot build the scene, are its assets complete? "
-                f"({reason[-1] if reason else type(error).__name__})"
+                f"{task.bddl.name}: LIBERO cannot build the scene, are its assets complete? ({one_line(error)})"
             ) from error
         self.close = weakref.finalize(self, self.sim.close)
         self.sim.hard_reset(seed=0)
-        self.pristine: Snapshot = self.sim.save()
+        self.pristine: SimState = self.sim.save()
 
 
-def _resize(image: U8, size: int) -> U8:
-    from PIL import Image
-
-    picture = Image.fromarray(np.ascontiguousarray(image)).resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(picture, np.uint8)
-
-
-def _task(name: str, group: str, horizon: int, bddl: Path, init: Path) -> LiberoTask:
-    return LiberoTask(
-        TaskSpec(name, group, _instruction(name), horizon),
-        _existing(bddl / f"{name}.bddl"),
-        init / f"{name}.pruned_init",
-    )
+def _view(uri: str, convention: str, size: int | str, state: str) -> View:
+    read = Reader(uri)
+    chosen: Convention = read.choice("convention", convention, get_args(Convention))
+    objects = read.choice("state", state, ("proprio", "objects")) == "objects"
+    return View(chosen, read.whole("size", size), objects)
 
 
-def _own_task(bddl: Path, init: Path | None, horizon: int) -> LiberoTask:
-    return LiberoTask(TaskSpec(bddl.stem, bddl.stem, _instruction(bddl.stem), horizon), _existing(bddl), init)
+def _suite(scheme: str, suite: str, known: Sequence[str]) -> tuple[str, str]:
+    """The URI and the short name of a suite: ``libero_spatial`` is ``spatial``."""
+    name = suite.removeprefix("libero_")
+    if name not in known:
+        raise ComponentError(f"{scheme}:{suite}: no such suite; there are {', '.join(known)}")
+    return f"{scheme}:{name}", name
+
+
+def _tasks(chosen: Sequence[str], horizon: int, bddl: Path, init: Path) -> list[LiberoTask]:
+    """Tasks by name, with their files in the folders ``bddl`` and ``init``; the folder's name is their group."""
+    return [
+        LiberoTask(
+            TaskSpec(name, bddl.name, _instruction(name), horizon),
+            _existing(bddl / f"{name}.bddl"),
+            init / f"{name}.pruned_init",
+        )
+        for name in chosen
+    ]
 
 
 def _existing(bddl: Path) -> Path:
@@ -275,9 +286,8 @@ def _instruction(name: str) -> str:
 
 def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
     # LIBERO's own list sits in a package whose __init__ needs torch; the list itself does not.
-    spec = importlib.util.spec_from_file_location(
-        "_besttake_libero_tasks", paths.package / "benchmark" / "libero_suite_task_map.py"
-    )
+    path = paths.package / "benchmark" / "libero_suite_task_map.py"
+    spec = importlib.util.spec_from_file_location("_besttake_libero_tasks", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -288,53 +298,29 @@ def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
     return tuple(module.libero_task_map[suite])
 
 
-def _select(names: tuple[str, ...], wanted: str | None, where: str) -> tuple[str, ...]:
+def _select(paths: Paths, suite: str, wanted: str | None, uri: str) -> tuple[str, ...]:
+    """The tasks of ``suite`` that ``wanted`` lists by name or index; all of them where it is None."""
+    known = _task_names(paths, f"libero_{suite}")
     if wanted is None:
-        return names
+        return known
     chosen = []
-    for word in wanted.split(","):
-        if word.isdigit() and int(word) < len(names):
-            chosen.append(names[int(word)])
-        elif word in names:
-            chosen.append(word)
-        else:
-            raise ComponentError(f"{where}: no task {word!r}; {_near(word, names)}")
+    for word in names(wanted):
+        name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
+        if name not in known:
+            raise ComponentError(f"{uri}: no task {word!r}; {_near(word, known)}")
+        chosen.append(name)
     return tuple(chosen)
 
 
-def _near(word: str, names: Sequence[str]) -> str:
-    close = get_close_matches(word, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {len(names)}, from {names[0]!r} on (or 0..)"
+def _near(word: str, known: Sequence[str]) -> str:
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {len(known)}, from {known[0]!r} on (or 0..)"
 
 
-def _suite(suite: str, known: Sequence[str], scheme: str) -> str:
-    name = suite.removeprefix("libero_")
-    if name not in known:
-        raise ComponentError(f"{scheme}:{suite}: no such suite; there are {', '.join(known)}")
-    return name
-
-
-def _convention(name: str) -> Convention:
-    for known in get_args(Convention):
-        if name == known:
-            chosen: Convention = known
-            return chosen
-    raise ComponentError(f"libero: no convention {name!r}; there are {', '.join(get_args(Convention))}")
-
-
-def _objects(state: str) -> bool:
-    if state not in ("proprio", "objects"):
-        raise ComponentError(f"libero: state is proprio or objects, not {state!r}")
-    return state == "objects"
-
-
-def _fingerprint(name: str, tasks: Sequence[LiberoTask], convention: str, size: int) -> str:
-    digest = hashlib.sha256(f"{name} {convention} {size}".encode())
+def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: View) -> str:
+    digest = hashlib.sha256(f"{name} {view.convention} {view.objects} {view.size}".encode())
     for package in ("hf-libero", "robosuite", "mujoco"):
-        try:
-            digest.update(f"{package} {version(package)}".encode())
-        except PackageNotFoundError:
-            digest.update(package.encode())
+        digest.update(f"{package} {version(package, '')}".strip().encode())
     for task in tasks:
         digest.update(f"{task.spec.name} {task.spec.horizon}".encode())
         digest.update(task.bddl.read_bytes())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.rotations import axis_angle
+from besttake.envs.libero_conventions import REST
 from besttake.envs.seeding import global_seed
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
 from besttake.types import F32, U8, Array
-
-Snapshot = dict[str, Any]
 
 _POSES = (
     *("xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "subtree_com"),
@@ -33,7 +34,23 @@ _POSES = (
 )
 _MODEL = ("body_pos", "body_quat", "site_rgba", "geom_rgba")
 _WHOLE = mujoco.mjtState.mjSTATE_INTEGRATION
-_SETTLE = np.array([0, 0, 0, 0, 0, 0, -1.0])
+
+
+@dataclass(frozen=True)
+class SimState:
+    """Everything that what follows depends on: MuJoCo's state and poses, and robosuite's own variables.
+
+    ``seen`` are the poses when robosuite last sampled its sensors, ``model`` what a start changes in the model.
+    """
+
+    state: Array
+    poses: dict[str, Array]
+    seen: dict[str, Array]
+    model: dict[str, Array]
+    controller: dict[str, Any]
+    gripper: Array
+    clock: tuple[Any, ...]
+    time: tuple[Any, ...]
 
 
 class LiberoSim:
@@ -79,7 +96,7 @@ class LiberoSim:
     def settle(self, steps: int) -> None:
         """Let objects come to rest with the gripper open, as every LIBERO evaluator does."""
         for _ in range(steps):
-            self.step(_SETTLE)
+            self.step(np.asarray(REST, np.float64))
 
     def step(self, action: Array) -> bool:
         """One control step (50 ms); whether the goal holds after it."""
@@ -94,7 +111,7 @@ class LiberoSim:
         body = self._env.sim.model.body_name2id(robot.robot_model.eef_name)
         quaternion = self._seen["xquat"][body][[1, 2, 3, 0]]
         fingers = self._seen["qpos"][robot._ref_gripper_joint_pos_indexes]
-        return np.concatenate([position, _axis_angle(quaternion), fingers]).astype(np.float32)
+        return np.concatenate([position, axis_angle(quaternion), fingers]).astype(np.float32)
 
     def goal_poses(self) -> F32:
         """(10,): position 3 and quaternion xyzw 4 of what the goal moves, position 3 of where it goes."""
@@ -115,7 +132,7 @@ class LiberoSim:
         """The picture of ``camera`` as robosuite would have sampled it: (size, size, 3), bottom row first."""
         sim = self._env.sim
         self._ensure_renderer()
-        now = {name: getattr(sim.data, name).copy() for name in _POSES}
+        now = self._poses()
         self._put_poses(self._seen)
         try:
             picture: U8 = sim.render(camera_name=camera, width=size, height=size)
@@ -123,37 +140,37 @@ class LiberoSim:
             self._put_poses(now)
         return picture
 
-    def save(self) -> Snapshot:
-        """Everything that what follows depends on; arrays and numbers only."""
+    def save(self) -> SimState:
+        """The whole state; `restore` on any simulator of the same task goes on from it bit for bit."""
         sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
         state = np.empty(mujoco.mj_stateSize(sim.model._model, _WHOLE))
         mujoco.mj_getState(sim.model._model, sim.data._data, state, _WHOLE)
-        return {
-            "state": state,
-            "poses": {name: getattr(sim.data, name).copy() for name in _POSES},
-            "seen": dict(self._seen),
-            "model": {name: getattr(sim.model, name).copy() for name in _MODEL},
-            "controller": _numbers(robot.controller),
-            "gripper": np.array(robot.gripper.current_action),
-            "clock": (clock._time_since_last_sample, clock._sampled, clock._current_delay),
-            "time": (self._env.timestep, self._env.cur_time),
-        }
+        return SimState(
+            state=state,
+            poses=self._poses(),
+            seen=dict(self._seen),
+            model={name: getattr(sim.model, name).copy() for name in _MODEL},
+            controller=_numbers(robot.controller),
+            gripper=np.array(robot.gripper.current_action),
+            clock=(clock._time_since_last_sample, clock._sampled, clock._current_delay),
+            time=(self._env.timestep, self._env.cur_time),
+        )
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: SimState) -> None:
         """Put a snapshot of the same task back."""
         sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
-        for name, value in snapshot["model"].items():
+        for name, value in snapshot.model.items():
             getattr(sim.model, name)[:] = value
-        mujoco.mj_setState(sim.model._model, sim.data._data, snapshot["state"], _WHOLE)
+        mujoco.mj_setState(sim.model._model, sim.data._data, snapshot.state, _WHOLE)
         # Contacts and inertias follow from the state; poses may lag it by one physics step and are put back as seen.
         mujoco.mj_forward(sim.model._model, sim.data._data)
-        self._put_poses(snapshot["poses"])
-        self._seen = dict(snapshot["seen"])
-        for name, value in snapshot["controller"].items():
+        self._put_poses(snapshot.poses)
+        self._seen = dict(snapshot.seen)
+        for name, value in snapshot.controller.items():
             setattr(robot.controller, name, _copy(value))
-        robot.gripper.current_action = np.array(snapshot["gripper"])
-        clock._time_since_last_sample, clock._sampled, clock._current_delay = snapshot["clock"]
-        self._env.timestep, self._env.cur_time = snapshot["time"]
+        robot.gripper.current_action = np.array(snapshot.gripper)
+        clock._time_since_last_sample, clock._sampled, clock._current_delay = snapshot.clock
+        self._env.timestep, self._env.cur_time = snapshot.time
         self._env.done = False
 
     def close(self) -> None:
@@ -170,8 +187,7 @@ class LiberoSim:
 
         @sensor(modality="besttake")  # type: ignore[untyped-decorator]
         def look(_: Any) -> NDArray[np.float64]:
-            data = self._env.sim.data
-            self._seen = {name: getattr(data, name).copy() for name in (*_POSES, "qpos")}
+            self._seen = {**self._poses(), "qpos": self._env.sim.data.qpos.copy()}
             return np.zeros(1)
 
         clock = Observable("besttake", look, sampling_rate=self._env.control_freq)
@@ -179,6 +195,10 @@ class LiberoSim:
         self._observables = {**self._env._observables, "besttake": clock}
         self._env._observables = {"besttake": clock}
         return clock
+
+    def _poses(self) -> dict[str, Array]:
+        data = self._env.sim.data
+        return {name: getattr(data, name).copy() for name in _POSES}
 
     def _put_poses(self, poses: dict[str, Array]) -> None:
         data = self._env.sim.data
@@ -191,13 +211,12 @@ class LiberoSim:
             return
         from robosuite.utils.binding_utils import MjRenderContextOffscreen
 
-        held = {name: getattr(sim.data, name).copy() for name in _POSES}
+        held = self._poses()
         try:
             context = MjRenderContextOffscreen(sim, device_id=self._env.render_gpu_device_id)
         except Exception as error:
-            reason = str(error).strip().splitlines()
             raise ComponentError(
-                f"LIBERO cannot render here ({reason[0] if reason else type(error).__name__}): install EGL or OSMesa "
+                f"LIBERO cannot render here ({one_line(error, 200)}): install EGL or OSMesa "
                 "(apt-get install libegl1 libgl1 libosmesa6) and set MUJOCO_GL to egl or osmesa"
             ) from error
         context.vopt.geomgroup[0] = 0
@@ -248,12 +267,3 @@ def _numbers(thing: Any) -> dict[str, Any]:
 
 def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _axis_angle(xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
-    # LeRobot and openpi agree on this form, which does not fold q and -q together; policies were trained on it.
-    w = float(np.clip(xyzw[3], -1.0, 1.0))
-    norm = np.sqrt(1.0 - w * w)
-    if np.isclose(norm, 0.0, rtol=1e-9, atol=0.0):
-        return np.zeros(3)
-    return np.asarray(xyzw[:3] * 2.0 * np.arccos(w) / norm)

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from besttake.errors import ComponentError, MissingExtra
-from besttake.options import whole
+from besttake.options import Reader
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 Render = Literal["none", "cpu", "gpu"]
@@ -46,10 +46,10 @@ def make(tasks: str = "", *, render: str = "gpu", success: str = "last", horizon
     for name in names:
         if name not in _TASKS:
             raise ComponentError(f"maniskill:{name}: no such task; there are {', '.join(_TASKS)}")
-    for key, value, known in (("render", render, get_args(Render)), ("success", success, get_args(Reading))):
-        if value not in known:
-            raise ComponentError(f"maniskill: {key} is one of {', '.join(known)}, not {value!r}")
-    return ManiSkillEnv(names, render, success, whole("maniskill", "horizon", horizon))  # type: ignore[arg-type]
+    read = Reader(f"maniskill:{tasks}")
+    shown: Render = read.choice("render", render, get_args(Render))
+    reading: Reading = read.choice("success", success, get_args(Reading))
+    return ManiSkillEnv(names, shown, reading, read.whole("horizon", horizon))
 
 
 class ManiSkillEnv:

@@ -17,11 +17,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake import options as read
 from besttake.envs.gl import choose_gl
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.envs.seeding import global_seed
 from besttake.errors import ComponentError, MissingExtra
+from besttake.options import Reader, value
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
 # SimplerEnv's published grid for the Google robot's coke can: 5 x 5 positions of the can, one pose of the robot.
@@ -69,7 +69,8 @@ def make(
     passed to its ``configure_render`` (``gpu`` or ``cpu``), ``rebuild`` makes it anew at each reset.
     """
     module, _, name = target.partition(":")
-    known = {key: read.value(text) for key, text in arguments.items()}
+    read = Reader(f"vla-eval:{target}")
+    known = {key: value(text) for key, text in arguments.items()}
     if target == "coke-can":
         module, name, known = "simpler", "SimplerEnvBenchmark", coke_can(**known)
         starts = starts or _GRID
@@ -79,18 +80,18 @@ def make(
     if render:
         _configure_render(benchmark, render, target)
     label = f"vla-eval:{target}" + (f"?{urlencode(sorted(arguments.items()))}" if arguments else "")
-    env = VlaEvalEnv(label, benchmark, known, read.flag("vla-eval", "rebuild", rebuild))
+    env = VlaEvalEnv(label, benchmark, known, read.flag("rebuild", rebuild))
     try:
         env.describe(
             wanted=task,
-            starts=None if starts is None else read.whole("vla-eval", "starts", starts),
-            horizon=None if horizon is None else read.whole("vla-eval", "horizon", horizon),
+            starts=read.optional_whole("starts", starts),
+            horizon=read.optional_whole("horizon", horizon),
             score_camera=score_camera,
-            action_dim=read.optional_whole("vla-eval", "action_dim", action_dim),
-            gripper_dim=read.optional_whole("vla-eval", "gripper_dim", gripper_dim),
-            gripper_open=int(gripper_open),
-            eef_dims=read.dims("vla-eval", "eef_dims", eef_dims),
-            fps=float(fps),
+            action_dim=read.optional_whole("action_dim", action_dim),
+            gripper_dim=read.optional_whole("gripper_dim", gripper_dim, least=0),
+            gripper_open=int(read.number("gripper_open", gripper_open)),
+            eef_dims=read.indexes("eef_dims", eef_dims) or None,
+            fps=read.number("fps", fps),
         )
     except ComponentError:
         env.close()
@@ -103,15 +104,12 @@ def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **m
 
     ``overlay`` is the path of SimplerEnv's ``google_coke_can_real_eval_1.png`` for visual matching.
     """
-    if orientation not in _ORIENTATIONS:
-        raise ComponentError(
-            f"vla-eval:coke-can: orientation is one of {', '.join(_ORIENTATIONS)}, not {orientation!r}"
-        )
+    turned = Reader("vla-eval:coke-can").choice("orientation", orientation, _ORIENTATIONS)
     build: dict[str, Any] = {
         "robot": "google_robot_static",
         "control_freq": 3,
         "sim_freq": 513,
-        _ORIENTATIONS[orientation]: True,
+        _ORIENTATIONS[turned]: True,
     }
     if overlay:
         build |= {"rgb_overlay_path": overlay, "rgb_overlay_cameras": ["overhead_camera"]}
@@ -273,10 +271,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def _configure_render(benchmark: Any, mode: str, target: str) -> None:
-    if mode not in benchmark.render_backends:
-        known = ", ".join(sorted(benchmark.render_backends))
-        raise ComponentError(f"vla-eval:{target}: render is one of {known}, not {mode!r}")
-    benchmark.configure_render(mode)
+    benchmark.configure_render(Reader(f"vla-eval:{target}").choice("render", mode, sorted(benchmark.render_backends)))
 
 
 def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
+from besttake.files import sha256_of
 
 
 def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]) -> Path:
@@ -22,7 +23,7 @@ def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
         raise ComponentError(
-            f"{uri}: not a directory here, and the hub did not give it ({first_line(error)})"
+            f"{uri}: not a directory here, and the hub did not give it ({one_line(error, 200)})"
         ) from None
 
 
@@ -35,12 +36,5 @@ def digest(where: Path, patterns: Sequence[str]) -> str:
         if len(blob) == 64:  # the hub's cache names large files by their sha256
             total.update(blob.encode())
         else:
-            with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
+            total.update(bytes.fromhex(sha256_of(path)))
     return total.hexdigest()[:16]
-
-
-def first_line(error: Exception, width: int = 200) -> str:
-    """What an exception says first, short enough for one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:width] if lines else type(error).__name__

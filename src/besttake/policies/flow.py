@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
+from besttake.options import Reader
 from besttake.takes.draws import Draw
 from besttake.testbed.network import EULER_STEPS, Weights, time_features
 from besttake.types import F32, Observation, PolicySpec, Warm
@@ -56,8 +57,7 @@ class FlowPolicy:
         self._at_time = [features @ first[-TIME_FEATURES:] + arrays["b0"] for features in times]
         self._rest = [(_sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
         steps = int(told["replan"]) if replan is None else replan
-        if not 1 <= steps <= self._horizon:
-            raise ComponentError(f"{name}: replan is 1 to {self._horizon}, not {steps}")
+        Reader(name).whole("replan", steps, most=self._horizon)
         self._spec = PolicySpec(
             name=name,
             kind="flow",
@@ -119,15 +119,11 @@ class FlowPolicy:
         return np.array([instruction == known for known in self._instructions], np.float32)
 
 
-def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0, **options: Any) -> FlowPolicy:
+def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) -> FlowPolicy:
     """The policy in file ``rest``; ``replan`` of its actions are executed, ``blur`` scales what it sees wrongly."""
     uri = f"flow:{rest}"
-    if options:
-        raise ComponentError(f"{uri}: no option {', '.join(options)}; known: replan, blur")
-    try:
-        steps, scale = None if replan is None else int(replan), float(blur)
-    except ValueError:
-        raise ComponentError(f"{uri}: replan is a whole number and blur a number") from None
+    read = Reader(uri)
+    steps, scale = read.optional_whole("replan", replan), read.number("blur", blur)
     path = Path(rest).expanduser()
     if not path.is_file():
         raise ComponentError(f"{uri}: no such file; make one with python -m besttake.contrib.scripted_libero.train")
@@ -136,7 +132,7 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0, **
     except ComponentError:
         raise
     except Exception as error:  # safetensors raises an exception class of its own that has no public base
-        raise ComponentError(f"{uri}: not a flow policy ({type(error).__name__}: {error})") from error
+        raise ComponentError(f"{uri}: not a flow policy ({one_line(error)})") from error
 
 
 def _digest(weights: Weights, replan: int, blur: float) -> str:

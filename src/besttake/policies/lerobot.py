@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from besttake.errors import ComponentError
-from besttake.policies.checkpoints import first_line
+from besttake.errors import ComponentError, one_line
+from besttake.options import Reader
 from besttake.policies.lerobot_family import STATE, Deterministic, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.lerobot_load import Checkpoint, load
-from besttake.policies.remote import blank, parse_map, parse_number
+from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm
 
@@ -47,13 +47,12 @@ def make(
     revision: str | None = None,
 ) -> LerobotPolicy:
     """Build from a checkpoint; the options are documented in docs/policies.md."""
-    cameras, taken = parse_map(map, "map"), _indexes(state)
-    wide = int(parse_number(width, "width"))
-    executed = None if replan is None else int(parse_number(replan, "replan"))
-    denoising = None if steps is None else int(parse_number(steps, "steps"))
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
-    checkpoint = load(rest, revision=revision, device=device, steps=denoising)
+    read = Reader(f"lerobot:{rest}")
+    cameras, taken = read.mapping("map", map), read.indexes("state", state)
+    wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
+    checkpoint = load(rest, revision=revision, device=device, steps=read.optional_whole("steps", steps))
     return LerobotPolicy(checkpoint, cameras, taken, width=wide, replan=executed)
 
 
@@ -167,9 +166,8 @@ class LerobotPolicy:
         except ComponentError:
             raise
         except Exception as error:  # what a class does with one observation is its own affair
-            reason = f"{type(error).__name__}: {first_line(error)}"
             raise ComponentError(
-                f"{self._spec.name}: this {self._checkpoint.family} policy cannot be sampled here ({reason});"
+                f"{self._spec.name}: this {self._checkpoint.family} policy cannot be sampled here ({one_line(error)});"
                 " serve it yourself and name it vla-eval:ws://host:port"
             ) from error
         return "deterministic" if np.array_equal(one, other) else "flow"
@@ -332,17 +330,6 @@ def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[
             cameras[raw] = camera
             sizes[raw] = (int(feature.shape[1]), int(feature.shape[2]))
     return cameras, sizes
-
-
-def _indexes(text: str) -> list[int]:
-    """``"0:3,7"`` -> [0, 1, 2, 7]."""
-    found: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, colon, end = part.partition(":")
-        if not first.isdecimal() or (colon and not end.isdecimal()):
-            raise ComponentError(f"state={text}: write the env's state numbers as FIRST:END,INDEX, e.g. 0:6,7")
-        found += range(int(first), int(end) if colon else int(first) + 1)
-    return found
 
 
 def _steps_of(config: Any) -> str:

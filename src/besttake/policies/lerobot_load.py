@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from besttake.errors import ComponentError, MissingExtra
-from besttake.policies.checkpoints import digest, directory, first_line
+from besttake.errors import ComponentError, MissingExtra, one_line
+from besttake.policies.checkpoints import digest, directory
 
 _FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
@@ -121,5 +121,4 @@ def _one_line(name: str) -> Iterator[None]:
     except ComponentError:
         raise
     except Exception as error:  # the checkpoint's content decides what can go wrong in there
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise ComponentError(f"lerobot:{name}: cannot be loaded: {reason}") from error
+        raise ComponentError(f"lerobot:{name}: cannot be loaded: {one_line(error)}") from error

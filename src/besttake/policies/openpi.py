@@ -28,7 +28,7 @@ def make(
     **options: Any,
 ) -> OpenpiPolicy:
     """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
-    return OpenpiPolicy(rest, settings(state=state, timeout=timeout, **options), prompt)
+    return OpenpiPolicy(rest, settings(f"openpi:{rest}", state, timeout, options), prompt)
 
 
 class OpenpiPolicy(ServerPolicy):

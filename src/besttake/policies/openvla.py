@@ -11,14 +11,16 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from besttake.encoders.torch_common import need, pick_device
-from besttake.errors import ComponentError
-from besttake.policies.checkpoints import digest, directory, first_line
-from besttake.policies.remote import parse_number, picture
+from besttake.envs.libero_conventions import gripper_command
+from besttake.errors import ComponentError, one_line
+from besttake.options import Reader
+from besttake.policies.checkpoints import digest, directory
+from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warm
 
@@ -55,14 +57,14 @@ def make(
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
-    if gripper not in ("raw", "libero"):
-        raise ComponentError(f"openvla:{rest}: gripper={gripper} is unknown; known: raw, libero")
-    heat = parse_number(temperature, "temperature", 0)
-    if not _is_true(trust_remote_code):
+    read = Reader(f"openvla:{rest}")
+    convention: Gripper = read.choice("gripper", gripper, get_args(Gripper))
+    heat = read.number("temperature", temperature, least=0)
+    if not read.flag("trust_remote_code", trust_remote_code):
         raise ComponentError(
-            f"openvla:{rest} runs code from its checkpoint: read it, then allow it with --trust-remote-code"
+            f"openvla:{rest} runs code from its checkpoint: read it, then allow it with `trust_remote_code`"
         )
-    settings = Settings(camera, unnorm_key, heat, _is_true(crop), "libero" if gripper == "libero" else "raw")
+    settings = Settings(camera, unnorm_key, heat, read.flag("crop", crop), convention)
     return OpenvlaPolicy(rest, settings, device=device, revision=revision)
 
 
@@ -125,7 +127,7 @@ class OpenvlaPolicy:
         if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
             raise ComponentError(f"{self._name}: predicted {action}, not {self._spec.action_dim} finite numbers")
         if self._settings.gripper == "libero":
-            action[-1] = -np.sign(2 * action[-1] - 1)
+            action[-1] = gripper_command(action[-1])
         return action
 
     def _temperature(self, warm: Warm | None) -> float:
@@ -164,8 +166,7 @@ class OpenvlaPolicy:
                 processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)
                 model = kind.from_pretrained(where, trust_remote_code=True, torch_dtype=dtype)
         except Exception as error:  # code that came with the checkpoint ran in there
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise ComponentError(f"{self._name}: cannot be loaded: {reason}") from error
+            raise ComponentError(f"{self._name}: cannot be loaded: {one_line(error)}") from error
         if not hasattr(model, "predict_action"):
             raise ComponentError(f"{self._name}: a {type(model).__name__}, which has no predict_action; not an OpenVLA")
         return processor, model.to(self._device).eval()
@@ -177,7 +178,3 @@ def _central(image: Any) -> Any:
     width, height = image.size
     left, top = (1 - side) / 2 * width, (1 - side) / 2 * height
     return image.resize((width, height), 2, box=(left, top, width - left, height - top))
-
-
-def _is_true(value: str | bool) -> bool:
-    return value if isinstance(value, bool) else value.lower() in ("1", "true", "yes")

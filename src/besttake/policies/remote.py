@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.policies.link import Link
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec, Warm
@@ -36,27 +37,19 @@ class Settings:
     token: str | None = None
 
 
-def settings(
-    *,
-    state: str,
-    timeout: str | float,
-    map: str | None = None,
-    state_dim: str | int = 8,
-    horizon: str | int | None = None,
-    replan: str | int | None = None,
-    connections: str | int = 1,
-    token: str | None = None,
-) -> Settings:
-    """The options of a URI, checked."""
+def settings(uri: str, state: str, timeout: str | float, options: Mapping[str, Any]) -> Settings:
+    """The options of ``uri``, checked: the protocol's own defaults, and the ``options`` that all protocols share."""
+    read = Reader(uri)
+    read.only(options, ("map", "state_dim", "horizon", "replan", "connections", "token"))
     return Settings(
         state_key=state,
-        timeout=parse_number(timeout, "timeout", 0.001),
-        images=None if map is None else parse_map(map, "map"),
-        state_dim=int(parse_number(state_dim, "state_dim", 0)),
-        horizon=None if horizon is None else int(parse_number(horizon, "horizon")),
-        replan=None if replan is None else int(parse_number(replan, "replan")),
-        connections=int(parse_number(connections, "connections")),
-        token=token,
+        timeout=read.number("timeout", timeout, least=0.001),
+        images=read.mapping("map", options["map"]) if "map" in options else None,
+        state_dim=read.whole("state_dim", options.get("state_dim", 8), least=0),
+        horizon=read.optional_whole("horizon", options.get("horizon")),
+        replan=read.optional_whole("replan", options.get("replan")),
+        connections=read.whole("connections", options.get("connections", 1)),
+        token=options.get("token"),
     )
 
 
@@ -164,25 +157,6 @@ def told_by(greeting: Any) -> Told | None:
         return Told(int(entry["horizon"]), int(entry["action_dim"]), int(entry["replan"]), tuple(entry["cameras"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ComponentError(f"the server's description of its policy is damaged: {error}") from None
-
-
-def parse_map(text: str, option: str) -> dict[str, str]:
-    """``"observation/image:agentview,observation/wrist_image:wrist"`` as wire key -> env camera."""
-    pairs = [entry.rpartition(":") for entry in text.split(",") if entry]
-    if any(not key or not camera for key, _, camera in pairs):
-        raise ComponentError(f"{option}={text}: write it as key:camera,key:camera")
-    return {key: camera for key, _, camera in pairs}
-
-
-def parse_number(value: Any, option: str, least: float = 1) -> float:
-    """A URI option as a number that is at least ``least``."""
-    try:
-        number = float(value)
-    except ValueError:
-        raise ComponentError(f"{option}={value}: expected a number") from None
-    if not number >= least:
-        raise ComponentError(f"{option}={value}: must be at least {least:g}")
-    return number
 
 
 def picture(observation: Observation, camera: str, who: str) -> U8:

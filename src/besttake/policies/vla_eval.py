@@ -23,7 +23,7 @@ from besttake.types import F32, Observation
 
 def make(rest: str, *, state: str = "states", timeout: str | float = 60, **options: Any) -> VlaEvalPolicy:
     """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
-    return VlaEvalPolicy(rest, settings(state=state, timeout=timeout, **options))
+    return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", state, timeout, options))
 
 
 class VlaEvalPolicy(ServerPolicy):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import get_args
 
-from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.testbed import camera, expert, scene, seeds
 from besttake.testbed import demonstrations as demonstrations_code
 from besttake.testbed import tasks as tasks_code
 from besttake.testbed.demonstrations import demonstrations
 from besttake.testbed.engine import mujoco
-from besttake.testbed.essence import fingerprint
-from besttake.testbed.tasks import ACTION_DIM, CONTROL_HZ, INSTRUCTIONS, STATE_DIM, TASKS
+from besttake.testbed.env import chosen_tasks
+from besttake.testbed.expert import Style
+from besttake.testbed.fingerprints import fingerprint
+from besttake.testbed.tasks import ACTION_DIM, CONTROL_HZ, INSTRUCTIONS, STATE_DIM
 from besttake.types import Demo
 
 
@@ -31,7 +33,7 @@ class TestbedDemos:
     gripper_open = -1
     eef_dims = (0, 1, 2)
 
-    def __init__(self, tasks: tuple[str, ...], demos_per_task: int, stride: int, style: str) -> None:
+    def __init__(self, tasks: tuple[str, ...], demos_per_task: int, stride: int, style: Style) -> None:
         self.tasks = tasks
         self._count = demos_per_task
         self._stride = stride
@@ -53,7 +55,7 @@ class TestbedDemos:
 
     def __iter__(self) -> Iterator[Demo]:
         for task in self.tasks:
-            made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)  # type: ignore[arg-type]
+            made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)
             for _, demo in zip(range(self._count), made, strict=False):
                 yield Demo(
                     id=f"{task}/{demo.seed}",
@@ -67,20 +69,9 @@ class TestbedDemos:
                 )
 
 
-def make(
-    rest: str, demos_per_task: int | str = 40, stride: int | str = 2, style: str = "std", **options: Any
-) -> TestbedDemos:
+def make(rest: str, demos_per_task: int | str = 40, stride: int | str = 2, style: str = "std") -> TestbedDemos:
     """The source ``testbed:rest``: ``rest`` is a task, or empty for all four."""
-    if options:
-        raise ComponentError(f"testbed demos: no option {', '.join(options)}; known: demos_per_task, stride, style")
-    if rest and rest not in TASKS:
-        raise ComponentError(f"testbed:{rest}: no such task; choose one of {', '.join(TASKS)}, or testbed for all")
-    if style not in ("std", "alt"):
-        raise ComponentError(f"testbed demos: style {style!r} does not exist; choose std or alt")
-    try:
-        count, every = int(demos_per_task), int(stride)
-    except ValueError:
-        raise ComponentError("testbed demos: demos_per_task and stride are whole numbers") from None
-    if not 1 <= count <= len(seeds.LIBRARY) // 2 or every < 1:
-        raise ComponentError(f"testbed demos: demos_per_task is 1 to {len(seeds.LIBRARY) // 2} and stride at least 1")
-    return TestbedDemos((rest,) if rest else TASKS, count, every, style)
+    read = Reader(f"testbed:{rest}" if rest else "testbed")
+    count = read.whole("demos_per_task", demos_per_task, most=len(seeds.LIBRARY) // 2)
+    chosen: Style = read.choice("style", style, get_args(Style))
+    return TestbedDemos(chosen_tasks(rest), count, read.whole("stride", stride), chosen)

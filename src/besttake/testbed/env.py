@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from besttake.errors import ComponentError
 from besttake.testbed import camera as camera_code
@@ -13,7 +12,7 @@ from besttake.testbed import tasks as tasks_code
 from besttake.testbed.camera import RayCamera
 from besttake.testbed.demonstrations import WRIST_PX
 from besttake.testbed.engine import mujoco
-from besttake.testbed.essence import fingerprint
+from besttake.testbed.fingerprints import fingerprint
 from besttake.testbed.tasks import (
     ACTION_DIM,
     CONTROL_HZ,
@@ -119,10 +118,13 @@ def _spec_of(tasks: tuple[str, ...]) -> EnvSpec:
     )
 
 
-def make(rest: str = "", **options: Any) -> TestbedEnv:
+def make(rest: str = "") -> TestbedEnv:
     """The env ``testbed:rest``: ``rest`` is a task, or empty for all four."""
-    if options:
-        raise ComponentError(f"testbed: no option {', '.join(options)}; the testbed env has none")
+    return TestbedEnv(chosen_tasks(rest))
+
+
+def chosen_tasks(rest: str) -> tuple[str, ...]:
+    """The task that a URI names after its colon, or all four."""
     if rest and rest not in TASKS:
         raise ComponentError(f"testbed:{rest}: no such task; choose one of {', '.join(TASKS)}, or testbed for all")
-    return TestbedEnv((rest,) if rest else TASKS)
+    return (rest,) if rest else TASKS

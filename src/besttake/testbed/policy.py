@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.takes.draws import Draw
 from besttake.testbed import network
 from besttake.testbed.network import HORIZON, FlowNet, Weights
@@ -19,7 +19,7 @@ from besttake.types import F32, Observation, PolicySpec, Warm
 NAMES = ("half", "few", "alt", "mid", "strong")
 REPLAN = 8
 
-_WEIGHTS = Path(__file__).parent.parent / "testbed" / "weights"
+_WEIGHTS = Path(__file__).parent / "weights"
 
 
 class TestbedPolicy:
@@ -74,17 +74,11 @@ class TestbedPolicy:
 
 
 def make(
-    rest: str, replan: int | str = REPLAN, perception_mm: float | str = network.PERCEPTION_METRES * 1000, **options: Any
+    rest: str, replan: int | str = REPLAN, perception_mm: float | str = network.PERCEPTION_METRES * 1000
 ) -> TestbedPolicy:
     """The policy ``testbed:rest``; ``replan`` of its 10 actions are executed before it looks again."""
-    if options:
-        raise ComponentError(f"testbed:{rest}: no option {', '.join(options)}; known: replan, perception_mm")
     if rest not in NAMES:
         raise ComponentError(f"testbed:{rest}: no such policy; choose one of {', '.join(NAMES)}")
-    try:
-        steps, blur = int(replan), float(perception_mm)
-    except ValueError:
-        raise ComponentError(f"testbed:{rest}: replan is a whole number and perception_mm a number") from None
-    if not 1 <= steps <= HORIZON or blur < 0:
-        raise ComponentError(f"testbed:{rest}: replan is 1 to {HORIZON} and perception_mm at least 0")
+    read = Reader(f"testbed:{rest}")
+    steps, blur = read.whole("replan", replan, most=HORIZON), read.number("perception_mm", perception_mm, least=0)
     return TestbedPolicy(rest, Weights.read(_WEIGHTS / f"{rest}.safetensors"), steps, blur)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.testbed import demonstrations, essence, expert, fitting, network, scene, seeds, tasks
+from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.types import F32, Array
 
@@ -53,7 +53,7 @@ def fingerprint(recipe: Recipe) -> str:
     """A hash of all that decides the weights: scenes, starts, recipe, and the code of world, expert and training."""
     code = (tasks, expert, demonstrations._act, _windows, _fit, fitting.fit)
     scenes = [scene.xml(task) for task in tasks.TASKS]
-    return essence.fingerprint(scenes, seeds.TRAINING.start, seeds.TRAINING.stop, asdict(recipe), code=code)
+    return fingerprints.fingerprint(scenes, seeds.TRAINING.start, seeds.TRAINING.stop, asdict(recipe), code=code)
 
 
 def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:

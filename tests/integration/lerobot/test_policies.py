@@ -370,7 +370,7 @@ def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_p
         str(privileged(tmp_path / "privileged")): "reads observation.environment_state, which no env here gives",
         f"{act}?replan=9": "replan=9 is more than the 6",
         f"{act}?steps=3": "does not denoise",
-        f"{act}?width=0": "width=0: must be at least 1",
+        f"{act}?width=0": "width=0 is not a whole number of at least 1",
     }
     for name, words in cases.items():
         with pytest.raises(ComponentError, match=words) as error:

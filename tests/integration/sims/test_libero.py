@@ -186,7 +186,7 @@ def test_instructions_are_those_of_the_benchmark() -> None:
         ("libero:object?task=pick_up_the_soup", "no task 'pick_up_the_soup'"),
         ("libero:nowhere.bddl", "nowhere.bddl does not exist"),
         ("libero:object?convention=mine", "no convention 'mine'"),
-        ("libero:object?size=big", "size must be a positive whole number"),
+        ("libero:object?size=big", "size=big is not a whole number"),
         ("libero-occ:90", "no such suite"),
     ],
 )

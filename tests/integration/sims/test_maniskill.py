@@ -96,9 +96,9 @@ def test_the_state_tells_where_the_objects_are_when_there_are_no_pictures() -> N
     ("uri", "told"),
     [
         ("maniskill:cup", "no such task; there are carrot, spoon, stack"),
-        ("maniskill:carrot?render=sometimes", "render is one of none, cpu, gpu"),
-        ("maniskill:carrot?success=maybe", "success is one of last, any, grasp"),
-        ("maniskill:carrot?horizon=-1", "horizon must be a positive whole number"),
+        ("maniskill:carrot?render=sometimes", "render=sometimes is not one of none, cpu, gpu"),
+        ("maniskill:carrot?success=maybe", "success=maybe is not one of last, any, grasp"),
+        ("maniskill:carrot?horizon=-1", "horizon=-1 is not a whole number of at least 1"),
     ],
 )
 def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:

@@ -67,8 +67,8 @@ def test_the_coke_can_says_what_is_missing_where_simpler_env_is_not_installed() 
         ("vla-eval:nothing:Benchmark", "no module nothing"),
         ("vla-eval:simpler:Other", "has no Other"),
         ("vla-eval:simpler:SimplerEnvBenchmark?success_mode=maybe", "Invalid success_mode"),
-        ("vla-eval:coke-can?orientation=flying", "orientation is one of horizontal, vertical, standing"),
-        ("vla-eval:libero:LIBEROBenchmark?render=paint", "render is one of cpu, gpu"),
+        ("vla-eval:coke-can?orientation=flying", "orientation=flying is not one of horizontal, vertical, standing"),
+        ("vla-eval:libero:LIBEROBenchmark?render=paint", "render=paint is not one of cpu, gpu"),
         ("vla-eval:libero:LIBEROBenchmark?suite=libero_object&task=77", "no task '77'"),
     ],
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from besttake.contrib.scripted_libero.rollout import attempt, works_on
 from besttake.envs import libero
 from besttake.errors import ComponentError
-from besttake.options import whole
+from besttake.options import Reader
 from besttake.types import Demo, Start
 
 DEMO_STARTS = range(2000, 3000)
@@ -70,6 +70,7 @@ def make(
     state: str = "proprio",
 ) -> ScriptedDemos:
     """The source ``libero-scripted:SUITE``; ``task``, ``convention``, ``size`` and ``state`` as in ``libero:SUITE``."""
+    read = Reader(f"libero-scripted:{suite}")
+    count, every = read.whole("demos_per_task", demos_per_task), read.whole("stride", stride)
     env = libero.make(suite, task=task, convention=convention, size=size, state=state)
-    count = whole("libero-scripted", "demos_per_task", demos_per_task)
-    return ScriptedDemos(env, count, whole("libero-scripted", "stride", stride), camera)
+    return ScriptedDemos(env, count, every, camera)

@@ -1,4 +1,4 @@
-"""Fingerprints of code: what a world, a demonstration or a weights file depends on, without its words."""
+"""Fingerprints of code and values: a world, a demonstration or a weights file is known by what made it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 
 def fingerprint(*values: Any, code: tuple[ModuleType | Callable[..., Any], ...] = ()) -> str:
-    """A short hash of ``values`` (JSON) and of the essence of ``code``."""
-    what = [list(values), [essence(inspect.getsource(part)) for part in code]]
+    """A short hash of ``values`` (JSON) and of ``code`` without its words."""
+    what = [list(values), [without_words(inspect.getsource(part)) for part in code]]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
 
-def essence(source: str) -> str:
+def without_words(source: str) -> str:
     """``source`` without docstrings, comment lines and blank lines: words may change and the fingerprint stays."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):

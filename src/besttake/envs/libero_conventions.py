@@ -1,0 +1,54 @@
+"""LIBERO's conventions, each in one place: which way up pictures are, what opens the gripper, how long things settle.
+
+Everything in BestTake that touches LIBERO (the env, HDF5 demonstrations, scripted experts, OpenVLA) reads them here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from besttake.types import U8
+
+Convention = Literal["lerobot", "openpi"]
+"""Whose evaluation is followed: it decides the horizons and whether pictures are resized."""
+
+HORIZONS: dict[Convention, dict[str, int]] = {
+    "lerobot": {"spatial": 280, "object": 280, "goal": 300, "10": 520, "90": 400},
+    "openpi": {"spatial": 220, "object": 280, "goal": 300, "10": 520, "90": 400},
+}
+CAMERAS = {"agentview": "agentview", "wrist": "robot0_eye_in_hand"}
+"""BestTake's camera names and robosuite's."""
+OPENPI_SIZE = 224
+SETTLE_STEPS = 10
+"""Steps of `REST` after each reset, so that objects come to rest, as every LIBERO evaluator does."""
+GRIPPER_DIM = 6
+GRIPPER_OPEN = -1
+"""The gripper command is the last of 7 action numbers: -1 opens and +1 closes."""
+REST = np.array([0, 0, 0, 0, 0, 0, GRIPPER_OPEN], np.float32)
+"""The action that stands still with the gripper open."""
+
+
+def upright(pictures: U8) -> U8:
+    """Flip LIBERO's pictures (..., H, W, 3), as robosuite renders and its HDF5 files store them, in both directions.
+
+    They have their bottom row first. LeRobot and openpi rotate them by 180 degrees before a policy sees them, which
+    also swaps left and right, and policies were trained on that; so do we.
+    """
+    return np.ascontiguousarray(pictures[..., ::-1, ::-1, :])
+
+
+def as_evaluated(picture: U8, convention: Convention) -> U8:
+    """An upright picture in the size that policies of ``convention`` are evaluated with."""
+    if convention != "openpi":
+        return picture
+    from PIL import Image
+
+    size = (OPENPI_SIZE, OPENPI_SIZE)
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR), np.uint8)
+
+
+def gripper_command(openness: float) -> float:
+    """An openness from 0 (closed) to 1 (open), as OpenVLA predicts it, as LIBERO's command: +1 closes, -1 opens."""
+    return GRIPPER_OPEN * float(np.sign(2 * openness - 1))
