@@ -1,4 +1,4 @@
-"""Do the parts fit each other? Checked before anything runs, each misfit told in one line that lists both sides."""
+"""Whether a policy and an env can work together, checked before anything runs; one line lists both sides."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from besttake.errors import ComponentError
 from besttake.types import EnvSpec, PolicySpec
 
 
-def check_fit(policy: PolicySpec, env: EnvSpec) -> None:
-    """A policy and an env: cameras, action and state dimensions."""
+def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
+    """ComponentError when cameras, action size or state size of ``policy`` and ``env`` differ."""
     missing = [camera for camera in policy.cameras if camera not in env.cameras]
     if missing:
         raise ComponentError(
             f"{policy.name} needs camera {', '.join(missing)}, but {env.name} has {', '.join(env.cameras)};"
-            " map the names with ?map=… in the policy's URI (besttake doctor --policy … shows them)"
+            " map the names with ?map=… in the policy's URI (besttake doctor shows what it reads)"
         )
     if policy.action_dim != env.action_dim:
         raise ComponentError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from besttake import registry
 from besttake.arms.sampler import ArmSampler, SmallActor, arms_of, looks
-from besttake.compatibility import check_fit
+from besttake.compatibility import check_compatible
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
@@ -62,7 +62,7 @@ def probe_only(plan: Plan, reporter: Reporter | None = None) -> list[Cell]:
         for uri in plan.policy:
             policy = load_policy(plan, uri)
             for env in envs.values():
-                check_fit(policy.spec, env)
+                check_compatible(policy.spec, env)
             specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, told)
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
@@ -270,7 +270,7 @@ class _Diagnosis:
             policy = self.loaded.pop(uri, None) or load_policy(self.plan, uri)
             spec = policy.spec
             for env in self.envs.values():
-                check_fit(spec, env)
+                check_compatible(spec, env)
             store.claim(f"policy {uri}", spec.fingerprint)
             store.remember("skipped", uri, [a for a in self.plan.arms if a not in arms_of(spec, self.plan.arms)[0]])
         done = {row.key for row in store.rows()}

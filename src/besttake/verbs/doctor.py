@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from besttake import registry
-from besttake.compatibility import check_fit
+from besttake.compatibility import check_compatible
 from besttake.errors import BestTakeError
 from besttake.types import EnvSpec, PolicySpec
 
@@ -205,7 +205,7 @@ def _fit(policy_uri: str | None, env_uri: str | None) -> Fit:
         if env_uri:
             env = registry.env(env_uri).spec
         if policy is not None and env is not None:
-            check_fit(policy, env)
+            check_compatible(policy, env)
     except BestTakeError as error:
         problem = str(error)
     notes = (*(policy.notes if policy else ()), *(env.notes if env else ()))

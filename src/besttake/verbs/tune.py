@@ -17,7 +17,7 @@ import numpy as np
 
 from besttake import registry
 from besttake.arms.sampler import ArmSampler
-from besttake.compatibility import check_fit
+from besttake.compatibility import check_compatible
 from besttake.core.retrieve import RetrievalConfig, Retriever, targets
 from besttake.demos.library import Library
 from besttake.errors import PlanError
@@ -91,7 +91,7 @@ def tune(
     library.check_tasks(spec.tasks, least=2)
     models = {uri: registry.policy(uri) for uri in policies}
     for model in models.values():
-        check_fit(model.spec, spec)
+        check_compatible(model.spec, spec)
         if not model.spec.warm_start:
             raise PlanError(f"{model.spec.name} cannot be warm-started, so retrieval cannot be tuned for it")
     bench = _Bench(library, models, env_uri, spec, tuple(spec.tuning[:starts]), seeds, run_seed, batch)
