@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from besttake.config import Plan, load_plan
-from besttake.progress import Reporter
 from besttake.result import Cell, Result
 
 
@@ -19,14 +18,14 @@ def diagnose(plan: Plan | str | Path | None = None, *, out: str | Path, progress
     """
     from besttake.verbs.diagnose import diagnose as run
 
-    return run(_plan(plan, flags), out, Reporter(1 if progress else 0))
+    return run(_plan(plan, flags), out, progress=progress)
 
 
 def probe(plan: Plan | str | Path | None = None, **flags: Any) -> list[Cell]:
     """The demonstration-fit error of each policy: cells with ``dfe``, one per task group and one (``"*"``) for all."""
-    from besttake.verbs.diagnose import probe_only
+    from besttake.verbs.probe import probe as run
 
-    return probe_only(_plan(plan, flags))
+    return run(_plan(plan, flags))
 
 
 def report(run: str | Path, out: str | Path | None = None) -> Path:

@@ -145,6 +145,11 @@ def parse_starts(text: str) -> tuple[int, int]:
     return span
 
 
+def as_plan(plan: Plan | str | Path) -> Plan:
+    """A plan as it is, or read from a YAML file."""
+    return plan if isinstance(plan, Plan) else load_plan(Path(plan), {})
+
+
 def load_plan(path: Path | None, flags: dict[str, Any]) -> Plan:
     """The plan in ``path`` (YAML), overridden by those ``flags`` that are not None."""
     values: dict[str, Any] = {}

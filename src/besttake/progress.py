@@ -57,6 +57,11 @@ class Reporter:
             yield _LineStage(name, total, unit)
 
 
+def as_reporter(progress: bool | Reporter) -> Reporter:
+    """The reporter itself, or one that shows progress (True) or nothing (False)."""
+    return progress if isinstance(progress, Reporter) else Reporter(int(progress))
+
+
 class _BarStage(Stage):
     def __init__(self, name: str, total: int, bar: Progress) -> None:
         super().__init__(name, total)

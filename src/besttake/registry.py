@@ -1,27 +1,33 @@
-"""Components by URI: ``kind:rest?key=value``, e.g. ``testbed:half``, ``libero:spatial``, ``lerobot:org/name``.
+"""Components by URI: ``scheme:rest?key=value``, e.g. ``testbed:half``, ``libero:spatial``, ``lerobot:org/name``.
 
-Third parties add schemes through entry points in the groups ``besttake.policies``, ``besttake.envs``,
-``besttake.encoders`` and ``besttake.demos``; the entry point's name is the scheme and its object is called as
-``factory(rest, **options)``, where options come from the URI's query and from the caller. A component that is not
-packaged is named by its place: ``python:my_module:make?key=value`` calls ``my_module.make(key="value")``.
+There are six families: policies, envs, encoders, demos, arms and scorers. Third parties add schemes through entry
+points in the groups ``besttake.policies``, ``besttake.envs`` and so on: the entry point's name is the scheme, and its
+object is called as ``factory(rest, **options)``, where options come from the URI's query and from the caller. A
+component that is not packaged is named by its place: ``python:my_module:make?key=value`` calls
+``my_module.make(key="value")``, where the module may also lie in the current directory or beside the running script.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any, cast
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.encoders.base import Encoder
-from besttake.envs.base import Env
 from besttake.errors import ComponentError
 from besttake.options import check_known
-from besttake.policies.base import Policy
+
+if TYPE_CHECKING:
+    from besttake.encoders.base import Encoder
+    from besttake.envs.base import Env
+    from besttake.policies.base import Policy
 
 _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
@@ -58,9 +64,14 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "run": "besttake.demos.run:make",
         "libero-scripted": "besttake.contrib.scripted_libero:make",
     },
+    "arms": {},
+    "scorers": {},
 }
 
-_ONE = {"policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations"}
+_ONE_OF = {
+    "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
+    "scorers": "scorer",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,40 +91,51 @@ class Uri:
 
 
 def schemes(group: str) -> tuple[str, ...]:
-    """All schemes known in ``group`` ("policies", "envs", "encoders", "demos"), ours and third parties'."""
+    """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
     return tuple(sorted({*_BUILTIN[group], *(e.name for e in entry_points(group=f"besttake.{group}"))}))
 
 
-def policy(uri: str, **options: Any) -> Policy:
-    """The policy that ``uri`` names."""
-    return cast(Policy, _make("policies", uri, options))
+def policy(uri: str, *, trust_remote_code: bool = False, **options: Any) -> Policy:
+    """The policy that ``uri`` names.
+
+    With ``trust_remote_code`` a factory that has a parameter of that name may run code that comes with a checkpoint.
+    """
+    if trust_remote_code and "trust_remote_code" in signature(_factory("policies", uri)).parameters:
+        options["trust_remote_code"] = True
+    return cast("Policy", make("policies", uri, **options))
 
 
 def env(uri: str, **options: Any) -> Env:
     """The environment that ``uri`` names."""
-    return cast(Env, _make("envs", uri, options))
+    return cast("Env", make("envs", uri, **options))
 
 
 def encoder(uri: str, **options: Any) -> Encoder:
     """The encoder that ``uri`` names."""
-    return cast(Encoder, _make("encoders", uri, options))
+    return cast("Encoder", make("encoders", uri, **options))
 
 
 def demos(uri: str, **options: Any) -> Any:
-    """The source of demonstrations that ``uri`` names (see `besttake.demos.library.Source`)."""
-    return _make("demos", uri, options)
+    """The source of demonstrations that ``uri`` names (see `besttake.demos.source.Source`)."""
+    return make("demos", uri, **options)
 
 
-def _make(group: str, text: str, options: dict[str, Any]) -> Any:
+def make(group: str, text: str, **options: Any) -> Any:
+    """The component of family ``group`` that the URI ``text`` names; ComponentError when it cannot be made."""
+    uri, factory = Uri.parse(text), _factory(group, text)
+    if uri.scheme != "python":
+        factory = partial(factory, uri.rest)
+    options = {**uri.options, **options}
+    check_known(text, factory, options)
+    return factory(**options)
+
+
+def _factory(group: str, text: str) -> Callable[..., Any]:
+    """What makes the component: of this package, of an entry point, or of the user's own module."""
     uri = Uri.parse(text)
-    merged = {**uri.options, **options}
-    own = uri.scheme == "python"
-    make = _load(uri.rest, text) if own else partial(_factory(group, uri, text), uri.rest)
-    check_known(text, make, merged)
-    return make(**merged)
-
-
-def _factory(group: str, uri: Uri, text: str) -> Callable[..., Any]:
+    if uri.scheme == "python":
+        _see_user_modules()
+        return _load(uri.rest, text)
     for entry in entry_points(group=f"besttake.{group}"):
         if entry.name == uri.scheme:
             return cast(Callable[..., Any], entry.load())
@@ -121,8 +143,16 @@ def _factory(group: str, uri: Uri, text: str) -> Callable[..., Any]:
         known = schemes(group)
         near = get_close_matches(uri.scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
-        raise ComponentError(f"{text}: no {_ONE[group]} of kind {uri.scheme!r}; {hint}")
+        raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {uri.scheme!r}; {hint}")
     return _load(_BUILTIN[group][uri.scheme], text)
+
+
+def _see_user_modules() -> None:
+    """Let modules in the current directory and beside the running script be imported, after all installed ones."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    for place in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
 
 
 def _load(place: str, text: str) -> Callable[..., Any]:

@@ -20,7 +20,8 @@ from besttake.result import SCHEMA, Result
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.types import F32, U8
-from besttake.verbs.diagnose import diagnose, probe_only
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.probe import probe
 
 FLAGS = {
     "policy": ["testbed:half", "testbed:mid"],
@@ -167,7 +168,7 @@ def test_arms_differ_where_they_should(run: Path) -> None:
 def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.library_for", lambda *_: None)
+    monkeypatch.setattr("besttake.verbs.setup.library_for", lambda *_: None)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     cell = found.cells[0]
@@ -191,7 +192,7 @@ def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Pa
 
 
 def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, result: Result) -> None:
-    probed = {(c.policy, c.group): c.dfe for c in probe_only(load_plan(None, {**FLAGS, "arms": "base"}))}
+    probed = {(c.policy, c.group): c.dfe for c in probe(load_plan(None, {**FLAGS, "arms": "base"}))}
     for cell in result.cells:
         assert cell.dfe is not None
         assert probed[cell.policy, cell.group].dfe == cell.dfe.dfe  # type: ignore[union-attr]
@@ -267,7 +268,7 @@ class Blind:
 def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.cached", Blind)
+    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
     (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
     assert cell.arms is not None
@@ -282,7 +283,7 @@ def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.cached", Blind)
+    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     line = "no take has a score: headroom is known, selection is not"

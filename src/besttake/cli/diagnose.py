@@ -140,13 +140,13 @@ def probe(
     """
     from besttake.config import load_plan
     from besttake.reporting.terminal.verdict import probe_table
-    from besttake.verbs.diagnose import probe_only
+    from besttake.verbs.probe import probe as run
 
     flags = {
         "policy": policy, "env": env, "task": task, "demos": demos, "encoder": encoder, "probe_states": states,
         "probe_samples": samples, "trust_remote_code": trust_remote_code or None, "seed": seed, "arms": "base",
     }  # fmt: skip
-    found = probe_only(load_plan(None, flags), reporter(quiet or as_json))
+    found = run(load_plan(None, flags), progress=reporter(quiet or as_json))
     show(probe_table(found, Console().width), [cell.model_dump(mode="json") for cell in found], as_json)
 
 
@@ -159,7 +159,7 @@ def _diagnose(
     from besttake.verbs.diagnose import diagnose as run
 
     told = reporter(quiet or as_json, verbose)
-    result = run(load_plan(plan, flags), out, told, command())
+    result = run(load_plan(plan, flags), out, progress=told, command=command())
     page = make_html(out)
     console = Console(highlight=False)
     show(verdict_table(result, console.width), result.model_dump_json(indent=1), as_json)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from inspect import cleandoc
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
+from typer.main import get_command
 
 from besttake.cli import data, diagnose, library, reproduce, results, serve
 from besttake.errors import BestTakeError
+from besttake.registry import schemes
 
 _HELP = """What does a frozen robot policy need at test time?
 
@@ -35,14 +39,51 @@ app = typer.Typer(
     help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
+
+
+class _Command(TyperCommand):
+    """A command whose errors name its options as flags."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error of the library becomes one line of the command line's."""
+        try:
+            return super().invoke(ctx)
+        except BestTakeError as error:
+            raise _Failure(_with_flags(str(error), self), error.exit_code) from error
+
+
+class _Failure(Exception):
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def _with_flags(text: str, command: TyperCommand) -> str:
+    """Options that an error names in backticks, as the user types them: `` `skip_bad` `` becomes ``--skip-bad``.
+
+    The command's own options come first; those of other commands follow, but for words that also name an arm.
+    """
+    others = {name: flag for name, flag in _flags(get_command(app)).items() if name not in schemes("arms")}
+    flags = {**others, **_flags(command)}
+    return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), text)
+
+
+def _flags(command: Any) -> dict[str, str]:
+    """Each option's Python name and its longest flag, of a command and all below it."""
+    own = {p.name: max(p.opts, key=len) for p in command.params if p.param_type_name == "option"}
+    below = [_flags(sub) for sub in getattr(command, "commands", {}).values()]
+    return {name: flag for flags in (*below, own) for name, flag in flags.items()}
+
+
 for verb in (
     diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.rank, data.ingest, data.plan, data.compare,
     serve.serve, reproduce.reproduce, results.doctor,
 ):  # fmt: skip
-    app.command()(verb)
+    app.command(cls=_Command)(verb)
 app.add_typer(library.app, name="library")
 app.add_typer(results.runs, name="runs")
 for known in (*app.registered_commands, *library.app.registered_commands, *results.runs.registered_commands):
+    known.cls = _Command
     known.help = _kept((known.callback and known.callback.__doc__) or "")
 
 
@@ -54,7 +95,7 @@ def main() -> NoReturn:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
-    except BestTakeError as error:
+    except _Failure as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

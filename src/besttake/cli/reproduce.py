@@ -61,7 +61,7 @@ def reproduce(
     }  # fmt: skip
     plan, left = paper.plan_for(asked, policies, envs, changes)
     where = out or Path("runs") / asked.name
-    result = diagnose(plan, where, reporter(quiet or as_json), command())
+    result = diagnose(plan, where, progress=reporter(quiet or as_json), command=command())
     make_html(where)
     found = paper.compare(asked, result, policies, envs)
     numbers = [

@@ -37,11 +37,10 @@ def serve(
     from besttake.policies.augmented import Cooled, Retrieving
     from besttake.serving.retrieval import retrieval_from
     from besttake.serving.server import serve as start
-    from besttake.verbs.diagnose import trusted
 
     if retrieve is not None and cooled:
         raise PlanError("--retrieve and --cooled exclude each other: choose one")
-    model = registry.policy(policy, **trusted(policy, trust_remote_code))
+    model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
         model = Retrieving(model, *retrieval_from(retrieve, alpha))
     elif cooled:

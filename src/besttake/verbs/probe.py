@@ -1,0 +1,39 @@
+"""The demonstration-fit error alone: how close is a policy to demonstrations, and they to each other? No takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from besttake.compatibility import check_compatible
+from besttake.config import Plan, as_plan
+from besttake.errors import LibraryError, PlanError
+from besttake.measure.cell import probed_cells
+from besttake.progress import Reporter, as_reporter
+from besttake.result import Cell
+from besttake.takes.probing import probe_policy
+from besttake.threads import one_thread
+from besttake.verbs.setup import check_tasks, library_for, load_policy, open_envs
+
+
+def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> list[Cell]:
+    """The demonstration-fit error of each policy in each cell, and (``group="*"``) over all its cells."""
+    plan, reporter = as_plan(plan), as_reporter(progress)
+    with one_thread():
+        envs = open_envs(plan)
+        library = library_for(plan, list(envs.values()), reporter)
+        if library is None:
+            raise PlanError("the probe needs demonstrations; name them with `demos`")
+        for note in check_tasks(plan, list(envs.values()), library):
+            reporter.note(note)
+        specs, probes = {}, {}
+        for uri in plan.policy:
+            policy = load_policy(plan, uri)
+            for env in envs.values():
+                check_compatible(policy.spec, env)
+            specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, reporter)
+        if all(probed.reason for probed in probes.values()):
+            raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
+        for uri, probed in probes.items():
+            for note in probed.notes(specs[uri].name):
+                reporter.note(note)
+        return probed_cells(plan, envs, specs, probes)

@@ -1,0 +1,143 @@
+"""What a plan names, made ready: environments, policies, library, encoder and retrieval settings.
+
+Everything that can be wrong with a plan is found here, before the first take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from besttake import registry
+from besttake.config import Plan
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
+from besttake.encoders.base import Encoder
+from besttake.encoders.cache import cached
+from besttake.errors import PlanError
+from besttake.policies.base import Policy
+from besttake.progress import Reporter
+from besttake.registry import Uri
+from besttake.types import EnvSpec, TaskSpec
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``."""
+
+    plan: Plan
+    envs: Mapping[str, EnvSpec]
+    library: Library | None
+    encoder: Encoder | None
+    retrieval: RetrievalConfig
+    notes: tuple[str, ...]
+
+    @property
+    def cheap(self) -> bool:
+        """Whether encoding a frame costs so little that every worker may do it."""
+        return self.encoder is None or self.encoder.spec.cheap
+
+    def tasks(self, env: EnvSpec) -> list[TaskSpec]:
+        """The planned tasks of an environment."""
+        return planned_tasks(self.plan, env)
+
+    def goes_on(self, env: EnvSpec) -> bool:
+        """Whether takes go on after success."""
+        return self.plan.window == "full" and env.goes_on
+
+
+def open_envs(plan: Plan) -> dict[str, EnvSpec]:
+    """The specs of a plan's environments by URI; PlanError when they lack a planned task or start."""
+    envs = {uri: _spec_of(uri) for uri in plan.env}
+    known = [task.name for env in envs.values() for task in env.tasks]
+    for name in plan.task:
+        if name not in known:
+            raise PlanError(f"no task {name!r} in {', '.join(envs)}; there are {', '.join(known[:12])}")
+    return envs
+
+
+def set_up(
+    plan: Plan, envs: Mapping[str, EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
+) -> Setup:
+    """Open or build the library that a plan names, and check that it suits the environments.
+
+    ``each`` is a `map`, by which demonstrations are made ready.
+    """
+    library = library_for(plan, list(envs.values()), reporter, each)
+    notes = check_tasks(plan, list(envs.values()), library) if library is not None else []
+    retrieval = _retrieval(plan, envs, library)
+    encoder = cached(library.encoder()) if library is not None else None
+    return Setup(plan, envs, library, encoder, retrieval, tuple(notes))
+
+
+def load_policy(plan: Plan, uri: str) -> Policy:
+    """The policy ``uri``, which may run code that comes with its checkpoint if the plan says so."""
+    return registry.policy(uri, trust_remote_code=plan.trust_remote_code)
+
+
+def library_for(
+    plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
+) -> Library | None:
+    """The library that a plan names: a directory, or demonstrations to build one from (once, cached)."""
+    named = plan.demos
+    if named is None:
+        if all(Uri.parse(uri).scheme == "testbed" for uri in plan.env):
+            named = "testbed"
+        else:
+            return None
+    wanted = {task.name for env in envs for task in planned_tasks(plan, env)}
+    with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
+        return open_or_build(
+            named, plan.encoder, progress=lambda _: stage.advance(), each=each,
+            max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
+        )  # fmt: skip
+
+
+def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:
+    """LibraryError when it lacks demonstrations of a planned task; else remarks on how tasks were matched."""
+    return library.check_tasks([task for env in envs for task in planned_tasks(plan, env)])
+
+
+def planned_tasks(plan: Plan, env: EnvSpec) -> list[TaskSpec]:
+    """The tasks of ``env`` that the plan asks for: all, unless it names some."""
+    return [task for task in env.tasks if not plan.task or task.name in plan.task]
+
+
+def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
+    """The library's tuned settings, overridden by the plan's; checked against library and environments."""
+    tuned = library.retrieval if library is not None else None
+    try:
+        config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval})
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"retrieval: {str(error).split('() ')[-1]}") from error
+    needs = [arm for arm in plan.arms if arm in ("retrieve", "shuffled", "rerank")]
+    if library is None:
+        if needs:
+            raise PlanError(
+                f"the arms {', '.join(needs)} need demonstrations: name them with `demos`, or choose other `arms`"
+            )
+        return config
+    for env in envs.values():
+        library.check_camera(env)
+    for uri, env in envs.items() if needs else ():
+        library.check_fit(env, config)
+        _check_not_tuned_here(plan, library, uri, env)
+    return config
+
+
+def _check_not_tuned_here(plan: Plan, library: Library, uri: str, env: EnvSpec) -> None:
+    tuned = library.tuned_on
+    if tuned is not None and tuned["env"] == uri:
+        both = sorted({*tuned["starts"]} & {*plan.chosen_starts(env.starts, uri)})
+        if both:
+            raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
+
+
+def _spec_of(uri: str) -> EnvSpec:
+    env = registry.env(uri)
+    try:
+        return env.spec
+    finally:
+        env.close()
