@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 CHILD = """
 import json, resource, sys, time
 before = time.process_time(), time.perf_counter()
-from besttake.reporting import make_html
+from besttake.reporting.html import make_html
 imported = time.perf_counter()
 path = make_html(sys.argv[1])
 after = time.process_time(), time.perf_counter()

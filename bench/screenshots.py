@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from besttake.reporting import make_html
+from besttake.reporting.html import make_html
 
 HERE = Path(__file__).resolve().parent
 

@@ -30,7 +30,7 @@ def probe(plan: Plan | str | Path | None = None, **flags: Any) -> list[Cell]:
 
 def report(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the HTML report of a run and return its path."""
-    from besttake.reporting import make_html
+    from besttake.reporting.html import make_html
 
     return make_html(run, out)
 

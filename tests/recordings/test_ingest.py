@@ -13,7 +13,8 @@ from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
 from besttake.recordings.outcomes import IngestError
-from besttake.reporting import make_html, make_markdown
+from besttake.reporting.html import make_html
+from besttake.reporting.markdown import make_markdown
 from besttake.reporting.terminal.ingest import render
 from besttake.result import Result
 from besttake.verbs.ingest import ingest, read

@@ -32,7 +32,7 @@ def synthetic() -> ModuleType:
 @pytest.fixture(scope="session")
 def run(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ordinary run of two policies and three tasks, with its report."""
-    from besttake.reporting import make_html
+    from besttake.reporting.html import make_html
 
     directory = tmp_path_factory.mktemp("run") / "run"
     synthetic.build(directory)

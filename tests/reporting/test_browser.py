@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from besttake.reporting import make_html
+from besttake.reporting.html import make_html
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])

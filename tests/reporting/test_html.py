@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from besttake.errors import RunError
-from besttake.reporting import make_html
-from besttake.reporting.html import render
+from besttake.reporting.html import make_html, render
 from besttake.reporting.numbers import number
 from besttake.reporting.page import script
 from besttake.result import Result

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from besttake.reporting import make_json, make_markdown
+from besttake.reporting.markdown import make_json, make_markdown
 
 
 def test_markdown_carries_the_verdict_and_the_tables(run: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from besttake.config import load_plan
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
 from besttake.measure.scores import ScoreName, Scores
-from besttake.reporting import make_html, make_markdown
+from besttake.reporting.html import make_html
+from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey

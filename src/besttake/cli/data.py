@@ -29,7 +29,7 @@ def ingest(
       besttake ingest seed1.csv seed2.csv seed3.csv --column success=done --column start=episode
     """
     from besttake.errors import PlanError
-    from besttake.reporting import make_html
+    from besttake.reporting.html import make_html
     from besttake.reporting.terminal.ingest import render
     from besttake.verbs.ingest import ingest as read
 

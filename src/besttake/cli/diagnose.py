@@ -154,7 +154,7 @@ def _diagnose(
     plan: Path | None, flags: dict[str, Any], out: Path, strict: bool, as_json: bool, quiet: bool, verbose: bool
 ) -> None:
     from besttake.config import load_plan
-    from besttake.reporting import make_html
+    from besttake.reporting.html import make_html
     from besttake.reporting.terminal.verdict import undecided, verdict_table
     from besttake.verbs.diagnose import diagnose as run
 

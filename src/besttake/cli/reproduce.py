@@ -41,7 +41,7 @@ def reproduce(
       besttake reproduce table2 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
-    from besttake.reporting import make_html
+    from besttake.reporting.html import make_html
     from besttake.reporting.terminal.reproduce import render, render_list, render_protocol
     from besttake.verbs import reproduce as paper
     from besttake.verbs.diagnose import diagnose

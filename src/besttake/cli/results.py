@@ -32,7 +32,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
 def report(
     directory: Run,
     form: Annotated[str, typer.Option("--format", help="html (default), md or json.")] = "html",
-    figures: Annotated[Path | None, typer.Option(help="Also save the figures as SVG and PNG into here.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also save every figure as SVG into this directory.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write (default: in the run).")] = None,
 ) -> None:
     """Make the report of a run.
@@ -43,14 +43,17 @@ def report(
       besttake report runs/demo --figures figures/
     """
     from besttake.errors import PlanError
-    from besttake.reporting import make_html, make_json, make_markdown, save_figures
+    from besttake.reporting.figures import save_figures
+    from besttake.reporting.html import make_html
+    from besttake.reporting.markdown import make_json, make_markdown
+    from besttake.result import Result
 
     makers = {"html": make_html, "md": make_markdown, "json": make_json}
     if form not in makers:
         raise PlanError(f"--format {form}: choose html, md or json")
     show(Text(str(makers[form](directory, out))), "", False)
     if figures is not None:
-        save_figures(directory, figures)
+        save_figures(Result.load(directory / "result.json"), figures)
 
 
 def doctor(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from besttake.reporting.drawing import Label, Line, Shape
+from besttake.reporting.drawing import Area, Label, Line, Point, Shape
 from besttake.reporting.numbers import MINUS
 
 
@@ -26,6 +26,46 @@ class Scale:
     def clip(self, value: float) -> float:
         """The position of ``value``, held inside the scale."""
         return self(min(max(value, self.low), self.high))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where data stand in a drawing of ``width`` x ``height`` with the given margins."""
+
+    width: float
+    height: float
+    x: Scale
+    y: Scale
+
+    @classmethod
+    def of(
+        cls,
+        size: tuple[float, float],
+        margins: tuple[float, float, float, float],
+        x: tuple[float, float],
+        y: tuple[float, float],
+    ) -> Frame:
+        """A frame of ``size`` that shows the ranges ``x`` and ``y`` inside ``margins`` (left, top, right, bottom)."""
+        (width, height), (left, top, right, bottom) = size, margins
+        return cls(width, height, Scale(*x, left, width - right), Scale(*y, height - bottom, top))
+
+    def at(self, x: float, y: float) -> Point:
+        """The place of a point; values above or below the frame stand at its edge."""
+        return self.x(x), self.y.clip(y)
+
+    def band(self, ranges: Sequence[tuple[float, float, float]], color: str, opacity: float) -> Area:
+        """The area between the lower and the upper end of each (x, low, high)."""
+        edges = [self.at(x, high) for x, _, high in ranges] + [self.at(x, low) for x, low, _ in reversed(ranges)]
+        return Area(edges, color, opacity=opacity)
+
+    def grid(self, about: int = 5) -> list[Shape]:
+        """Horizontal grid lines with numbers at the left."""
+        shapes: list[Shape] = []
+        for tick in ticks(self.y.low, self.y.high, about):
+            y = self.y(tick)
+            shapes.append(Line([(self.x.start, y), (self.x.end, y)], color="faint"))
+            shapes.append(Label(self.x.start - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
+        return shapes
 
 
 def spread(values: Sequence[float | None], *, low: float, high: float, pad: float = 0.06) -> tuple[float, float]:
@@ -61,16 +101,6 @@ def horizontal(
         strong = zero and abs(tick) < 1e-12
         shapes.append(Line([(x, top), (x, bottom)], color="muted" if strong else "faint"))
         shapes.append(Label(x, bottom + 16, tick_text(tick, scale), color="muted", size=11.5, anchor="middle"))
-    return shapes
-
-
-def vertical(scale: Scale, left: float, right: float, about: int = 5) -> list[Shape]:
-    """Horizontal grid lines with numbers at the left."""
-    shapes: list[Shape] = []
-    for tick in ticks(scale.low, scale.high, about):
-        y = scale(tick)
-        shapes.append(Line([(left, y), (right, y)], color="faint"))
-        shapes.append(Label(left - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
     return shapes
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from besttake.reporting.axes import Scale, datum, horizontal, shorten
 from besttake.reporting.drawing import Figure, Label, Line, Mark, Shape
 from besttake.reporting.numbers import interval
-from besttake.result import Estimate
+
+if TYPE_CHECKING:
+    from besttake.result import Estimate
 
 WIDTH = 460.0
 _ROW = 24.0

@@ -1,4 +1,4 @@
-"""A figure as a list of shapes, drawn as SVG (on the page, in files) or as PNG (Pillow): one description, both files.
+"""A figure as a list of shapes, drawn as SVG on the page and in files.
 
 Colours are roles ("ink", "accent", "s2"); a theme turns a role into a colour, so that the page can follow light and
 dark while a file for a paper has fixed colours.
@@ -9,25 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from io import BytesIO
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 PRINT: dict[str, str] = {
-    "paper": "#ffffff",
-    "ink": "#1d1f23",
-    "muted": "#6a6f78",
-    "faint": "#e3e5e8",
-    "accent": "#0b66b0",
-    "warn": "#b35c00",
-    "s0": "#0072b2",
-    "s1": "#d55e00",
-    "s2": "#009e73",
-    "s3": "#a05195",
-    "s4": "#8c6d00",
+    "paper": "#ffffff", "ink": "#1d1f23", "muted": "#6a6f78", "faint": "#e3e5e8", "accent": "#0b66b0",
+    "warn": "#b35c00", "s0": "#0072b2", "s1": "#d55e00", "s2": "#009e73", "s3": "#a05195", "s4": "#8c6d00",
     "s5": "#3aa0d8",
-}
+}  # fmt: skip
 """Colours for files. The series s0..s5 are after Okabe and Ito, darkened where needed for contrast on white."""
 
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
@@ -112,39 +99,14 @@ class Figure:
             f"<title>{escape(self.title)}</title>{ground}{body}</svg>\n"
         )
 
-    def png(self, scale: float = 3.0) -> bytes:
-        """PNG bytes in print colours, ``scale`` pixels per unit."""
-        from PIL import Image, ImageDraw
-
-        # Pillow does not smooth edges: draw twice as large, then shrink.
-        over = 2
-        zoom = scale * over
-        image = Image.new("RGB", (round(self.width * zoom), round(self.height * zoom)), PRINT["paper"])
-        for shape in self.shapes:
-            if shape.opacity < 1:
-                layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
-                _paint(ImageDraw.Draw(layer), shape, zoom)
-                faded = layer.getchannel("A").point(lambda a, o=shape.opacity: round(a * o))
-                image.paste(layer.convert("RGB"), (0, 0), faded)
-            else:
-                _paint(ImageDraw.Draw(image), shape, zoom)
-        image = image.resize((image.width // over, image.height // over), Image.Resampling.LANCZOS)
-        buffer = BytesIO()
-        image.save(buffer, format="PNG", optimize=True)
-        return buffer.getvalue()
+    def _repr_svg_(self) -> str:
+        """The figure in a notebook."""
+        return self.svg()
 
 
 def marker(series: int) -> str:
     """The marker of a series, by its place in the legend."""
     return SHAPES[series % len(SHAPES)]
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write ``stem.svg`` and ``stem.png``."""
-    svg, png = (stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png"))
-    svg.write_text(figure.svg(), encoding="utf-8")
-    png.write_bytes(figure.png())
-    return [svg, png]
 
 
 def _n(value: float) -> str:
@@ -168,21 +130,8 @@ def _outline(mark: Mark) -> list[Point]:
         s = r * 1.2 * (1 if mark.shape == "triangle" else -1)
         return [(x, y - s), (x + r * 1.15, y + s * 0.75), (x - r * 1.15, y + s * 0.75)]
     a, b = r * 1.15, r * 0.4
-    quarter = [
-        (b, b),
-        (b, a),
-        (-b, a),
-        (-b, b),
-        (-a, b),
-        (-a, -b),
-        (-b, -b),
-        (-b, -a),
-        (b, -a),
-        (b, -b),
-        (a, -b),
-        (a, b),
-    ]
-    return [(x + dx, y + dy) for dx, dy in quarter]
+    cross = ((b, b), (b, a), (-b, a), (-b, b), (-a, b), (-a, -b), (-b, -b), (-b, -a), (b, -a), (b, -b), (a, -b), (a, b))
+    return [(x + dx, y + dy) for dx, dy in cross]
 
 
 def _svg(shape: Shape, theme: Mapping[str, str]) -> str:
@@ -210,59 +159,3 @@ def _svg(shape: Shape, theme: Mapping[str, str]) -> str:
             place = f'x="{_n(shape.x)}" y="{_n(shape.y)}"'
             return f'<text {place}{anchor} style="{style}"{extra}>{escape(shape.text)}</text>'
     raise TypeError(f"no drawing for {type(shape).__name__}")
-
-
-def _paint(draw: Any, shape: Shape, zoom: float) -> None:
-    match shape:
-        case Line():
-            points = [(x * zoom, y * zoom) for x, y in shape.points]
-            for piece in _dashes(points, shape.dash, zoom):
-                draw.line(piece, fill=PRINT[shape.color], width=max(1, round(shape.width * zoom)), joint="curve")
-        case Area():
-            draw.polygon([(x * zoom, y * zoom) for x, y in shape.points], fill=PRINT[shape.color])
-        case Mark():
-            fill = PRINT["paper"] if shape.hollow else PRINT[shape.color]
-            width = round(1.8 * zoom) if shape.hollow else 0
-            if shape.shape == "circle":
-                x, y, r = shape.x * zoom, shape.y * zoom, shape.r * zoom
-                draw.ellipse((x - r, y - r, x + r, y + r), fill=fill, outline=PRINT[shape.color], width=width)
-            else:
-                points = [(x * zoom, y * zoom) for x, y in _outline(shape)]
-                draw.polygon(points, fill=fill, outline=PRINT[shape.color], width=max(1, width))
-        case Label():
-            anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
-            font = _font(shape.size * zoom, shape.bold)
-            draw.text((shape.x * zoom, shape.y * zoom), shape.text, fill=PRINT[shape.color], font=font, anchor=anchor)
-        case _:
-            raise TypeError(f"no drawing for {type(shape).__name__}")
-
-
-def _font(size: float, bold: bool) -> Any:
-    """DejaVu Sans where the system has it (it knows far more letters), else the font inside Pillow."""
-    from PIL import ImageFont
-
-    try:
-        return ImageFont.truetype("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf", size * 0.92)
-    except OSError:
-        return ImageFont.load_default(size)
-
-
-def _dashes(points: list[Point], dash: tuple[float, float] | None, zoom: float) -> list[list[Point]]:
-    """``points`` as one line, or as the strokes of a dashed one."""
-    if dash is None:
-        return [points]
-    on, off = dash[0] * zoom, dash[1] * zoom
-    strokes: list[list[Point]] = []
-    travelled = 0.0
-    for (x0, y0), (x1, y1) in pairwise(points):
-        length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
-        at = 0.0
-        while at < length:
-            phase = travelled % (on + off)
-            step = min((on - phase) if phase < on else (on + off - phase), length - at)
-            if phase < on:
-                ends = [(x0 + (x1 - x0) * s / length, y0 + (y1 - y0) * s / length) for s in (at, at + step)]
-                strokes.append(ends)
-            at += max(step, 1e-6)
-            travelled += max(step, 1e-6)
-    return strokes

@@ -1,25 +1,21 @@
-"""The figures of the report, each from the numbers of `Result` alone."""
+"""The figures of the report, each from the numbers of a `Result` alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from besttake.reporting import drawing
-from besttake.reporting.axes import Scale, datum, horizontal, shorten, spread, vertical
+from besttake.files import write_text
+from besttake.reporting.axes import Frame, datum, horizontal, shorten, spread
 from besttake.reporting.dots import WIDTH, Row, Style, dots
-from besttake.reporting.drawing import SERIES, Area, Figure, Label, Line, Mark, Shape, marker
+from besttake.reporting.drawing import SERIES, Figure, Label, Line, Mark, Shape, marker
 from besttake.reporting.numbers import bounds, estimate_points, interval, number, percent, points
-from besttake.result import Cell, Estimate, Relation, Result
 
-ARM_TEXT = {
-    "base": "as it is",
-    "cooled": "cooled",
-    "shuffled": "shuffled",
-    "retrieve": "retrieve",
-    "rerank": "rerank",
-}
+if TYPE_CHECKING:
+    from besttake.result import Cell, CurvePoint, Estimate, Relation, Result
 
 
 def ladder(cell: Cell, path: str) -> Figure | None:
@@ -35,16 +31,8 @@ def ladder(cell: Cell, path: str) -> Figure | None:
         for scorer, windows in selectors.scored.items():
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
-                rows.append(
-                    Row(
-                        f"{scorer}, {window}",
-                        selector.success,
-                        f"{path}/selectors/scored/{scorer}/{window}/success",
-                        "accent",
-                        strong=chosen,
-                        hollow=not chosen,
-                    )
-                )
+                place = f"{path}/selectors/scored/{scorer}/{window}/success"
+                rows.append(Row(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
     rows.append(Row(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
     return dots(rows, title, 0.0, 1.0, Style(percent, _percent_tip), mark=cell.headroom.pass_1.value)
@@ -54,133 +42,93 @@ def forest(cell: Cell, path: str) -> Figure | None:
     """Paired differences to the frozen policy: each arm, each with selection, and what decides between them."""
     if cell.arms is None or not set(cell.arms.arms) - {"base"}:
         return None
-    rows: list[Row] = []
-    others = {name: arm for name, arm in cell.arms.arms.items() if name != "base"}
-    for name, arm in others.items():
-        rows.append(Row(ARM_TEXT.get(name, name), arm.gain, f"{path}/arms/arms/{name}/gain"))
-    first = True
-    for name, arm in cell.arms.arms.items():
-        if arm.selected_gain.value is None:
-            continue
-        label = "best take" if name == "base" else f"{ARM_TEXT.get(name, name)}, best take"
-        rows.append(Row(label, arm.selected_gain, f"{path}/arms/arms/{name}/selected_gain", "accent", gap=first))
-        first = False
-    decisive = [
-        Row("retrieve − cooled", cell.arms.content, f"{path}/arms/content", strong=True, gap=True),
-        Row("retrieve on best take", cell.arms.combine, f"{path}/arms/combine", strong=True),
+    arms, place = cell.arms.arms, f"{path}/arms"
+    alone = [Row(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != "base"]
+    selected = [
+        Row(
+            "best take" if name == "base" else f"{name}, best take",
+            arm.selected_gain,
+            f"{place}/arms/{name}/selected_gain",
+            "accent",
+        )
+        for name, arm in arms.items()
     ]
-    rows += [row for row in decisive if row.estimate.value is not None]
-    rows = [row for row in rows if row.estimate.value is not None]
+    decisive = [
+        Row("retrieve − cooled", cell.arms.content, f"{place}/content", strong=True),
+        Row("retrieve on best take", cell.arms.combine, f"{place}/combine", strong=True),
+    ]
+    rows: list[Row] = []
+    for group in (alone, selected, decisive):
+        known = [row for row in group if row.estimate.value is not None]
+        if known and rows:
+            known[0] = replace(known[0], gap=True)
+        rows += known
     if not rows:
         return None
     title = f"Differences to {cell.policy} as it is, paired by start"
-    ends = [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
-    low, high = spread(ends, low=-0.05, high=0.10)
+    low, high = spread(_ends(rows), low=-0.05, high=0.10)
     return dots(rows, title, low, high, Style(points, _points_tip), zero=True)
 
 
 def relation(result: Result, *, legend: bool = False) -> Figure | None:
-    """Selection gain against headroom (paper Fig. 1): cells, policies, the fit with its band.
+    """Selection gain against headroom (paper Fig. 1): cells, policies, the fitted line with its band.
 
     The ``legend`` stands at the upper left, where no mark can: a gain is never above its headroom.
     """
-    dots = [(i, cell, *gain_headroom(cell)) for i, cell in enumerate(result.cells)]
-    known = [(i, cell, x, y) for i, cell, x, y in dots if x.value is not None and y.value is not None]
+    cells = [(f"/cells/{i}", cell) for i, cell in enumerate(result.cells)]
+    pairs = [(x.value, y.value) for x, y in map(gain_headroom, result.cells) if x and y]
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
     if not known:
         return None
-    width, height, left, top, right, bottom = 560.0, 400.0, 52.0, 14.0, 16.0, 48.0
-    xs = [x.value for _, _, x, _ in known]
-    ys = [y.value for _, _, _, y in known]
-    x_scale = Scale(*spread(xs, low=0.0, high=0.1), left, width - right)
-    y_scale = Scale(*spread([*ys, 0.0], low=-0.02, high=0.1), height - bottom, top)
+    x_range = spread([x for x, _ in known], low=0.0, high=0.1)
+    y_range = spread([*(y for _, y in known), 0.0], low=-0.02, high=0.1)
+    frame = Frame.of((560, 400), (52, 14, 16, 48), x_range, y_range)
+    (left, right), (bottom, top) = (frame.x.start, frame.x.end), (frame.y.start, frame.y.end)
+    reach = min(frame.x.high, frame.y.high)
     shapes: list[Shape] = [
-        *vertical(y_scale, left, width - right),
-        *horizontal(x_scale, top, height - bottom),
-        Label((left + width - right) / 2, height - 10, "headroom, points", color="muted", size=12.5, anchor="middle"),
+        *frame.grid(),
+        *horizontal(frame.x, top, bottom),
+        Label((left + right) / 2, frame.height - 10, "headroom, points", color="muted", size=12.5, anchor="middle"),
         Label(left + 6, top + 12, "gain of selection, points", color="muted", size=12.5),
+        Line([frame.at(0, 0), frame.at(reach, reach)], "muted", 1, (2, 4)),
+        *_fitted_line(result.relation, frame),
     ]
-    reach = min(x_scale.high, y_scale.high)
-    shapes.append(Line([(x_scale(0), y_scale(0)), (x_scale(reach), y_scale(reach))], "muted", 1, (2, 4)))
-    shapes += _fit(result.relation, x_scale, y_scale)
-    order = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
-    for name, i in order.items() if legend else ():
-        y_place = top + 32 + 18 * i
-        shapes.append(Mark(left + 13, y_place - 4, 4.5, f"s{i % SERIES}", marker(i)))
-        shapes.append(Label(left + 24, y_place, shorten(name, 40), size=12))
-    for i, cell, x, y in known:
-        shapes.append(
-            _relation_mark(cell, x, y, f"/cells/{i}", order.get(cell.policy, 0), x_scale, y_scale, large=False)
-        )
-    for i, policy in enumerate(result.policies):
-        x, y = gain_headroom(policy)
-        if x.value is not None and y.value is not None and len(result.cells) > 1:
-            shapes.append(
-                _relation_mark(policy, x, y, f"/policies/{i}", order[policy.policy], x_scale, y_scale, large=True)
-            )
-    return Figure(width, height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
+    series = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
+    for name, i in series.items() if legend else ():
+        y = top + 32 + 18 * i
+        shapes.append(Mark(left + 13, y - 4, 4.5, f"s{i % SERIES}", marker(i)))
+        shapes.append(Label(left + 24, y, shorten(name, 40), size=12))
+    policies = [(f"/policies/{i}", policy) for i, policy in enumerate(result.policies)] if len(cells) > 1 else []
+    for path, cell in (*cells, *policies):
+        shapes += _relation_mark(cell, path, series.get(cell.policy, 0), frame, large=path.startswith("/policies"))
+    return Figure(frame.width, frame.height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
 
 
 def curve(cell: Cell, path: str) -> Figure | None:
     """pass@k with its interval, the extrapolation dashed inside its sharp bounds, and the selector's success."""
     if cell.headroom is None or not cell.headroom.curve or cell.headroom.curve[0].value is None:
         return None
-    known = [(i, p) for i, p in enumerate(cell.headroom.curve) if p.value is not None]
-    width, height, left, top, right, bottom = WIDTH, 230.0, 44.0, 14.0, 14.0, 40.0
-    last = max(p.k for _, p in known)
-    x_scale = Scale(0.7, last + 0.3, left, width - right)
-    ends = [e for _, p in known for e in (p.value, p.low, p.high, *(p.bounds or ()))]
-    low = min([e for e in ends if e is not None])
-    y_scale = Scale(max(0.0, low - 0.08), 1.0, height - bottom, top)
-    shapes: list[Shape] = [*vertical(y_scale, left, width - right, about=4)]
-    for k in range(1, last + 1):
-        if last <= 12 or k % 5 == 0 or k == 1:
-            shapes.append(Label(x_scale(k), height - bottom + 17, str(k), color="muted", size=11.5, anchor="middle"))
-    shapes.append(Label(width - right, height - 5, "takes k", color="muted", size=12, anchor="end"))
-    shapes.append(Label(left + 6, top + 12, "pass@k, %", color="muted", size=12))
-    measured = [(i, p) for i, p in known if p.measured]
-    beyond = [(i, p) for i, p in known if not p.measured]
-    if beyond:
-        possible = [(p.k, *p.bounds) for _, p in beyond if p.bounds is not None]
-        if measured and possible:
-            end = measured[-1][1]
-            possible = [(end.k, float(end.value or 0), float(end.value or 0)), *possible]
-        if possible:
-            outline = [(x_scale(k), y_scale.clip(b)) for k, _, b in possible]
-            outline += [(x_scale(k), y_scale.clip(a)) for k, a, _ in reversed(possible)]
-            shapes.append(Area(outline, "muted", opacity=0.14))
-        tail = [measured[-1], *beyond] if measured else beyond
-        shapes.append(Line([(x_scale(p.k), y_scale(p.value or 0)) for _, p in tail], "muted", 1.5, (4, 4)))
-    shapes.append(Line([(x_scale(p.k), y_scale(p.value or 0)) for _, p in measured], "ink", 1.5))
-    for i, p in known:
-        where = f"{path}/headroom/curve/{i}/value"
-        if p.measured and p.low is not None and p.high is not None:
-            shapes.append(Line([(x_scale(p.k), y_scale.clip(p.low)), (x_scale(p.k), y_scale.clip(p.high))], "ink", 1.5))
-        span = interval(p.low, p.high, scale=100) if p.measured else ""
-        if p.bounds is not None and not p.measured:
-            span = f"extrapolated{bounds(p)}"
-        tip = f"pass@{p.k}: {percent(p.value)} {span}".strip()
-        color = "ink" if p.measured else "muted"
-        shapes.append(
-            Mark(
-                x_scale(p.k),
-                y_scale(p.value or 0),
-                4,
-                color,
-                hollow=not p.measured,
-                tip=tip,
-                data=datum(where, p.value),
-            )
-        )
-    if cell.selectors is not None:
-        found = [(k + 1, e) for k, e in enumerate(cell.selectors.by_n) if e is not None]
-        picked = [(k, e.value, interval(e.low, e.high, scale=100)) for k, e in found if e.value is not None]
-        if len(picked) > 1:
-            shapes.append(Line([(x_scale(k), y_scale.clip(v)) for k, v, _ in picked], "accent", 1.5))
-            for k, v, span in picked:
-                tip = f"best of {k} by {cell.scorer}, {cell.window}: {percent(v)} {span}".rstrip()
-                data = datum(f"{path}/selectors/by_n/{k - 1}/value", v)
-                shapes.append(Mark(x_scale(k), y_scale.clip(v), 3.5, "accent", "square", tip=tip, data=data))
-    return Figure(width, height, f"pass@k of {cell.policy}", tuple(shapes))
+    known = [point for point in cell.headroom.curve if point.value is not None]
+    last = max(point.k for point in known)
+    ends = [end for p in known for end in (p.value, p.low, p.high, *(p.bounds or ())) if end is not None]
+    frame = Frame.of((WIDTH, 230), (44, 14, 14, 40), (0.7, last + 0.3), (max(0.0, min(ends) - 0.08), 1.0))
+    below = frame.y.start + 17
+    shapes: list[Shape] = [
+        *frame.grid(about=4),
+        *(
+            Label(frame.x(k), below, str(k), color="muted", size=11.5, anchor="middle")
+            for k in range(1, last + 1)
+            if last <= 12 or k % 5 == 0 or k == 1
+        ),
+        Label(frame.x.end, frame.height - 5, "takes k", color="muted", size=12, anchor="end"),
+        Label(frame.x.start + 6, frame.y.end + 12, "pass@k, %", color="muted", size=12),
+        *_extrapolation(known, frame),
+    ]
+    shapes.append(Line([frame.at(p.k, p.value or 0) for p in known if p.measured], "ink", 1.5))
+    for i, point in enumerate(cell.headroom.curve):
+        shapes += _pass_at_k(point, f"{path}/headroom/curve/{i}/value", frame)
+    shapes += _best_of_k(cell, path, frame)
+    return Figure(frame.width, frame.height, f"pass@k of {cell.policy}", tuple(shapes))
 
 
 def fit_error(result: Result) -> Figure | None:
@@ -192,32 +140,43 @@ def fit_error(result: Result) -> Figure | None:
     ]
     if not rows:
         return None
-    ends = [end for row in rows for end in (row.estimate.high, row.estimate.value, row.estimate.low)]
-    low, high = spread(ends, low=0.0, high=1.4)
+    low, high = spread(_ends(rows), low=0.0, high=1.4)
     title = "Demonstration-fit error as a multiple of the library's own floor"
     return dots(rows, title, low, high, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
 
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
-    whole = [("relation", relation(result, legend=True)), ("fit_error", fit_error(result))]
+    named = [("relation", relation(result, legend=True)), ("fit_error", fit_error(result))]
     for i, cell in enumerate(result.policies):
-        where, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
-        whole += [(f"ladder-{own}", ladder(cell, where)), (f"arms-{own}", forest(cell, where))]
-        whole += [(f"pass_at_k-{own}", curve(cell, where))]
-    for name, figure in whole:
+        path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
+        named += [(f"ladder-{own}", ladder(cell, path)), (f"arms-{own}", forest(cell, path))]
+        named += [(f"pass_at_k-{own}", curve(cell, path))]
+    for name, figure in named:
         if figure is not None:
             yield name, figure
 
 
+def save_figures(result: Result, directory: str | Path) -> list[Path]:
+    """Write every figure as SVG; those of a policy carry its number in the report and its name."""
+    where = Path(directory)
+    return [write_text(where / f"{name}.svg", figure.svg(), parents=True) for name, figure in every(result)]
+
+
+def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
+    """Headroom and the gain of the chosen selector; None where they were not measured."""
+    if cell.headroom is None or cell.selectors is None:
+        return None, None
+    selector = cell.selectors.scored.get(cell.scorer, {}).get(cell.window)
+    return cell.headroom.headroom, selector.gain if selector is not None else None
+
+
+def _ends(rows: list[Row]) -> list[float | None]:
+    return [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
+
+
 def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:40] or "policy"
-
-
-def save_figures(result: Result, directory: Path) -> list[Path]:
-    """Write every figure as SVG and PNG; those of a policy carry its number in the report and its name."""
-    directory.mkdir(parents=True, exist_ok=True)
-    return [path for name, figure in every(result) for path in drawing.save(figure, directory / name)]
 
 
 def _percent_tip(row: Row) -> str:
@@ -234,54 +193,70 @@ def _ratio_tip(row: Row) -> str:
     return f"{row.label}: {number(e.value, 2)} times the floor {interval(e.low, e.high, digits=2)}"
 
 
-def gain_headroom(cell: Cell) -> tuple[Estimate, Estimate]:
-    """Headroom and the gain of the chosen selector; without values where they were not measured."""
-    nothing = Estimate()
-    if cell.headroom is None or cell.selectors is None:
-        return nothing, nothing
-    selector = cell.selectors.scored.get(cell.scorer, {}).get(cell.window)
-    return cell.headroom.headroom, selector.gain if selector is not None else nothing
-
-
-def _fit(found: Relation, x_scale: Scale, y_scale: Scale) -> list[Shape]:
-    if found.fit is None or not found.fit.x:
+def _extrapolation(known: list[CurvePoint], frame: Frame) -> list[Shape]:
+    """The curve beyond the takes that were made: what is possible as an area, what is likely as a dashed line."""
+    measured, beyond = [p for p in known if p.measured][-1:], [p for p in known if not p.measured]
+    if not beyond:
         return []
-    fit = found.fit
-    inside = [
-        (x, low, high)
-        for x, low, high in zip(fit.x, fit.low, fit.high, strict=True)
-        if x_scale.low <= x <= x_scale.high
-    ]
     shapes: list[Shape] = []
-    if inside:
-        outline = [(x_scale(x), y_scale.clip(high)) for x, _, high in inside]
-        outline += [(x_scale(x), y_scale.clip(low)) for x, low, _ in reversed(inside)]
-        shapes.append(Area(outline, "accent", opacity=0.12))
-        line = [(x, fit.intercept + fit.slope * x) for x, _, _ in inside]
-        drawn = [(x_scale(x), y_scale(y)) for x, y in line if y_scale.low <= y <= y_scale.high]
-        shapes.append(Line(drawn, "accent", 1.8))
+    possible = [(p.k, *p.bounds) for p in beyond if p.bounds is not None]
+    if possible:
+        begin = [(p.k, float(p.value or 0), float(p.value or 0)) for p in measured]
+        shapes.append(frame.band([*begin, *possible], "muted", 0.14))
+    line = [frame.at(p.k, p.value or 0) for p in (*measured, *beyond)]
+    return [*shapes, Line(line, "muted", 1.5, (4, 4))]
+
+
+def _pass_at_k(point: CurvePoint, path: str, frame: Frame) -> list[Shape]:
+    if point.value is None:
+        return []
+    shapes: list[Shape] = []
+    if point.measured and point.low is not None and point.high is not None:
+        shapes.append(Line([frame.at(point.k, point.low), frame.at(point.k, point.high)], "ink", 1.5))
+    span = interval(point.low, point.high, scale=100) if point.measured else ""
+    if point.bounds is not None and not point.measured:
+        span = f"extrapolated{bounds(point)}"
+    tip = f"pass@{point.k}: {percent(point.value)} {span}".strip()
+    color, data = "ink" if point.measured else "muted", datum(path, point.value)
+    return [*shapes, Mark(*frame.at(point.k, point.value), 4, color, hollow=not point.measured, tip=tip, data=data)]
+
+
+def _best_of_k(cell: Cell, path: str, frame: Frame) -> list[Shape]:
+    """The success of keeping the best of k takes by the chosen score."""
+    kept = enumerate(cell.selectors.by_n, start=1) if cell.selectors is not None else ()
+    known = [(k, e.value, interval(e.low, e.high, scale=100)) for k, e in kept if e is not None and e.value is not None]
+    if len(known) < 2:
+        return []
+    shapes: list[Shape] = [Line([frame.at(k, value) for k, value, _ in known], "accent", 1.5)]
+    for k, value, span in known:
+        tip = f"best of {k} by {cell.scorer}, {cell.window}: {percent(value)} {span}".rstrip()
+        data = datum(f"{path}/selectors/by_n/{k - 1}/value", value)
+        shapes.append(Mark(*frame.at(k, value), 3.5, "accent", "square", tip=tip, data=data))
     return shapes
 
 
-def _relation_mark(
-    cell: Cell, x: Estimate, y: Estimate, path: str, series: int, x_scale: Scale, y_scale: Scale, *, large: bool
-) -> Mark:
-    group = "all tasks" if cell.group == "*" else cell.group
-    name = f"{cell.policy}, {group}"
-    tip = f"{name}\nheadroom {estimate_points(x)}\ngain {estimate_points(y)}"
+def _fitted_line(relation: Relation, frame: Frame) -> list[Shape]:
+    line = relation.fit
+    if line is None:
+        return []
+    ranges = [r for r in zip(line.x, line.low, line.high, strict=True) if frame.x.low <= r[0] <= frame.x.high]
+    if not ranges:
+        return []
+    centre = [(x, line.intercept + line.slope * x) for x, _, _ in ranges]
+    inside = [frame.at(x, y) for x, y in centre if frame.y.low <= y <= frame.y.high]
+    return [frame.band(ranges, "accent", 0.12), Line(inside, "accent", 1.8)]
+
+
+def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: bool) -> list[Shape]:
+    headroom, gain = gain_headroom(cell)
+    if headroom is None or gain is None or headroom.value is None or gain.value is None:
+        return []
+    name = f"{cell.policy}, {'all tasks' if cell.group == '*' else cell.group}"
+    tip = f"{name}\nheadroom {estimate_points(headroom)}\ngain {estimate_points(gain)}"
     data = {
-        **datum(f"{path}/headroom/headroom/value", x.value),
+        **datum(f"{path}/headroom/headroom/value", headroom.value),
         "gain-path": f"{path}/selectors/scored/{cell.scorer}/{cell.window}/gain/value",
-        "gain-value": repr(float(y.value or 0.0)),
+        "gain-value": repr(float(gain.value)),
     }
-    color, shape = f"s{series % SERIES}", marker(series)
-    return Mark(
-        x_scale(float(x.value or 0.0)),
-        y_scale(float(y.value or 0.0)),
-        9.0 if large else 4.2,
-        color,
-        shape,
-        hollow=large,
-        tip=tip,
-        data=data,
-    )
+    at, color, size = frame.at(headroom.value, gain.value), f"s{series % SERIES}", 9.0 if large else 4.2
+    return [Mark(*at, size, color, marker(series), hollow=large, tip=tip, data=data)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from besttake.files import write_text
 from besttake.reporting import numbers
 from besttake.reporting.drawing import PAGE, Figure, marker
 
@@ -105,11 +105,7 @@ _INTERVALS = {
 
 def save(text: str, out: str | Path) -> Path:
     """Write a page whole or not at all, with the directories above it."""
-    target = Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    return temporary.replace(target)
+    return write_text(Path(out), text, parents=True)
 
 
 def asset(name: str) -> Markup:

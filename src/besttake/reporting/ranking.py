@@ -1,13 +1,14 @@
-"""A small page with the score traces of ranked takes (`besttake rank --html`)."""
+"""Ranked takes: their scores over time as a figure, and the page of `besttake rank --html`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from besttake.reporting.axes import Scale, shorten, spread, vertical
-from besttake.reporting.drawing import Area, Figure, Label, Line, Mark, Shape
+from besttake.files import version
+from besttake.reporting.axes import Frame, shorten, spread
+from besttake.reporting.drawing import SERIES, Area, Figure, Label, Line, Mark, Shape
 from besttake.reporting.page import Page, save, svg
 
 if TYPE_CHECKING:
@@ -15,36 +16,60 @@ if TYPE_CHECKING:
 
     from besttake.verbs.rank import RankedTake, RankResult
 
+_TIPS = 40
+"""At most about so many points of a line say their numbers on hover."""
+
 
 def make_html(result: RankResult, out: str | Path) -> Path:
     """Write the page of a ranking."""
-    page = Page({"besttake": version("besttake"), **asdict(result)})
-    known = [value for take in result.takes for value in take.best]
-    last = max([1, *(step for take in result.takes for step in take.steps)])
-    low, high = spread(known, low=1.0, high=1.0) if known else (0.0, 1.0)
-    rows = [(i, take, svg(_trace(take, result, low, high, last))) for i, take in enumerate(result.takes)]
+    page = Page({"besttake": version(), **asdict(result)})
+    rows = [(i, take, svg(traces(result, [take]))) for i, take in enumerate(result.takes)]
     return save(page.render("rank.html.j2", result=result, rows=rows), out)
 
 
-def _trace(take: RankedTake, result: RankResult, low: float, high: float, last: int) -> Figure | None:
-    """The take's cosine to its nearest demonstration frame over time; grey: not part of the score."""
-    if not take.best:
+def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
+    """The cosine of each take's frames to their nearest demonstration frames; grey: not part of the score.
+
+    All figures of a ranking have the same axes. With several takes each has its own colour, and its name at the top.
+    """
+    drawn = [take for take in takes if take.best]
+    if not drawn:
         return None
-    width, height, left, top, right, bottom = 460.0, 150.0, 44.0, 8.0, 10.0, 26.0
-    x_scale, y_scale = Scale(0, last, left, width - right), Scale(low, max(high, low + 0.01), height - bottom, top)
-    shapes: list[Shape] = [*vertical(y_scale, left, width - right, about=3)]
-    shapes.append(Label(width - right, height - 6, f"frame {last}", "muted", 11.5, "end"))
-    shapes.append(Label(left, height - 6, "cosine to the nearest demonstration frame", "muted", 11.5))
-    counted = take.steps[take.scored - 1] if take.scored else 0
-    if take.steps[-1] > counted:
-        edges = [(x_scale(counted), top), (x_scale(take.steps[-1]), top)]
-        edges += [(x_scale(take.steps[-1]), height - bottom), (x_scale(counted), height - bottom)]
-        shapes.append(Area(edges, "muted", opacity=0.12, tip=f"not scored: beyond the window {result.window}"))
-    points = [(x_scale(step), y_scale(best)) for step, best in zip(take.steps, take.best, strict=True)]
-    color = "accent" if take.place == 1 else "ink"
-    shapes.append(Line(points, color, 1.8))
-    every = max(1, len(points) // 40)
-    for i in range(0, len(points), every):
+    last = max([1, *(step for take in result.takes for step in take.steps)])
+    low, high = spread([value for take in result.takes for value in take.best], low=1.0, high=1.0)
+    legend = 16 * len(drawn) if len(drawn) > 1 else 0
+    frame = Frame.of((460, 150 + legend), (44, 8 + legend, 10, 26), (0, last), (low, max(high, low + 0.01)))
+    below = frame.height - 6
+    shapes: list[Shape] = [
+        *frame.grid(about=3),
+        Label(frame.x.end, below, f"frame {last}", "muted", 11.5, "end"),
+        Label(frame.x.start, below, "cosine to the nearest demonstration frame", "muted", 11.5),
+    ]
+    for i, take in enumerate(drawn):
+        color = f"s{i % SERIES}" if legend else "accent" if take.place == 1 else "ink"
+        if legend:
+            shapes.append(Label(frame.x.start, 16 * (i + 1), f"{take.place}. {shorten(take.name, 60)}", color, 12))
+        else:
+            shapes += _unscored(take, result.window, frame)
+        shapes += _trace(take, color, frame)
+    name = f"{len(drawn)} takes" if legend else shorten(drawn[0].name, 60)
+    return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
+
+
+def _trace(take: RankedTake, color: str, frame: Frame) -> list[Shape]:
+    points = [frame.at(step, best) for step, best in zip(take.steps, take.best, strict=True)]
+    shapes: list[Shape] = [Line(points, color, 1.8)]
+    for i in range(0, len(points), max(1, len(points) // _TIPS)):
         tip = f"frame {take.steps[i]}: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
         shapes.append(Mark(*points[i], 2.4, color, tip=tip))
-    return Figure(width, height, f"Score of {shorten(take.name, 60)} over time", tuple(shapes))
+    return shapes
+
+
+def _unscored(take: RankedTake, window: str, frame: Frame) -> list[Shape]:
+    """The grey area over the frames that the window leaves out."""
+    end = take.steps[take.scored - 1] if take.scored else 0
+    if take.steps[-1] <= end:
+        return []
+    left, right, top, bottom = frame.x(end), frame.x(take.steps[-1]), frame.y.end, frame.y.start
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    return [Area(corners, "muted", opacity=0.12, tip=f"not scored: beyond the window {window}")]

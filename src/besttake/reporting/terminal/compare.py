@@ -21,7 +21,7 @@ def render(result: CompareResult) -> RenderableType:
     relation = result.result.relation
     cells = []
     for run, cell in zip(result.runs, result.result.cells, strict=True):
-        headroom, gain = (estimate_points(estimate) or "not known" for estimate in gain_headroom(cell))
+        headroom, gain = ((e and estimate_points(e)) or "not known" for e in gain_headroom(cell))
         cells.append((run, cell.policy, cell.group, cell.starts, headroom, gain))
     parts: list[RenderableType] = [Text(line) for line in words.relation(relation)]
     parts += [Text(), table(("run", "policy", "tasks", "starts", "headroom", "gain"), cells)]
