@@ -1,49 +1,59 @@
 # Needs Python 3.11+ and make. Everything else is set up in .venv, by uv where it is installed, else by venv and pip.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo test lint format bench integration wheel clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all unit lint format bench integration wheel clean
 
-demo: $(READY)  ## the whole diagnosis on the embedded testbed; writes runs/demo/report.html
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+demo: $(READY)  ## run the whole diagnosis on the embedded testbed and write runs/demo/report.html
 	@$(BIN)/besttake demo -o runs/demo
 
-test: $(READY)  ## lint, types and the unit tests
-	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest
+test: lint unit  ## check format, lint and types, and run the fast tests
 
-lint: $(READY)
+test-all: lint  ## the same with the slow simulations, and print the coverage
+	$(PYTEST) --cov --cov-report=term
+
+unit: $(READY)  ## run the fast tests alone
+	$(PYTEST) -m "not slow"
+
+lint: $(READY)  ## check format, lint and types
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY)  ## format the code and fix what ruff can fix
 	$(BIN)/ruff format src tests bench
 	$(BIN)/ruff check --fix src tests bench
 
-bench: $(READY)  ## ratios against what one would use instead
-	$(BIN)/python -m bench
-
-integration: $(READY)  ## real simulators and policy classes, each in an environment of its own (NAMES="libero lerobot")
+integration: $(READY)  ## test real simulators and policy classes, each in its own environment (NAMES="sims lerobot")
 	@$(BIN)/python tests/integration/run.py $(NAMES)
 
-wheel: $(READY)
+bench: $(READY)  ## measure speed as ratios to what one would use instead
+	$(BIN)/python -m bench
+
+wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist
+
+clean:  ## remove .venv, caches and builds
+	rm -rf .venv .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
 $(READY): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then echo "BestTake needs Python 3.11 or newer on the PATH" >&2; exit 1; fi
-	@echo "setting up .venv with $(PYTHON)"
-	@rm -rf .venv
+	@echo "setting up $(VENV) with $(PYTHON)"
+	@rm -rf $(VENV)
 	@if command -v uv >/dev/null 2>&1; then \
-		uv venv --quiet --python $(PYTHON) .venv && \
+		uv venv --quiet --python $(PYTHON) $(VENV) && \
 		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
 	else \
-		$(PYTHON) -m venv .venv && \
+		$(PYTHON) -m venv $(VENV) && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
 	fi
-	@$(BIN)/python -m compileall -q src  # also where PYTHONDONTWRITEBYTECODE would have every process compile anew
+	@$(BIN)/python -m compileall -q src  # where PYTHONDONTWRITEBYTECODE is set, every process would compile anew
 	@touch $(READY)
-
-clean:
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

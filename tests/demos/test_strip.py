@@ -57,7 +57,7 @@ def test_a_demonstration_that_does_not_exist_is_told(library):
 def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
     paths = draw_all(library, tmp_path / "strips")
     assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]
-    assert all(Image.open(p).format == "PNG" for p in paths)
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(LibraryError, match="cannot write strips"):
         draw_all(library, tmp_path / "file")

@@ -1,4 +1,5 @@
 import csv
+import io
 import json
 import shutil
 import sqlite3
@@ -190,7 +191,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
     rows = [{"policy": "[red]p[/red]", "start": i // 2, "success": i % 2} for i in range(8)]
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(render(ingest([table(tmp_path / "o.csv", rows)])))
     text = console.export_text()
     assert "[red]p[/red]" in text

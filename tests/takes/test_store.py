@@ -104,7 +104,7 @@ def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None
             Store.write(tmp_path / "run", MANIFEST)
     finally:
         holder.kill()
-        holder.wait()
+        holder.communicate()
     Store.write(tmp_path / "run", MANIFEST).close()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import re
 import shutil
@@ -79,7 +80,7 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     found = compare(runs)
     r = found.result.relation.r
     assert json.loads(found.to_json())["relation"]["r"] == r
-    console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(render(found))
     text = console.export_text()
     assert "over 9 cells" in text

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from besttake.verbs.doctor import Extra, doctor
 
 
 def printed(result: module.DoctorResult, path: Path) -> str:
-    console = Console(width=300, record=True, file=path.open("w"))
+    console = Console(width=300, record=True, file=io.StringIO())
     console.print(render(result))
     return console.export_text()
 

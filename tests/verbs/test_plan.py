@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     assert json.loads(found.to_json())["plan"]["seeds"] == 3
     assert found.tasks == len(pilot.policies[0].tasks) > 1
     assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
-    console = Console(width=200, record=True, file=(tmp_path / "log").open("w"))
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(render([found]))
     assert "the pilot pilot" in console.export_text()
 

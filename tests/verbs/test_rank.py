@@ -161,7 +161,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert values == [take.score for take in result.takes]
     assert "<b>odd" not in page
     assert page.count("<svg") == 2
-    console = Console(width=300, record=True, file=(tmp_path / "log").open("w"))
+    console = Console(width=300, record=True, file=io.StringIO())
     console.print(render(result))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text

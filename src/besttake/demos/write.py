@@ -39,7 +39,9 @@ class GrowingArray:
         self.rows += len(block)
 
     def close(self) -> None:
-        """Write the header."""
+        """Write the header. Closing twice does nothing."""
+        if self._file.closed:
+            return
         shape = (self.rows, *self._rest)
         text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}".encode()
         self._file.seek(0)
@@ -109,6 +111,8 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for array in self._arrays.values():
+            array.close()
         self._pictures.close()
         if self.path.exists():
             shutil.rmtree(self.path, ignore_errors=True)
