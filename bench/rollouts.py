@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
-from besttake.arms.sampler import ArmSampler, SmallActor
+from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job
@@ -67,7 +67,7 @@ def engine(work: list[TakeKey], workers: int) -> float:
     env, policy = registry.env(ENV).spec, registry.policy(POLICY)
     actor = SmallActor(POLICY, RetrievalConfig())
     jobs = [Job(key, env.task(key.task).horizon, (), "wrist", 5, True, actor=actor) for key in work]
-    sampler = ArmSampler(policy, env, RetrievalConfig())
+    sampler = arm_sampler(policy, env.world, RetrievalConfig())
     pool = LocalPool(workers)
     try:
         with tempfile.TemporaryDirectory() as scratch:

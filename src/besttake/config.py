@@ -18,8 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from besttake.errors import PlanError
-from besttake.types import ArmName, Window
+from besttake import registry
+from besttake.errors import ComponentError, PlanError
+from besttake.types import Window
 
 Scorer = Literal["manifold", "coverage"]
 
@@ -59,7 +60,7 @@ class Plan(BaseModel):
     starts: str = Field("20", description="starts per task: a count, or a range FIRST:END")
     seeds: int = Field(3, ge=1, le=1000, description="takes per start")
     best_of: int | None = Field(None, description="takes that one is kept of, averaged over all subsets (all seeds)")
-    arms: Annotated[tuple[ArmName, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
+    arms: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
     window: Window = Field("full", description="full: takes go on after success; else the verdict reads common")
     scorer: Scorer = Field("manifold", description="the score that picks")
     stride: int = Field(5, ge=1, description="score every so many steps")
@@ -120,9 +121,14 @@ class Plan(BaseModel):
 
     @field_validator("arms")
     @classmethod
-    def _arms(cls, value: tuple[ArmName, ...]) -> tuple[ArmName, ...]:
+    def _arms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) != len(value):
             raise ValueError("an arm is named twice")
+        try:
+            for uri in value:
+                registry.check_scheme("arms", uri)
+        except ComponentError as error:
+            raise ValueError(str(error)) from None
         return value if "base" in value else ("base", *value)
 
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from besttake.errors import ComponentError
 from besttake.options import check_known
 
 if TYPE_CHECKING:
+    from besttake.arms.base import Arm
     from besttake.encoders.base import Encoder
     from besttake.envs.base import Env
     from besttake.policies.base import Policy
@@ -64,7 +65,13 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "run": "besttake.demos.run:make",
         "libero-scripted": "besttake.contrib.scripted_libero:make",
     },
-    "arms": {},
+    "arms": {
+        "base": "besttake.arms.frozen:make",
+        "cooled": "besttake.arms.cooled:make",
+        "shuffled": "besttake.arms.shuffled:make",
+        "retrieve": "besttake.arms.retrieve:make",
+        "rerank": "besttake.arms.rerank:make",
+    },
     "scorers": {},
 }
 
@@ -120,6 +127,11 @@ def demos(uri: str, **options: Any) -> Any:
     return make("demos", uri, **options)
 
 
+def arm(uri: str, **options: Any) -> Arm:
+    """The arm that ``uri`` names."""
+    return cast("Arm", make("arms", uri, **options))
+
+
 def make(group: str, text: str, **options: Any) -> Any:
     """The component of family ``group`` that the URI ``text`` names; ComponentError when it cannot be made."""
     uri, factory = Uri.parse(text), _factory(group, text)
@@ -128,6 +140,15 @@ def make(group: str, text: str, **options: Any) -> Any:
     options = {**uri.options, **options}
     check_known(text, factory, options)
     return factory(**options)
+
+
+def check_scheme(group: str, text: str) -> None:
+    """ComponentError when nothing in ``group`` has the scheme of this URI. Nothing is imported."""
+    scheme, known = Uri.parse(text).scheme, schemes(group)
+    if scheme not in (*known, "python"):
+        near = get_close_matches(scheme, known, n=1)
+        hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
+        raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 
 def _factory(group: str, text: str) -> Callable[..., Any]:
@@ -139,11 +160,7 @@ def _factory(group: str, text: str) -> Callable[..., Any]:
     for entry in entry_points(group=f"besttake.{group}"):
         if entry.name == uri.scheme:
             return cast(Callable[..., Any], entry.load())
-    if uri.scheme not in _BUILTIN[group]:
-        known = schemes(group)
-        near = get_close_matches(uri.scheme, known, n=1)
-        hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
-        raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {uri.scheme!r}; {hint}")
+    check_scheme(group, text)
     return _load(_BUILTIN[group][uri.scheme], text)
 
 

@@ -14,7 +14,6 @@ F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
 
 PolicyKind = Literal["flow", "tokens", "deterministic"]
-ArmName = Literal["base", "cooled", "shuffled", "retrieve", "rerank"]
 Window = Literal["episode", "full", "common"]
 
 
@@ -67,6 +66,18 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
+class World:
+    """Where a policy acts, as far as arms need to know; the dimensions are those of `EnvSpec`."""
+
+    name: str
+    score_camera: str
+    action_dim: int
+    state_dim: int
+    gripper_dim: int | None = None
+    eef_dims: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class EnvSpec:
     """What an env offers. Dimensions that are None are unknown, and never guessed.
 
@@ -93,6 +104,11 @@ class EnvSpec:
     fps: float = 10.0
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def world(self) -> World:
+        """What arms need to know of it."""
+        return World(self.name, self.score_camera, self.action_dim, self.state_dim, self.gripper_dim, self.eef_dims)
 
     def task(self, name: str) -> TaskSpec:
         """The task called ``name``; KeyError when there is none."""

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.sampler import ArmSampler
+from besttake.arms.base import Request
+from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build
 from besttake.policies.base import Foresight
 from besttake.takes.draws import Draw
-from besttake.takes.orders import Job
-from besttake.takes.sampling import Request
-from besttake.takes.take import TakeKey
 from besttake.types import F32, U8, Observation, PolicySpec, Start, Warm
 
 TASKS = ("pick", "drawer")
@@ -42,13 +40,12 @@ def requests() -> list[Request]:
 
 
 def request(task: str, start: int, seen: Observation, arm: str = "rerank") -> Request:
-    job = Job(TakeKey("p", "testbed", task, start, arm, 0), 60, ("wrist",), "wrist", stride=5, goes_on=True)
-    return Request(job, Draw(0, task, start, 0), seen)
+    return Request(task, arm, Draw(0, task, start, 0), seen)
 
 
 def sampler(policy: object, library: Library, candidates: int = 4) -> ArmSampler:
-    spec = registry.env("testbed").spec
-    return ArmSampler(policy, spec, RetrievalConfig(), library, library.encoder(), candidates)  # type: ignore[arg-type]
+    world = registry.env("testbed").spec.world
+    return arm_sampler(policy, world, RetrievalConfig(), library, library.encoder(), candidates)  # type: ignore[arg-type]
 
 
 def task_demos(library: Library, task: str) -> list[int]:
@@ -66,7 +63,7 @@ def demonstrated(library: Library, demo: int, step: int, horizon: int) -> F32:
 
 def distance(library: Library, asked: Request, chunk: F32) -> float:
     """How far ``chunk`` is from the nearest of those demonstrated at the ten frames most like what the take sees."""
-    task = asked.job.key.task
+    task = asked.task
     demos = task_demos(library, task)
     spread = np.concatenate([demonstrated(library, d, 0, library.demos[d].length) for d in demos]).std(axis=0)
     seen = library.encoder().encode(asked.observation.images["wrist"][None])[0]
@@ -92,7 +89,7 @@ def test_the_candidate_nearest_to_what_was_demonstrated_is_executed(library: Lib
 
 def test_one_candidate_is_base_and_other_arms_are_left_alone(library: Library, requests: list[Request]) -> None:
     policy = registry.policy("testbed:half")
-    base = [request(r.job.key.task, r.job.key.start, r.observation, "base") for r in requests]
+    base = [request(r.task, r.draw.start, r.observation, "base") for r in requests]
     plain = sampler(policy, library).sample(base)
     assert all(map(np.array_equal, sampler(policy, library, 1).sample(requests), plain))
     mixed = [row for pair in zip(requests, base, strict=True) for row in pair]
@@ -174,7 +171,7 @@ def test_the_foreseen_picture_nearest_to_any_frame_of_the_task_wins(library: Lib
     rng = np.random.default_rng(1)
     encoder, chunk, chosen = library.encoder(), np.zeros((10, 4), np.float32), []
     for asked in requests:
-        rows = np.flatnonzero(np.isin(library.frame_demo, task_demos(library, asked.job.key.task)))
+        rows = np.flatnonzero(np.isin(library.frame_demo, task_demos(library, asked.task)))
         pictures = np.stack([library.frame_image(int(f)) for f in rng.choice(rows, 4)]).astype(float)
         pictures += rng.uniform(0, 60, (4, 1, 1, 1)) * rng.normal(size=pictures.shape)
         pictures = np.clip(pictures, 0, 255).astype(np.uint8)

@@ -10,7 +10,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Cooled, Retrieving
+from besttake.policies.augmented import cooled, retrieving
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Start, Warm
@@ -37,9 +37,9 @@ DRAWS = [Draw(0, "t", start, 0) for start in range(3)]
 
 def test_a_cooled_policy_is_the_policy_with_calmer_noise(seen: list[Observation]) -> None:
     policy = registry.policy("testbed:half")
-    cooled = Cooled(policy, 0.3)
-    assert np.array_equal(cooled.sample(seen, DRAWS), policy.sample(seen, DRAWS, [Warm(0.3)] * 3))
-    check_policy(cooled, observations=seen)
+    calmer = cooled(policy, 0.3)
+    assert np.array_equal(calmer.sample(seen, DRAWS), policy.sample(seen, DRAWS, [Warm(0.3)] * 3))
+    check_policy(calmer, observations=seen)
 
 
 def test_a_retrieving_policy_starts_from_the_match_of_its_own_prediction(
@@ -47,7 +47,7 @@ def test_a_retrieving_policy_starts_from_the_match_of_its_own_prediction(
 ) -> None:
     policy = registry.policy("testbed:half")
     config = RetrievalConfig(rule="current")
-    augmented = Retrieving(policy, library, config)
+    augmented = retrieving(policy, library, config)
     assert augmented.spec.cameras == ("wrist",)
     retriever = library.view("pick").retriever(config, policy.spec.horizon)
     predicted = policy.sample(seen, DRAWS)
@@ -60,7 +60,7 @@ def test_a_retrieving_policy_starts_from_the_match_of_its_own_prediction(
 
 def test_alpha_zero_is_the_policy_itself(library: Library, seen: list[Observation]) -> None:
     policy = registry.policy("testbed:half")
-    augmented = Retrieving(policy, library, RetrievalConfig(alpha=0.0))
+    augmented = retrieving(policy, library, RetrievalConfig(alpha=0.0))
     assert np.array_equal(augmented.sample(seen, DRAWS), policy.sample(seen, DRAWS))
 
 
@@ -72,8 +72,8 @@ def test_what_cannot_be_done_is_said_in_one_line(library: Library, seen: list[Ob
         sample = policy.sample
 
     with pytest.raises(ComponentError, match="cannot be warm-started"):
-        Retrieving(Remote(), library, RetrievalConfig())
+        retrieving(Remote(), library, RetrievalConfig())
     with pytest.raises(ComponentError, match="cannot be cooled"):
-        Cooled(Remote(), 0.3)
+        cooled(Remote(), 0.3)
     with pytest.raises(ComponentError, match="takes no further warm start"):
-        Cooled(policy, 0.3).sample(seen, DRAWS, [Warm(0.1)] * 3)
+        cooled(policy, 0.3).sample(seen, DRAWS, [Warm(0.1)] * 3)

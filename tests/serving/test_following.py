@@ -13,10 +13,10 @@ import pytest
 from websockets.sync.client import connect
 
 from besttake import registry
-from besttake.arms.sampler import ArmSampler
+from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build
-from besttake.policies.augmented import Cooled, Retrieving
+from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
 from besttake.takes.draws import Draw
@@ -53,7 +53,7 @@ def diagnosed(tmp_path_factory: pytest.TempPathFactory, library: Library) -> Dia
 def played(directory: Path, library: Library, config: RetrievalConfig, arm: str) -> dict[int, F32]:
     """The actions (T, action_dim) of each start's take, by the runner itself, for the draws that a server will use."""
     env = registry.env("testbed:pick")
-    sampler = ArmSampler(registry.policy("testbed:half"), env.spec, config, library, library.encoder())
+    sampler = arm_sampler(registry.policy("testbed:half"), env.spec.world, config, library, library.encoder())
     jobs = [
         Job(TakeKey("p", "testbed:pick", TASK, start, arm, 0), STEPS, ("wrist",), "wrist", stride=5, goes_on=True)
         for start in starts()
@@ -129,7 +129,7 @@ def test_a_served_retrieving_policy_acts_as_the_arm_retrieve(
     library: Library, diagnosed: Diagnosed, protocol: str, config: RetrievalConfig
 ) -> None:
     expected = diagnosed(config, "retrieve")
-    augmented = Retrieving(registry.policy("testbed:half"), library, config)
+    augmented = retrieving(registry.policy("testbed:half"), library, config)
     with serve(augmented, protocol, seed=SEED) as server:
         for start, actions in expected.items():
             with CLIENTS[protocol](server.url, start) as act:
@@ -139,7 +139,7 @@ def test_a_served_retrieving_policy_acts_as_the_arm_retrieve(
 def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diagnosed) -> None:
     """The same policy, asked without the course of the episode, acts otherwise in these very episodes."""
     expected = diagnosed(LOOKS_BACK, "retrieve")
-    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
 
     class Forgetful:
         spec, sample = augmented.spec, staticmethod(augmented.sample)
@@ -153,7 +153,7 @@ def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diag
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, protocol: str) -> None:
     expected = diagnosed(PLAIN, "cooled")
-    with serve(Cooled(registry.policy("testbed:half"), 0.3), protocol, seed=SEED) as server:
+    with serve(cooled(registry.policy("testbed:half"), 0.3), protocol, seed=SEED) as server:
         for start, actions in expected.items():
             with CLIENTS[protocol](server.url, start) as act:
                 np.testing.assert_array_equal(driven(act, start), actions)
@@ -162,7 +162,7 @@ def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, pro
 def test_an_openpi_client_that_tells_nothing_gets_each_chunk_as_at_the_first_step(library: Library) -> None:
     """What differs then: no onset to align to, no gripper phase, and draws by connection and request."""
     policy = registry.policy("testbed:half")
-    augmented = Retrieving(policy, library, LOOKS_BACK)
+    augmented = retrieving(policy, library, LOOKS_BACK)
     asked: list[Observation] = []
     with (
         serve(augmented, "openpi", seed=SEED) as server,
@@ -197,7 +197,7 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
     env.reset(Start(TASK, 0))
     seen = env.observe(("wrist",))
     request = {"wrist": seen.images["wrist"], "state": seen.state, "prompt": TASK}
-    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
     with serve(augmented, "openpi") as server, connect(server.url) as socket:
         socket.recv(timeout=20)
         for sent, fine in (({"step": 0}, True), (entry, False), ({"step": 0}, True)):
@@ -210,7 +210,7 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
 
 
 def test_a_step_of_an_episode_that_never_began_is_said(library: Library) -> None:
-    augmented = Retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
+    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
     with serve(augmented, "openpi") as server, connect(server.url) as socket:
         socket.recv(timeout=20)
         socket.send(pack_openpi({"besttake": {"step": 4}}))

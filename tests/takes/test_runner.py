@@ -16,12 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
 
+from besttake.arms.base import Request
 from besttake.errors import RolloutError
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Tally, play
-from besttake.takes.sampling import Request, Sampler
+from besttake.takes.sampling import Sampler
 from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.types import F32

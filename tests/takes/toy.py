@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from besttake.takes.sampling import Request
+from besttake.arms.base import Request
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 
@@ -57,18 +57,20 @@ def make(poison: str = "-1", bad: str = "-1", slow: str = "0", once: str = "") -
 class Noise:
     """Actions straight from the draw."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32]:
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
         return [r.draw.normal((3, 2)) for r in requests]
 
 
 class Moody(Noise):
-    """Gives actions that are no numbers for one start, and raises for another."""
+    """Gives actions that are no numbers for one start, and none for another."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32]:
-        if any(r.job.key.start == 1 for r in requests):
-            raise ValueError("cannot see")
-        blocks = super().sample(requests)
-        return [b * np.float32("nan") if r.job.key.start == 4 else b for b, r in zip(blocks, requests, strict=True)]
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        return [self._block(r) for r in requests]
+
+    def _block(self, request: Request) -> F32 | Exception:
+        if request.draw.start == 1:
+            return ValueError("cannot see")
+        return request.draw.normal((3, 2)) * np.float32("nan" if request.draw.start == 4 else 1)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def test_the_fit_of_a_policy_and_an_env_is_shown(found: module.DoctorResult, tmp
     text = printed(found, tmp_path / "log")
     assert "They fit." in text
     assert "pick, push" in text
-    assert "base, cooled, shuffled, retrieve" in text
+    assert "base, cooled, rerank, retrieve, shuffled" in text
     assert json.loads(found.to_json())["fit"]["problem"] == ""
 
 

@@ -1,55 +1,22 @@
-"""The arms: what a policy's sample is started from. All arms of a take use the same noise.
-
-=========  =====================================  ==========================================================
-arm        a_init                                 tells
-=========  =====================================  ==========================================================
-base       eps                                    the frozen policy
-cooled     (1 - alpha) eps                        what calmer noise alone does
-shuffled   alpha * a random event's chunk + …     what any demonstrated chunk does
-retrieve   alpha * a_retr + (1 - alpha) eps       the paper's intervention (Eq. 6)
-rerank     eps, several candidates per replan     per-step re-ranking (see `besttake.core.rerank`)
-=========  =====================================  ==========================================================
-"""
+"""Runs the arms of many takes side by side: what they want in one round is one call of the policy and the encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 
 from besttake import registry
-from besttake.core.events import current
-from besttake.core.rerank import alike, closeness
-from besttake.core.retrieve import RetrievalConfig, Retriever
-from besttake.demos.library import Library, View
+from besttake.arms.base import Acting, Arm, Embed, Foresee, Request, Sample, Tools, Want
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.policies.base import Foresight, Policy
-from besttake.takes.draws import Draw
-from besttake.takes.sampling import Request
-from besttake.types import F32, EnvSpec, Observation, PolicySpec, Warm
+from besttake.types import F32, Array, EnvSpec, World
 
-_SHOWN = 10
-
-
-def arms_of(policy: PolicySpec, asked: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Those of the arms ``asked`` for that the policy can run, and a line for each that it cannot."""
-    kept, notes = [], []
-    for arm in asked:
-        if arm == "cooled" and not policy.cools:
-            notes.append(f"{policy.name}: no cooled arm, its sampling noise is out of reach ({policy.kind})")
-        elif arm in ("retrieve", "shuffled") and not policy.warm_start:
-            notes.append(f"{policy.name}: no {arm} arm, a {policy.kind} policy of this kind cannot be warm-started")
-        elif arm == "rerank" and policy.kind == "deterministic":
-            notes.append(f"{policy.name}: no rerank arm, a deterministic policy has one candidate")
-        else:
-            kept.append(arm)
-    return tuple(kept), notes
-
-
-def looks(arm: str) -> bool:
-    """Whether an arm needs a picture from the score camera at each replan."""
-    return arm in ("retrieve", "rerank")
+Answer = Any  # an array, or the exception that came instead of it
 
 
 @dataclass(frozen=True)
@@ -65,146 +32,114 @@ class SmallActor:
         """The sampler, for takes in ``env``."""
         library = None if self.library is None else Library.open(self.library)
         encoder = None if library is None else library.encoder()
-        return ArmSampler(registry.policy(self.policy), env, self.config, library, encoder, self.candidates)
+        return arm_sampler(registry.policy(self.policy), env.world, self.config, library, encoder, self.candidates)
 
 
-@dataclass
-class _Seen:
-    """What the take saw at one replan, for queries aligned to the onset of an event."""
-
-    step: int
-    embedding: F32
-    chunk: F32
-    state: F32
+def arm_sampler(
+    policy: Policy,
+    world: World,
+    config: RetrievalConfig,
+    library: Library | None = None,
+    encoder: Encoder | None = None,
+    candidates: int = 4,
+) -> ArmSampler:
+    """A sampler of ``policy`` in any arm that this policy, this library and these settings allow."""
+    tools = Tools(policy.spec, world, config, library, candidates, isinstance(policy, Foresight))
+    return ArmSampler(policy, tools, encoder)
 
 
 @dataclass
 class ArmSampler:
-    """Samples a policy in whichever arm each take is; one row never depends on another."""
+    """Samples a policy in whichever arm each take is; one take never depends on another, nor fails with it."""
 
     policy: Policy
-    env: EnvSpec
-    config: RetrievalConfig
-    library: Library | None = None
+    tools: Tools
     encoder: Encoder | None = None
-    candidates: int = 4
-    _retrievers: dict[str, Retriever] = field(default_factory=dict)
+    _arms: dict[str, Arm] = field(default_factory=dict)
 
-    def sample(self, requests: Sequence[Request]) -> list[F32]:
-        """The actions to execute, (replan, action_dim), of each take."""
-        chunks: dict[int, F32] = {}
-        warm: dict[int, Warm] = {}
-        rows: dict[str, list[int]] = {}
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        """The actions to execute next, (replan, action_dim), of each take, or why there are none."""
+        replan = self.policy.spec.replan
+        return [chunk if isinstance(chunk, Exception) else chunk[:replan] for chunk in self.chunks(requests)]
+
+    def chunks(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        """The next chunk (horizon, action_dim) of each take, or why there is none."""
+        chunks: dict[int, F32 | Exception] = {}
+        acting: dict[int, Acting] = {}
         for row, request in enumerate(requests):
-            rows.setdefault(request.job.key.arm, []).append(row)
-        for row in rows.get("cooled", ()):
-            warm[row] = Warm(self.config.alpha)
-        for row in rows.get("shuffled", ()):
-            warm[row] = Warm(self.config.alpha, self._shuffled(requests[row]))
-        reranked, retrieved = rows.get("rerank", []), rows.get("retrieve", [])
-        if reranked:
-            chunks.update(zip(reranked, self._reranked([requests[row] for row in reranked]), strict=True))
-        # The first pass of `retrieve` is the base arm's own sample, so it is asked together with everyone else's.
-        self._fill(chunks, requests, [row for row in range(len(requests)) if row not in chunks], warm)
-        if retrieved:
-            matched = self._retrieved([requests[row] for row in retrieved], [chunks[row] for row in retrieved])
-            warm = {row: Warm(self.config.alpha, chunk) for row, chunk in zip(retrieved, matched, strict=True)}
-            self._fill(chunks, requests, retrieved, warm)
-        return [chunks[row][: self.policy.spec.replan] for row in range(len(requests))]
+            try:
+                acting[row] = self._arm(request.arm).act(request, self.tools)
+            except Exception as error:
+                chunks[row] = error
+        answers: dict[int, Answer] = dict.fromkeys(acting)
+        while answers:
+            wants: dict[int, Want | Sequence[Want]] = {}
+            for row, answer in answers.items():
+                try:
+                    wants[row] = _resume(acting[row], answer)
+                except StopIteration as end:
+                    chunks[row] = self._checked(requests[row], end.value)
+                except Exception as error:
+                    chunks[row] = error
+            answers = self._answer(wants)
+        return [chunks[row] for row in range(len(requests))]
 
-    def _fill(
-        self, chunks: dict[int, F32], requests: Sequence[Request], rows: list[int], warm: Mapping[int, Warm]
-    ) -> None:
-        """Sample the chunks of ``rows``."""
-        if rows:
-            asked = [requests[row] for row in rows]
-            sampled = self.policy.sample(
-                [r.observation for r in asked], [r.draw for r in asked], [warm.get(row) for row in rows]
-            )
-            chunks.update(zip(rows, sampled, strict=True))
+    def _checked(self, request: Request, chunk: Any) -> F32 | Exception:
+        shape = (self.tools.policy.horizon, self.tools.policy.action_dim)
+        if np.shape(chunk) != shape:
+            return ValueError(f"the arm {request.arm} gave a chunk of shape {np.shape(chunk)} where {shape} is needed")
+        return np.asarray(chunk, np.float32)
 
-    def _shuffled(self, request: Request) -> F32:
-        return self._retriever(request).random(request.draw.generator("shuffle")).chunk
+    def _arm(self, uri: str) -> Arm:
+        if uri not in self._arms:
+            self._arms[uri] = registry.arm(uri)
+        return self._arms[uri]
 
-    def _retrieved(self, requests: list[Request], predicted: Sequence[F32]) -> list[F32]:
-        """The chunk of each take's best match; the prediction it is matched by is the base arm's own sample."""
-        embedded = self._embed([r.observation for r in requests])
-        found = []
-        for request, chunk, embedding in zip(requests, predicted, embedded, strict=True):
-            seen = _Seen(request.step, embedding, chunk, request.observation.state)
-            phase = None
-            if self.config.onset_alignment or self.config.gripper_gating:
-                position, gripper = self._motion(request)
-                now = current(position, gripper, self._library.events, step=request.step)
-                phase = now.open
-                if self.config.onset_alignment:
-                    seen = self._at_onset(request, seen, now.onset)
-            match = self._retriever(request).query(
-                seen.embedding[None], seen.chunk[None], seen.state[None], phases=[phase]
-            )[0]
-            found.append(match.chunk)
-        return found
+    def _answer(self, wants: Mapping[int, Want | Sequence[Want]]) -> dict[int, Answer]:
+        """The answer to each take's want, or wants."""
+        lists = {row: [want] if isinstance(want, Want) else list(want) for row, want in wants.items()}
+        places = [(row, index) for row, own in lists.items() for index in range(len(own))]
+        answers: dict[tuple[int, int], Answer] = {}
+        for kind, call in ((Sample, self._sample), (Foresee, self._foresee), (Embed, self._embed)):
+            own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
+            if own:
+                answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
+        return {
+            row: answers[row, 0] if isinstance(want, Want) else _all([answers[row, i] for i in range(len(lists[row]))])
+            for row, want in wants.items()
+        }
 
-    def _at_onset(self, request: Request, seen: _Seen, onset: int) -> _Seen:
-        """The first replan at or after the onset of the take's current event."""
-        request.memory.append(seen)
-        past: list[_Seen] = request.memory
-        return next(one for one in past if one.step >= min(onset, seen.step))
+    def _sample(self, wants: Sequence[Sample]) -> Array:
+        return self.policy.sample([w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants])
 
-    def _reranked(self, requests: list[Request]) -> list[F32]:
-        """The best of several candidates per take. Candidate 0 is what base would do."""
-        count = self.candidates
-        observations = [r.observation for r in requests for _ in range(count)]
-        draws: list[Draw] = [r.draw.candidate(c) for r in requests for c in range(count)]
-        sampled = self.policy.sample(observations, draws)
-        if isinstance(self.policy, Foresight):
-            ahead = self._encoder.encode(self.policy.foresee(observations, sampled))
-            views = [self._view(r) for r in requests for _ in range(count)]
-            scores = np.array([v.index.nearest(e[None]).best[0] for v, e in zip(views, ahead, strict=True)])
-        else:
-            embedded = self._embed([r.observation for r in requests])
-            blocks = sampled.reshape(len(requests), count, *sampled.shape[1:])
-            scores = np.concatenate([self._close(*row) for row in zip(requests, embedded, blocks, strict=True)])
-        best = np.argmax(scores.reshape(len(requests), count), axis=1)
-        return [sampled[row * count + int(choice)] for row, choice in enumerate(best)]
+    def _foresee(self, wants: Sequence[Foresee]) -> Array:
+        chunks = np.stack([w.chunk for w in wants])
+        return cast(Foresight, self.policy).foresee([w.observation for w in wants], chunks)
 
-    def _close(self, request: Request, embedding: F32, chunks: F32) -> F32:
-        view = self._view(request)
-        near = alike(embedding, view.embeddings, _SHOWN)
-        horizon = self.policy.spec.horizon
-        shown = np.stack([self._library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
-        return closeness(chunks, shown, view.action_spread).astype(np.float32)
+    def _embed(self, wants: Sequence[Embed]) -> Array:
+        assert self.encoder is not None, "arms that embed are only run with an encoder"
+        embeddings = self.encoder.encode(np.stack([w.image for w in wants]))
+        if not np.isfinite(embeddings).all():
+            raise ValueError(f"{self.encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
+        return embeddings
 
-    def _embed(self, observations: Sequence[Observation]) -> F32:
-        embedded = self._encoder.encode(np.stack([o.images[self.env.score_camera] for o in observations]))
-        if not np.isfinite(embedded).all():
-            raise ValueError(f"{self._encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
-        return embedded
 
-    def _motion(self, request: Request) -> tuple[F32 | None, F32 | None]:
-        """End-effector positions (step + 1, .) and gripper commands (step,) so far, as far as the env says."""
-        env = self.env
-        position = None if env.eef_dims is None else np.stack(request.states)[:, list(env.eef_dims)]
-        gripper = (
-            None if env.gripper_dim is None else np.array([a[env.gripper_dim] for a in request.actions], np.float32)
-        )
-        return position, gripper
+def _resume(acting: Acting, answer: Answer) -> Want | Sequence[Want]:
+    """Send the answer (None begins) and return what is wanted next; an answer that failed is raised in the arm."""
+    return acting.throw(answer) if isinstance(answer, Exception) else acting.send(answer)
 
-    def _view(self, request: Request) -> View:
-        return self._library.view(request.job.key.task, request.observation.instruction)
 
-    def _retriever(self, request: Request) -> Retriever:
-        task = request.job.key.task
-        if task not in self._retrievers:
-            self._retrievers[task] = self._view(request).retriever(self.config, self.policy.spec.horizon)
-        return self._retrievers[task]
+def _called(call: Callable[[Any], Array], wants: Sequence[Any]) -> list[Answer]:
+    """The answers of one call; where it raises, each want is tried alone, so that one cannot spoil the others."""
+    try:
+        answers = list(call(wants))
+        if len(answers) != len(wants):
+            raise ValueError(f"{len(answers)} rows came back for {len(wants)}")
+        return answers
+    except Exception as error:
+        return [error] if len(wants) == 1 else [answer for want in wants for answer in _called(call, [want])]
 
-    @property
-    def _library(self) -> Library:
-        assert self.library is not None, "arms that retrieve are only planned with a library"
-        return self.library
 
-    @property
-    def _encoder(self) -> Encoder:
-        assert self.encoder is not None, "arms that look are only planned with an encoder"
-        return self.encoder
+def _all(answers: list[Answer]) -> list[Answer] | Exception:
+    """A list of answers, or the first error among them."""
+    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

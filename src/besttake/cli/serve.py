@@ -34,7 +34,7 @@ def serve(
     """
     from besttake import registry
     from besttake.errors import PlanError
-    from besttake.policies.augmented import Cooled, Retrieving
+    from besttake.policies import augmented
     from besttake.serving.retrieval import retrieval_from
     from besttake.serving.server import serve as start
 
@@ -42,9 +42,9 @@ def serve(
         raise PlanError("--retrieve and --cooled exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
-        model = Retrieving(model, *retrieval_from(retrieve, alpha))
+        model = augmented.retrieving(model, *retrieval_from(retrieve, alpha))
     elif cooled:
-        model = Cooled(model, 0.3 if alpha is None else alpha)
+        model = augmented.cooled(model, 0.3 if alpha is None else alpha)
     pairs = [pair.partition("=") for pair in cameras.split(",")] if cameras else []
     if any(not name or not theirs for name, _, theirs in pairs):
         raise PlanError(f"--cameras {cameras}: write it as OURS=THEIRS,OURS=THEIRS")

@@ -31,7 +31,7 @@ from besttake.demos.write import library_text
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
 from besttake.files import sha256_of, write_text
-from besttake.types import F32, U8, EnvSpec, TaskSpec
+from besttake.types import F32, U8, EnvSpec, TaskSpec, World
 
 __all__ = ["Bad", "Library", "Source", "View", "build", "build_cached"]
 
@@ -220,7 +220,7 @@ class Library:
             self._views[key] = View(self, np.array(rows, np.int64), matched)
         return self._views[key]
 
-    def check_fit(self, env: EnvSpec, config: RetrievalConfig | None = None) -> None:
+    def check_fit(self, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
         """LibraryError when retrieval from this library cannot serve ``env``: camera, actions, states, events."""
         self.check_camera(env)
         for what, here, there in (
@@ -238,7 +238,7 @@ class Library:
         if config is None or config.rule != "frame":
             self.check_events()
 
-    def check_camera(self, env: EnvSpec) -> None:
+    def check_camera(self, env: EnvSpec | World) -> None:
         """LibraryError when the library shows the wrist and ``env`` is scored by another camera, or the reverse."""
         if is_wrist(self.camera) != is_wrist(env.score_camera):
             raise LibraryError(

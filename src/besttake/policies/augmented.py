@@ -1,33 +1,32 @@
-"""A policy with its intervention built in, for whoever runs it: `besttake serve`, or your own loop.
+"""A policy with an arm built in, for whoever runs it: `besttake serve`, or your own loop.
 
-The variants of retrieval that look back, onset alignment and gripper gating, need the course of the episode. `follow`
-takes it, and is the arm `retrieve` of a diagnosis, by the same code. `sample`, the contract of every policy, knows one
-observation at a time: each of its rows is the first step of an episode, where these variants have nothing to look at.
+Some arms look back over the episode. `follow` takes its course so far, and is that arm of a diagnosis, by the same
+code. `sample`, the contract of every policy, knows one observation at a time: each of its rows is the first step of an
+episode, where there is nothing to look back at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
-from besttake.arms.sampler import ArmSampler
+from besttake import registry
+from besttake.arms.base import Request
+from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
-from besttake.takes.orders import Job
-from besttake.takes.sampling import Request
-from besttake.takes.take import TakeKey
-from besttake.types import F32, EnvSpec, Observation, PolicySpec, Warm
+from besttake.types import F32, Observation, PolicySpec, Warm, World
 
 
 @dataclass
 class Course:
-    """An episode so far: ``states`` of each step up to now, ``actions`` executed (one fewer), and the policy's memory.
+    """An episode so far: ``states`` of each step up to now, ``actions`` executed (one fewer), and the arm's memory.
 
     ``task`` names the demonstrations to retrieve from, where the caller knows it; else the instruction does.
     """
@@ -38,116 +37,89 @@ class Course:
     memory: list[Any] = field(default_factory=list)
 
 
-@runtime_checkable
-class Following(Protocol):
-    """A policy that looks back over the episode it is in."""
+class Augmented:
+    """A policy in one arm. ``how`` names it for people, ``fingerprint`` tells it from the same arm set otherwise."""
 
-    def follow(self, observation: Observation, draw: Draw, course: Course) -> F32:
-        """One chunk (horizon, action_dim); ``course.states`` ends with the observation's own."""
-        ...
-
-
-class Cooled:
-    """The policy with calmer sampling: ``a_init = (1 - alpha) * eps``, or a lower temperature."""
-
-    def __init__(self, policy: Policy, alpha: float) -> None:
-        if not policy.spec.cools:
-            raise ComponentError(f"{policy.spec.name} cannot be cooled: its sampling noise is out of reach")
-        if not 0 <= alpha <= 1:
-            raise ComponentError(f"alpha must lie between 0 and 1, not {alpha}")
-        self._policy, self._alpha = policy, alpha
-        self._spec = _augmented(policy.spec, f"cooled by {alpha}", f"cooled {alpha}", ())
-
-    @property
-    def spec(self) -> PolicySpec:
-        """The policy's own, without further warm starts."""
-        return self._spec
-
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
-        """As the policy, cooled."""
-        _no_warm(self._spec, warm)
-        return self._policy.sample(observations, draws, [Warm(self._alpha)] * len(draws))
-
-
-class Retrieving:
-    """The policy warm-started from demonstrations (Eq. 6). Reads the library's camera besides its own.
-
-    ``camera`` is what the env calls the library's camera. The library says which state numbers are the end effector
-    and which action number is the gripper.
-    """
-
-    def __init__(self, policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> None:
-        spec = policy.spec
-        if not spec.warm_start:
-            raise ComponentError(f"{spec.name} cannot be warm-started, so nothing can be retrieved for it")
-        camera = camera or library.camera
-        world = EnvSpec(
-            name=spec.name, tasks=(), starts=range(0), action_dim=spec.action_dim,
-            state_dim=spec.state_dim or library.state_dim or 0, cameras=(camera,), score_camera=camera,
-            gripper_dim=library.gripper_dim, eef_dims=library.eef_dims,
+    def __init__(self, arms: ArmSampler, arm: str, how: str, fingerprint: str) -> None:
+        spec, needs = arms.policy.spec, registry.arm(arm).spec
+        cameras = (*spec.cameras, *([arms.tools.world.score_camera] if needs.score_camera else []))
+        self._arms, self._arm, self._library = arms, arm, arms.tools.library
+        self.looks_back = needs.history
+        self._spec = replace(
+            spec, name=f"{spec.name}, {how}", cameras=tuple(dict.fromkeys(cameras)), warm_start=False, cools=False,
+            fingerprint=f"{spec.fingerprint} {fingerprint}", notes=(*spec.notes, how),
         )  # fmt: skip
-        library.check_fit(world, config)
-        self._library = library
-        self._arms = ArmSampler(_Whole(policy), world, config, library, library.encoder())
-        how = f"retrieving ({config.rule}, alpha {config.alpha})"
-        self._spec = _augmented(spec, how, f"{config} {library.fingerprint}", (camera,))
 
     @property
     def spec(self) -> PolicySpec:
-        """The policy's own, with the library's camera, without further warm starts."""
+        """The policy's own, with the cameras that the arm needs, without further warm starts."""
         return self._spec
 
     def sample(
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
-        """As the policy, each row started from its best match, as at the first step of an episode."""
-        _no_warm(self._spec, warm)
+        """As the policy in this arm, each row at the first step of an episode."""
+        if any(one is not None for one in warm or ()):
+            raise ComponentError(f"{self._spec.name} is augmented already and takes no further warm start")
         rows = zip(observations, draws, strict=True)
-        chunks = self._arms.sample([self._request(seen, draw, Course(states=[seen.state])) for seen, draw in rows])
+        chunks = self._chunks([self._request(seen, draw, Course(states=[seen.state])) for seen, draw in rows])
         return np.stack(chunks) if chunks else np.empty((0, self._spec.horizon, self._spec.action_dim), np.float32)
 
     def follow(self, observation: Observation, draw: Draw, course: Course) -> F32:
-        """The arm `retrieve` of a diagnosis at this point of ``course``: one chunk (horizon, action_dim)."""
-        return self._arms.sample([self._request(observation, draw, course)])[0]
+        """The arm of a diagnosis at this point of ``course``: one chunk (horizon, action_dim)."""
+        return self._chunks([self._request(observation, draw, course)])[0]
+
+    def _chunks(self, requests: Sequence[Request]) -> list[F32]:
+        chunks = []
+        for chunk in self._arms.chunks(requests):
+            if isinstance(chunk, Exception):
+                raise chunk
+            chunks.append(chunk)
+        return chunks
 
     def _request(self, seen: Observation, draw: Draw, course: Course) -> Request:
-        if len(seen.state) != self._library.state_dim:
+        library = self._library
+        if library is not None and len(seen.state) != library.state_dim:
             raise ComponentError(
-                f"{self._library.path} is searched by {self._library.state_dim} state numbers, not {len(seen.state)}"
+                f"{library.path} is searched by {library.state_dim} state numbers, not {len(seen.state)}"
             )
-        key = TakeKey(self._spec.name, "", self._task(course.task, seen.instruction), draw.start, "retrieve", draw.seed)
-        camera = self._arms.env.score_camera
-        job = Job(key, horizon=0, cameras=self._spec.cameras, score_camera=camera, stride=1, goes_on=False)
-        return Request(job, draw, seen, len(course.actions), course.states, course.actions, course.memory)
+        task = self._task(course.task, seen.instruction)
+        return Request(task, self._arm, draw, seen, len(course.actions), course.states, course.actions, course.memory)
 
     def _task(self, task: str, instruction: str) -> str:
         """The name that has demonstrations; empty (all of them) where neither has."""
+        if self._library is None:
+            return task
         named = (name for name in (task, instruction) if name and self._library.view(name).matched != "all")
         return next(named, "")
 
 
-class _Whole:
-    """A policy that executes all of its chunk: the arms cut a chunk to what is executed, which the client decides."""
+def cooled(policy: Policy, alpha: float) -> Augmented:
+    """The policy with calmer sampling: ``a_init = (1 - alpha) * eps``, or a lower temperature."""
+    spec = policy.spec
+    if not spec.cools:
+        raise ComponentError(f"{spec.name} cannot be cooled: its sampling noise is out of reach")
+    if not 0 <= alpha <= 1:
+        raise ComponentError(f"alpha must lie between 0 and 1, not {alpha}")
+    world = World(spec.name, "", spec.action_dim, spec.state_dim or 0)
+    arms = arm_sampler(policy, world, RetrievalConfig(alpha=alpha))
+    return Augmented(arms, "cooled", f"cooled by {alpha}", f"cooled {alpha}")
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.spec = replace(policy.spec, replan=policy.spec.horizon)
 
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
-        return self._policy.sample(observations, draws, warm)
+def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> Augmented:
+    """The policy warm-started from demonstrations (Eq. 6). It reads the library's camera besides its own.
 
-
-def _augmented(spec: PolicySpec, how: str, mark: str, cameras: tuple[str, ...]) -> PolicySpec:
-    return replace(
-        spec, name=f"{spec.name}, {how}", cameras=tuple(dict.fromkeys((*spec.cameras, *cameras))), warm_start=False,
-        cools=False, fingerprint=f"{spec.fingerprint} {mark}", notes=(*spec.notes, how),
+    ``camera`` is what the env calls the library's camera. The library says which state numbers are the end effector
+    and which action number is the gripper.
+    """
+    spec = policy.spec
+    if not spec.warm_start:
+        raise ComponentError(f"{spec.name} cannot be warm-started, so nothing can be retrieved for it")
+    world = World(
+        spec.name, camera or library.camera, spec.action_dim, spec.state_dim or library.state_dim or 0,
+        library.gripper_dim, library.eef_dims,
     )  # fmt: skip
-
-
-def _no_warm(spec: PolicySpec, warm: Sequence[Warm | None] | None) -> None:
-    if warm is not None and any(one is not None for one in warm):
-        raise ComponentError(f"{spec.name} is augmented already and takes no further warm start")
+    library.check_fit(world, config)
+    arms = arm_sampler(policy, world, config, library, library.encoder())
+    how = f"retrieving ({config.rule}, alpha {config.alpha})"
+    return Augmented(arms, "retrieve", how, f"{config} {library.fingerprint}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Course, Following
+from besttake.policies.augmented import Augmented, Course
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
@@ -45,12 +45,12 @@ class Served:
     @property
     def follows(self) -> bool:
         """Whether the policy looks back over the episode, so that its course must be kept."""
-        return isinstance(self._policy, Following)
+        return isinstance(self._policy, Augmented) and self._policy.looks_back
 
     def sample(self, observation: Observation, draw: Draw, course: Course) -> F32:
         """One chunk (horizon, action_dim); sessions take turns, because policies are not asked to be thread-safe."""
         with self._lock:
-            if isinstance(self._policy, Following):
+            if isinstance(self._policy, Augmented) and self._policy.looks_back:
                 chunk = self._policy.follow(observation, draw, course)
             else:
                 chunk = self._policy.sample([observation], [draw])[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from besttake.arms.base import Request
 from besttake.takes.draws import Draw
 from besttake.takes.take import Take, TakeKey
 from besttake.types import F32, Observation
@@ -49,12 +50,20 @@ class Act:
 
 @dataclass(frozen=True)
 class Need:
-    """Answer: the take goes on and needs actions for this observation. ``step`` actions are behind it."""
+    """Answer: the take goes on and needs actions for this observation; ``step`` actions have been executed.
+
+    ``states`` (R, state_dim) are those seen since the last answer.
+    """
 
     slot: int
     observation: Observation
     step: int
     states: F32
+
+    def update(self, request: Request) -> None:
+        """Note in ``request`` where its take has come to."""
+        request.observation, request.step = self.observation, self.step
+        request.states.extend(self.states)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from besttake.demos.library import Library, View
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
-from besttake.takes.draws import Draw
+from besttake.takes.jobs import probe_draw
 from besttake.types import EnvSpec, Observation
 
 _ROWS = 64
@@ -57,7 +57,7 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     for first in range(0, len(pairs), _ROWS):
         block = pairs[first : first + _ROWS]
-        draws = [Draw(plan.seed, f"probe/{task}", start=m, seed=k) for m, k in block]
+        draws = [probe_draw(plan.seed, task, m, k) for m, k in block]
         sampled = policy.sample([seen[m] for m, _ in block], draws)
         for (m, k), chunk in zip(block, sampled, strict=True):
             samples[m, k] = chunk

@@ -15,10 +15,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from besttake.arms.base import Request
+from besttake.errors import one_line
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.takes.pool import Pool
-from besttake.takes.sampling import Request, Sampler, next_blocks, reason_of
+from besttake.takes.sampling import Sampler, next_blocks
 from besttake.takes.store import Row, Store
 from besttake.takes.take import Take, TakeKey
 
@@ -56,6 +58,14 @@ def play(
     return Tally(keeper.done, keeper.failed, len(jobs))
 
 
+@dataclass(frozen=True)
+class _UnderWay:
+    """A take that is being played."""
+
+    job: Job
+    request: Request
+
+
 class _Engine:
     def __init__(
         self,
@@ -70,7 +80,7 @@ class _Engine:
         self.waiting = deque(jobs)
         self.sampler, self.draw, self.pool, self.keeper, self.batch = sampler, draw, pool, keeper, batch
         self.slots = max(1, min(batch // pool.size, at_once or batch))
-        self.playing: list[dict[int, Request]] = [{} for _ in range(pool.size)]
+        self.playing: list[dict[int, _UnderWay]] = [{} for _ in range(pool.size)]
         self.busy: set[tuple[int, int]] = set()
         self.deaths: Counter[TakeKey] = Counter()
 
@@ -96,7 +106,7 @@ class _Engine:
     def _settle(self, worker: int, answer: Answer) -> Need | None:
         """Take note of an answer, and hand it on when it asks for actions."""
         if isinstance(answer, Need):
-            self.playing[worker][answer.slot].update(answer)
+            answer.update(self.playing[worker][answer.slot].request)
             return answer
         del self.playing[worker][answer.slot]
         self.keeper.put(answer)
@@ -105,11 +115,11 @@ class _Engine:
     def _feed(self, needy: Sequence[tuple[int, Need]]) -> list[tuple[int, Order]]:
         """Sample for everyone who waits, at most ``batch`` takes a call."""
         orders: list[tuple[int, Order]] = []
-        requests = [self.playing[worker][need.slot] for worker, need in needy]
-        blocks = next_blocks(self.sampler, requests, self.batch)
-        for (worker, need), request, block in zip(needy, requests, blocks, strict=True):
+        waiting = [self.playing[worker][need.slot] for worker, need in needy]
+        blocks = next_blocks(self.sampler, [take.request for take in waiting], self.batch)
+        for (worker, need), take, block in zip(needy, waiting, blocks, strict=True):
             if isinstance(block, Exception):
-                self.keeper.put(Failed(need.slot, request.job.key, reason_of(block), 0.0))
+                self.keeper.put(Failed(need.slot, take.job.key, one_line(block), 0.0))
                 del self.playing[worker][need.slot]
             else:
                 orders.append((worker, Act(need.slot, block)))
@@ -121,12 +131,13 @@ class _Engine:
         for slot in range(self.slots):
             if slot in playing or not self.waiting or (worker, slot % _LANES) in self.busy:
                 continue
-            alone = self._suspect(self.waiting[0]) or any(self._suspect(r.job) for r in playing.values())
+            alone = self._suspect(self.waiting[0]) or any(self._suspect(take.job) for take in playing.values())
             if alone and playing:
                 break
             job = self.waiting.popleft()
-            playing[slot] = Request(job, self.draw(job.key))
-            orders.append(Begin(slot, job, playing[slot].draw))
+            draw = self.draw(job.key)
+            playing[slot] = _UnderWay(job, Request(job.key.task, job.key.arm, draw))
+            orders.append(Begin(slot, job, draw))
         for lane in range(_LANES):
             own = [order for order in orders if order.slot % _LANES == lane]
             if own:
@@ -138,7 +149,7 @@ class _Engine:
 
     def _bury(self, worker: int) -> None:
         """A worker died: its takes go back to the front of the queue, but the one that keeps killing workers."""
-        lost = [request.job for _, request in sorted(self.playing[worker].items())]
+        lost = [take.job for _, take in sorted(self.playing[worker].items(), key=lambda item: item[0])]
         self.playing[worker] = {}
         self.busy -= {(worker, lane) for lane in range(_LANES)}
         for job in reversed(lost):

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
+from besttake.arms.base import Request
 from besttake.envs.base import Env, Restorable
+from besttake.errors import one_line
 from besttake.takes.film import Film
 from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
-from besttake.takes.sampling import Actor, Request, Sampler, next_blocks, reason_of
+from besttake.takes.sampling import Actor, Sampler, next_blocks
 from besttake.takes.take import Take
 from besttake.types import F32, U8, Observation, Start
 
@@ -54,7 +56,7 @@ class Worker:
         playing = self._playing[answer.slot]
         if playing.job.actor is None:
             return None
-        playing.request.update(answer)
+        answer.update(playing.request)
         return playing
 
     def _go_on(self, takes: Sequence[_Playing]) -> list[Answer]:
@@ -84,7 +86,7 @@ class Worker:
 
     def _give_up(self, playing: _Playing, error: Exception) -> Failed:
         del self._playing[playing.slot]
-        return Failed(playing.slot, playing.job.key, reason_of(error), time.perf_counter() - playing.began)
+        return Failed(playing.slot, playing.job.key, one_line(error), time.perf_counter() - playing.began)
 
     def _begin(self, order: Begin) -> Answer:
         began = time.perf_counter()
@@ -114,7 +116,7 @@ class Worker:
         env = self._envs.pop((slot, job.key.env), None)
         if env is not None:
             _close_quietly(env)
-        return Failed(slot, job.key, reason_of(error), time.perf_counter() - began)
+        return Failed(slot, job.key, one_line(error), time.perf_counter() - began)
 
     def _env(self, slot: int, job: Job) -> Env:
         name = (slot, job.key.env)
@@ -145,7 +147,7 @@ class _Playing:
 
     def __init__(self, order: Begin, env: Env, began: float) -> None:
         self.slot, self.job, self.env, self.began = order.slot, order.job, env, began
-        self.request = Request(order.job, order.draw)
+        self.request = Request(order.job.key.task, order.job.key.arm, order.draw)
         self.step = 0
         self.calls = 0
         self.success_step: int | None = None

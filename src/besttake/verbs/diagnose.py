@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from besttake.arms.sampler import ArmSampler, SmallActor, arms_of, looks
+from besttake.arms import chosen
+from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
 from besttake.encoders.cache import CachedEncoder
@@ -23,15 +25,12 @@ from besttake.measure.scores import Scores
 from besttake.measure.verdict import looks_of
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
-from besttake.registry import Uri
 from besttake.result import Result
 from besttake.scorers.scoring import score_run
-from besttake.takes.draws import Draw
-from besttake.takes.orders import Job
+from besttake.takes.jobs import Block, take_draw
 from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
 from besttake.takes.store import Row, Store
-from besttake.takes.take import TakeKey
 from besttake.takes.workers import Workers
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
@@ -114,7 +113,7 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     return Recorded(
         plan=plan, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
-        planned={job.key for uri, spec in specs.items() for env in setup.envs for job in _jobs(setup, uri, spec, env)},
+        planned={k for uri, spec in specs.items() for env in setup.envs for k in _block(setup, uri, spec, env).take_keys()},
     )  # fmt: skip
 
 
@@ -123,7 +122,7 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> None:
     for env in setup.envs.values():
         check_compatible(spec, env)
     store.claim(f"policy {uri}", spec.fingerprint)
-    possible, _ = arms_of(spec, setup.plan.arms)
+    possible, _ = chosen.runnable(spec, setup.plan.arms)
     store.remember("skipped", uri, [arm for arm in setup.plan.arms if arm not in possible])
 
 
@@ -131,10 +130,14 @@ def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers:
     """Play the takes of a policy that the run does not have yet, one environment after the other."""
     done = {row.key for row in store.rows()}
     for env_uri, env in setup.envs.items():
-        jobs = [job for job in _jobs(setup, uri, policy.spec, env_uri) if job.key not in done]
+        planned = _block(setup, uri, policy.spec, env_uri).jobs(
+            policy.spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
+            actor=_actor(setup, uri, policy.spec),
+        )  # fmt: skip
+        jobs = [job for job in planned if job.key not in done]
         if not jobs:
             continue
-        sampler = ArmSampler(policy, env, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
+        sampler = arm_sampler(policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
         with reporter.stage(policy.spec.name[-16:], len(jobs), "takes") as stage:
 
             def finished(row: Row) -> None:
@@ -143,42 +146,18 @@ def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers:
                     reporter.detail(f"{row.key.task} start {row.key.start} seed {row.key.seed}: {row.error}")
 
             tally = play(
-                jobs, sampler, _draws(setup.plan, env_uri), store, workers.pool(), batch=setup.plan.batch,
+                jobs, sampler, partial(take_draw, setup.plan.seed), store, workers.pool(), batch=setup.plan.batch,
                 at_once=env.at_once, on_take=finished,
             )  # fmt: skip
         if tally.failed:
             reporter.note(f"{tally.failed} takes failed; `besttake runs show {store.path}` says why")
 
 
-def _draws(plan: Plan, env_uri: str) -> Any:
-    scheme = Uri.parse(env_uri).scheme
-
-    def draw(key: TakeKey) -> Draw:
-        return Draw(plan.seed, f"{scheme}/{key.task}", key.start, key.seed)
-
-    return draw
-
-
-def _jobs(setup: Setup, policy: str, spec: PolicySpec, env_uri: str) -> list[Job]:
+def _block(setup: Setup, policy: str, spec: PolicySpec, env_uri: str) -> Block:
     """The planned takes of a policy in an environment."""
     plan, env = setup.plan, setup.envs[env_uri]
-    arms, _ = arms_of(spec, plan.arms)
-    actor = _actor(setup, policy, spec)
-    return [
-        Job(
-            key=TakeKey(policy, env_uri, task.name, start, arm, seed),
-            horizon=task.horizon,
-            cameras=tuple(dict.fromkeys((*spec.cameras, *((env.score_camera,) if looks(arm) else ())))),
-            score_camera=env.score_camera,
-            stride=plan.stride,
-            goes_on=setup.goes_on(env),
-            actor=actor,
-        )
-        for task in setup.tasks(env)
-        for start in plan.chosen_starts(env.starts, env_uri)
-        for arm in arms
-        for seed in range(plan.seeds)
-    ]
+    arms, _ = chosen.runnable(spec, plan.arms)
+    return Block(policy, env_uri, tuple(setup.tasks(env)), plan.chosen_starts(env.starts, env_uri), arms, plan.seeds)
 
 
 def _actor(setup: Setup, policy: str, spec: PolicySpec) -> SmallActor | None:
@@ -236,13 +215,8 @@ def _manifest(setup: Setup, command: str) -> dict[str, Any]:
         "stride": plan.stride,
         **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
     }
-    if "cooled" in plan.arms:
-        identity["alpha"] = setup.retrieval.alpha
-    if {"retrieve", "shuffled"} & set(plan.arms) and library is not None:
-        identity["retrieval"] = setup.retrieval.to_dict()
-        identity["library"] = library.fingerprint
-    if "rerank" in plan.arms and library is not None:
-        identity["candidates"] = [plan.candidates, library.fingerprint]
+    fingerprint = None if library is None else library.fingerprint
+    identity |= chosen.identity(chosen.specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
     return {
         "besttake": version(),
         "command": command,
@@ -263,7 +237,7 @@ def _manifest(setup: Setup, command: str) -> dict[str, Any]:
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes, window = list(noted), setup.plan.window
     for spec in specs.values():
-        notes += [*arms_of(spec, setup.plan.arms)[1], *spec.notes]
+        notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(window, env)]
     if setup.library is None:

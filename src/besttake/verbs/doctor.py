@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from besttake import registry
+from besttake.arms import chosen
 from besttake.compatibility import check_compatible
 from besttake.errors import BestTakeError
 from besttake.types import EnvSpec, PolicySpec
@@ -248,8 +249,7 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
 
 
 def _arms(policy: PolicySpec) -> str:
-    arms = ["base", *(["cooled"] if policy.cools else []), *(["shuffled", "retrieve"] if policy.warm_start else [])]
-    return ", ".join(arms)
+    return ", ".join(chosen.runnable(policy, registry.schemes("arms"))[0])
 
 
 def _dims(dims: int | tuple[int, ...] | None, of: str, flag: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from besttake import registry
+from besttake.arms.chosen import specs_of
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
@@ -112,7 +113,7 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
         config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval})
     except (TypeError, ValueError) as error:
         raise PlanError(f"retrieval: {str(error).split('() ')[-1]}") from error
-    needs = [arm for arm in plan.arms if arm in ("retrieve", "shuffled", "rerank")]
+    needs = [uri for uri, spec in specs_of(plan.arms).items() if spec.library]
     if library is None:
         if needs:
             raise PlanError(

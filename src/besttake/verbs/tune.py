@@ -11,25 +11,23 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from besttake import registry
-from besttake.arms.sampler import ArmSampler
+from besttake.arms.sampler import arm_sampler
 from besttake.compatibility import check_compatible
 from besttake.core.retrieve import RetrievalConfig, Retriever, targets
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
-from besttake.registry import Uri
-from besttake.takes.draws import Draw
-from besttake.takes.orders import Job
+from besttake.takes.jobs import Block, take_draw
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
-from besttake.takes.take import TakeKey
 from besttake.threads import one_thread
 from besttake.types import EnvSpec
 
@@ -171,25 +169,14 @@ class _Bench:
                 tempfile.TemporaryDirectory() as scratch,
                 Store.write(scratch, {"identity": {}, "extent": {}}) as store,
             ):
-                sampler = ArmSampler(model, self.env, config, self.library, self.library.encoder())
-                jobs = self._jobs(uri, model)
-                play(jobs, sampler, self._draw, store, pool, batch=self.batch, at_once=self.env.at_once)
+                sampler = arm_sampler(model, self.env.world, config, self.library, self.library.encoder())
+                block = Block(uri, self.env_uri, self.env.tasks, self.starts, ("retrieve",), self.seeds)
+                jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False)
+                draw = partial(take_draw, self.run_seed)
+                play(jobs, sampler, draw, store, pool, batch=self.batch, at_once=self.env.at_once)
                 done = [row for row in store.rows() if row.status == "done"]
             rates.append(float(np.mean([bool(row.success) for row in done])) if done else 0.0)
         return float(np.mean(rates))
-
-    def _draw(self, key: TakeKey) -> Draw:
-        return Draw(self.run_seed, f"{Uri.parse(self.env_uri).scheme}/{key.task}", key.start, key.seed)
-
-    def _jobs(self, uri: str, model: Policy) -> list[Job]:
-        cameras = tuple(dict.fromkeys((*model.spec.cameras, self.env.score_camera)))
-        return [
-            Job(
-                TakeKey(uri, self.env_uri, task.name, start, "retrieve", seed), task.horizon, cameras,
-                self.env.score_camera, stride=task.horizon, goes_on=False,
-            )
-            for task in self.env.tasks for start in self.starts for seed in range(self.seeds)
-        ]  # fmt: skip
 
 
 def _search(bench: _Bench, workers: int, reporter: Reporter) -> Tuned:

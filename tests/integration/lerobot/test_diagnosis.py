@@ -11,7 +11,7 @@ from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import build
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Course, Retrieving
+from besttake.policies.augmented import Course, retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
 from besttake.verbs.diagnose import diagnose
@@ -73,7 +73,7 @@ def test_a_policy_of_another_robot_is_one_line_before_anything_runs(tmp_path, li
 def test_a_real_class_can_be_served_with_retrieval(tmp_path, library):
     """As `besttake serve --retrieve` runs it: another start than the base chunk's, from the same noise."""
     policy = registry.policy(saved(tmp_path, "smolvla"))
-    augmented = Retrieving(policy, library, RetrievalConfig(rule="current"))
+    augmented = retrieving(policy, library, RetrievalConfig(rule="current"))
     env = registry.env("testbed:push")
     env.reset(Start("push", 0))
     seen, draw = env.observe(("wrist",)), Draw(0, "push", 0, 0)

@@ -16,7 +16,7 @@ from vla_eval.api import run
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import build
-from besttake.policies.augmented import Course, Retrieving
+from besttake.policies.augmented import Course, retrieving
 from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start
@@ -84,7 +84,7 @@ def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_ba
         server.terminate()
         server.wait(timeout=20)
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
-    ours = Retrieving(policy, library, config)
+    ours = retrieving(policy, library, config)
     assert got == [played(ours.follow, policy.spec.replan, index, horizon) for index in range(3)]
 
 

@@ -1,0 +1,157 @@
+"""The contract of an arm: a way of running a frozen policy. Prove yours with ``besttake.testing.check_arm``.
+
+An arm decides what a take does next. It never calls the policy itself: it yields what it wants (a sample, an
+embedding) and is sent the answer, so that the wants of all takes under way become one call of the policy and one of
+the encoder. This arm executes the mean of three samples::
+
+    class MeanOfThree:
+        spec = ArmSpec("mean-of-three", needs=("candidates",))
+
+        def act(self, take, tools):
+            chunks = yield [Sample(take.observation, take.draw.candidate(c)) for c in range(3)]
+            return np.mean(chunks, axis=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from besttake.core.retrieve import RetrievalConfig, Retriever
+from besttake.takes.draws import Draw
+from besttake.types import F32, U8, Observation, PolicySpec, Warm, World
+
+if TYPE_CHECKING:
+    from besttake.demos.library import Library, View
+
+Need = Literal["cooling", "warm start", "candidates"]
+Setting = Literal["alpha", "retrieval", "candidates"]
+
+
+@dataclass(frozen=True)
+class ArmSpec:
+    """What an arm is.
+
+    ``needs``: what the policy must offer, a `Warm` without a chunk ("cooling"), one with a chunk ("warm start"), or
+    samples that differ from draw to draw ("candidates"). ``library``: it reads demonstrations. ``score_camera``: it
+    looks through the score camera at each replan. ``history``: it reads what the take has seen and done before.
+    ``control``: the arm that it is compared with. ``settings``: the settings of the plan that its takes depend on;
+    ``fingerprint``: whatever else they depend on. A run is not continued with other values of either.
+    """
+
+    name: str
+    needs: tuple[Need, ...] = ()
+    library: bool = False
+    score_camera: bool = False
+    history: bool = False
+    control: str | None = "base"
+    settings: tuple[Setting, ...] = ()
+    fingerprint: str = ""
+
+
+@dataclass
+class Request:
+    """A take that needs actions, as its arm sees it.
+
+    ``states`` (one more than actions) and ``actions`` are what has happened so far, step by step; ``memory`` is the
+    arm's own, kept from one replan of the take to the next.
+    """
+
+    task: str
+    arm: str
+    draw: Draw
+    observation: Observation = field(default_factory=lambda: Observation({}, np.zeros(0, np.float32)))
+    step: int = 0
+    states: list[F32] = field(default_factory=list)
+    actions: list[F32] = field(default_factory=list)
+    memory: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Wanted: one chunk of the policy, float32 (horizon, action_dim)."""
+
+    observation: Observation
+    draw: Draw
+    warm: Warm | None = None
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Wanted: the embedding (dim,) of an image, uint8 (H, W, 3), by the library's encoder."""
+
+    image: U8
+
+
+@dataclass(frozen=True)
+class Foresee:
+    """Wanted: the image that the policy expects after ``chunk``; only where ``tools.foresees``."""
+
+    observation: Observation
+    chunk: F32
+
+
+Want = Sample | Embed | Foresee
+Acting = Generator[Want | Sequence[Want], Any, Any]
+
+
+class Arm(Protocol):
+    """A way of running a policy."""
+
+    @property
+    def spec(self) -> ArmSpec:
+        """What this arm is and needs."""
+        ...
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """Yield a want and be sent its answer, or a list of wants and be sent their answers; return the next chunk.
+
+        A chunk is float32 (horizon, action_dim); the first `replan` of its actions are executed. It depends on
+        ``take`` and ``tools`` alone, and all randomness comes from ``take.draw``. Where an answer could not be made,
+        its error is raised at the ``yield``; it fails this take only.
+        """
+        ...
+
+
+@dataclass
+class Tools:
+    """What arms may use: the policy's spec, the world it acts in, the plan's settings and the demonstrations."""
+
+    policy: PolicySpec
+    world: World
+    config: RetrievalConfig
+    library: Library | None = None
+    candidates: int = 4
+    foresees: bool = False
+    _retrievers: dict[tuple[str, RetrievalConfig], Retriever] = field(default_factory=dict)
+
+    @property
+    def demonstrations(self) -> Library:
+        """The library, for arms whose spec asks for one."""
+        assert self.library is not None, "arms that read demonstrations are only run with a library"
+        return self.library
+
+    def view(self, take: Request) -> View:
+        """The demonstrations of the take's task."""
+        return self.demonstrations.view(take.task, take.observation.instruction)
+
+    def retriever(self, take: Request, config: RetrievalConfig | None = None) -> Retriever:
+        """The retriever for the take's task, by the plan's configuration or another."""
+        name = (take.task, config or self.config)
+        if name not in self._retrievers:
+            self._retrievers[name] = self.view(take).retriever(name[1], self.policy.horizon)
+        return self._retrievers[name]
+
+    def picture(self, take: Request) -> U8:
+        """What the score camera shows now."""
+        return take.observation.images[self.world.score_camera]
+
+    def motion(self, take: Request) -> tuple[F32 | None, F32 | None]:
+        """End-effector positions (step + 1, .) and gripper commands (step,) so far, where their place is known."""
+        eef, gripper = self.world.eef_dims, self.world.gripper_dim
+        positions = None if eef is None else np.stack(take.states)[:, list(eef)]
+        commands = None if gripper is None else np.array([action[gripper] for action in take.actions], np.float32)
+        return positions, commands

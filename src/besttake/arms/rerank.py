@@ -1,0 +1,44 @@
+"""The arm `rerank`: at each replan the best of several candidates, by the rule of `besttake.core.rerank`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from besttake.arms.base import Acting, ArmSpec, Embed, Foresee, Request, Sample, Tools
+from besttake.core.rerank import alike, closeness
+from besttake.types import F32
+
+_SHOWN = 10
+
+
+class Rerank:
+    """Several samples, the best executed. Candidate 0 is what `base` would do."""
+
+    spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """Rank by the foreseen picture where the policy foresees, else by the action itself."""
+        samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
+        if tools.foresees:
+            chunks = yield samples
+            pictures = yield [Foresee(take.observation, chunk) for chunk in chunks]
+            embeddings = yield [Embed(picture) for picture in pictures]
+            index = tools.view(take).index
+            scores = np.array([index.nearest(embedding[None]).best[0] for embedding in embeddings])
+        else:
+            *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
+            scores = _closeness(take, tools, embedding, np.stack(chunks))
+        return chunks[int(np.argmax(scores))]
+
+
+def _closeness(take: Request, tools: Tools, embedding: F32, chunks: F32) -> F32:
+    """How close each candidate is to what was demonstrated at the frames most like the present one."""
+    view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
+    near = alike(embedding, view.embeddings, _SHOWN)
+    shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
+    return closeness(chunks, shown, view.action_spread).astype(np.float32)
+
+
+def make(_: str = "") -> Rerank:
+    """``rerank``; the plan's ``candidates`` says how many there are."""
+    return Rerank()

@@ -1,0 +1,70 @@
+"""The arm `retrieve`: a warm start from the best match among the demonstrations (the paper's Eq. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from besttake import options
+from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
+from besttake.core.events import current
+from besttake.core.retrieve import RetrievalConfig
+from besttake.errors import ComponentError
+from besttake.types import F32, Warm
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What the take saw at one replan; queries aligned to the onset of an event look back to an earlier one."""
+
+    step: int
+    embedding: F32
+    chunk: F32
+    state: F32
+
+
+@dataclass(frozen=True)
+class Retrieve:
+    """Two samples: the policy's own, which the demonstrations are searched by, and one started from the match.
+
+    ``changes`` are values of `RetrievalConfig` other than the plan's, e.g. ``retrieve?rule=frame``.
+    """
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    spec = ArmSpec(
+        "retrieve", needs=("warm start",), library=True, score_camera=True, history=True, control="cooled",
+        settings=("retrieval",),
+    )  # fmt: skip
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """``a_init = alpha * a_retr + (1 - alpha) eps``."""
+        config = RetrievalConfig.from_dict({**tools.config.to_dict(), **self.changes})
+        own, embedding = yield [Sample(take.observation, take.draw), Embed(tools.picture(take))]
+        query, phase = _Query(take.step, embedding, own, take.observation.state), None
+        if config.onset_alignment or config.gripper_gating:
+            now = current(*tools.motion(take), tools.demonstrations.events, step=take.step)
+            phase = now.open
+            if config.onset_alignment:
+                query = _at_onset(take, query, now.onset)
+        match = tools.retriever(take, config).query(
+            query.embedding[None], query.chunk[None], query.state[None], phases=[phase]
+        )[0]
+        return (yield Sample(take.observation, take.draw, Warm(config.alpha, match.chunk)))
+
+
+def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
+    """The first replan at or after the onset of the take's current event."""
+    take.memory.append(query)
+    past: list[_Query] = take.memory
+    return next(one for one in past if one.step >= min(onset, query.step))
+
+
+def make(_: str = "", **changes: Any) -> Retrieve:
+    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&alpha=0.5``."""
+    values = {name: options.value(text) for name, text in changes.items()}
+    try:
+        RetrievalConfig.from_dict(values)
+    except (TypeError, ValueError) as error:
+        raise ComponentError(f"retrieve: {str(error).split('() ')[-1]}") from error
+    return Retrieve(values)
