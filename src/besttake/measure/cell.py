@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake import result as r
-from besttake.config import Plan
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.measure.cells import Arm, CellData, Recorded, gather, pool, start_means
 from besttake.measure.probes import Probed
@@ -17,6 +17,9 @@ from besttake.measure.scores import SCORERS, ScoreName
 from besttake.measure.verdict import judge, look_key
 from besttake.takes.key import TakeKey
 from besttake.types import EnvSpec, PolicySpec
+
+if TYPE_CHECKING:
+    from besttake.config import Plan
 
 F64 = NDArray[np.float64]
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.config import Plan
 from besttake.core import headroom
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.measure.scores import SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
 from besttake.types import EnvSpec, PolicySpec
+
+if TYPE_CHECKING:
+    from besttake.config import Plan
 
 F64 = NDArray[np.float64]
 Unit = tuple[str, str, int]
