@@ -113,7 +113,10 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     return Recorded(
         plan=plan, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
-        planned={k for uri, spec in specs.items() for env in setup.envs for k in _block(setup, uri, spec, env).take_keys()},
+        planned={
+            key for uri, spec in specs.items() for env in setup.envs
+            for key in _block(setup, uri, spec, env).take_keys()
+        },
     )  # fmt: skip
 
 
