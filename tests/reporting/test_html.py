@@ -12,6 +12,7 @@ from besttake.errors import RunError
 from besttake.reporting.html import make_html, render
 from besttake.reporting.numbers import number
 from besttake.reporting.page import script
+from besttake.reporting.takes import PageTakes
 from besttake.result import Result
 
 STYLES = {"percent": (100, 1), "points": (100, 1), "spread": (100, 1), "count": (1, 0), "plain": (1, 2)}
@@ -232,7 +233,7 @@ def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_pa
             name: [cell.model_copy(update=empty) for cell in getattr(result, name)] for name in ("cells", "policies")
         }
     )
-    seen = Seen(render(broken, {"starts": [], "note": "No take of this run can be shown.", "demo": False}))
+    seen = Seen(render(broken, PageTakes([], "No take of this run can be shown.")))
     assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
     assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
 

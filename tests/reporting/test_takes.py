@@ -14,38 +14,38 @@ from besttake.takes.store import Store
 
 def test_shown_starts_are_what_they_are_called(run: Path) -> None:
     result = Result.load(run / "result.json")
-    found = takes.gather(run, result)
-    kinds = {start["kind"] for start in found["starts"]}
+    shown = takes.page_takes(run, result)
+    kinds = {start.kind for start in shown.starts}
     assert {"rescued", "missed"} <= kinds
-    for start in found["starts"]:
-        ended = [take["success"] for take in start["takes"]]
-        picked = [take for take in start["takes"] if take["picked"]]
+    for start in shown.starts:
+        ended = [take.success for take in start.takes]
+        picked = [take for take in start.takes if take.picked]
         assert len(picked) == 1
-        assert picked[0]["score"] == max(take["score"] for take in start["takes"])
+        assert picked[0].score == max(take.score or 0 for take in start.takes)
         expected = {
-            "rescued": picked[0]["success"] and not all(ended),
-            "missed": not picked[0]["success"] and any(ended),
+            "rescued": picked[0].success and not all(ended),
+            "missed": not picked[0].success and any(ended),
             "failed": not any(ended),
             "succeeded": all(ended),
         }
-        assert expected[start["kind"]]
+        assert expected[start.kind]
 
 
 def test_every_cell_gets_its_turn_before_any_gets_a_second(run: Path) -> None:
     result = Result.load(run / "result.json")
     with Store.open(run) as store:
-        found = takes.candidates(result, store.rows(), Scores.open(run))
-    order = [(c.cell.policy, c.cell.group) for c in takes.choose(found) if c.kind == "rescued"]
-    having = [i for i, own in found.items() if any(c.kind == "rescued" for c in own)]
+        by_cell = takes.candidates(result, store.rows(), Scores.open(run))
+    order = [(c.cell.policy, c.cell.group) for c in takes.choose(by_cell) if c.kind == "rescued"]
+    having = [i for i, own in by_cell.items() if any(c.kind == "rescued" for c in own)]
     assert len(set(order[: len(having)])) == len(having)
 
 
 def test_the_budget_is_kept(run: Path) -> None:
     result = Result.load(run / "result.json")
-    whole = takes.gather(run, result)
-    few = takes.gather(run, result, budget=20_000)
-    assert 0 < len(few["starts"]) < len(whole["starts"])
-    size = sum(len(take["film"]["src"]) for start in few["starts"] for take in start["takes"])
+    whole = takes.page_takes(run, result)
+    few = takes.page_takes(run, result, budget=20_000)
+    assert 0 < len(few.starts) < len(whole.starts)
+    size = sum(len(take.film.src) for start in few.starts for take in start.takes)
     assert size * 3 / 4 <= 20_000
 
 
@@ -69,27 +69,27 @@ def test_nearest_demonstration_frames_come_along_once_each(
             return np.full((200, 200, 3), index, np.uint8)
 
     library = Library()
-    monkeypatch.setattr(takes, "_pictures", lambda *_: library)
-    found = takes.gather(run, Result.load(run / "result.json"))
-    start = found["starts"][0]
+    monkeypatch.setattr(takes, "_library", lambda *_: library)
+    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    start = shown.starts[0]
     scores = Scores.open(run)
     assert scores is not None
-    take = start["takes"][0]
+    take = start.takes[0]
     key = next(k for k in scores.table if (k.policy, k.task, k.start, k.arm, k.seed) == (
-        start["policy"], start["task"], start["start"], "base", take["seed"]))  # fmt: skip
+        start.policy, start.task, start.start, "base", take.seed))  # fmt: skip
     import base64
     import io
 
-    with Image.open(io.BytesIO(base64.b64decode(start["demo"]["src"]))) as image:
+    with Image.open(io.BytesIO(base64.b64decode(start.demo.src))) as image:
         sheet = np.asarray(image.convert("L")).astype(float)
-    width, columns = start["demo"]["w"], start["demo"]["columns"]
-    for place, index in zip(take["nearest"], scores.table[key].nearest, strict=True):
+    width, columns = start.demo.width, start.demo.columns
+    for place, index in zip(take.nearest, scores.table[key].nearest, strict=True):
         x = (place % columns) * width + width // 2
-        y = (place // columns) * start["demo"]["h"] + start["demo"]["h"] // 2
+        y = (place // columns) * start.demo.height + start.demo.height // 2
         assert sheet[y, x] == pytest.approx(index, abs=4)
 
 
 def test_a_run_of_outcomes_only_says_that_it_has_no_films(tmp_path: Path, run: Path) -> None:
-    found = takes.gather(tmp_path, Result.load(run / "result.json"))
-    assert found["starts"] == []
-    assert "no films" in found["note"]
+    shown = takes.page_takes(tmp_path, Result.load(run / "result.json"))
+    assert shown.starts == []
+    assert "no films" in shown.note

@@ -31,3 +31,12 @@ def test_no_frames_are_no_frames() -> None:
 def test_packing_twice_gives_the_same_bytes() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (9, 64, 64, 3), np.uint8)
     assert Film.pack(frames).data == Film.pack(frames).data
+
+
+def test_a_film_of_lower_quality_is_smaller() -> None:
+    ramp = np.linspace(0, 255, 64).astype(np.uint8)
+    noise = np.random.default_rng(0).integers(0, 40, (4, 64, 64, 3), np.uint8)
+    frames = np.clip(ramp[None, :, None, None].astype(int) + noise, 0, 255).astype(np.uint8)
+    exact, rough = Film.pack(frames), Film.pack(frames, quality=60)
+    assert len(rough.data) < len(exact.data) / 2
+    assert 0 < np.abs(rough.unpack().astype(int) - frames).mean() < 20

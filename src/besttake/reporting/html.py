@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from besttake.reporting import figures, words
 from besttake.reporting.page import Page, pointer, save, svg
-from besttake.reporting.takes import KINDS, gather
+from besttake.reporting.takes import KINDS, PageTakes, page_takes
 from besttake.result import Cell, Result
 
 
@@ -35,11 +35,11 @@ def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     directory = Path(run)
     result = Result.load(directory / "result.json")
     target = Path(out) if out is not None else directory / "report.html"
-    return save(render(result, gather(directory, result)), target)
+    return save(render(result, page_takes(directory, result)), target)
 
 
-def render(result: Result, takes: dict[str, Any]) -> str:
-    """The page of a result; ``takes`` is what `besttake.reporting.takes.gather` gave."""
+def render(result: Result, takes: PageTakes) -> str:
+    """The page of a result; ``takes`` is what `besttake.reporting.takes.page_takes` gave."""
     page = Page(result.model_dump(mode="json"))
     views = [_view(cell, i, result) for i, cell in enumerate(result.policies)]
     return page.render(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,11 @@ def pointer(*parts: str | int) -> str:
 
 
 def script(value: Any) -> Markup:
-    """JSON for a ``<script type="application/json">``: nothing in it can end the element or open a comment."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """JSON for a ``<script type="application/json">``: nothing in it can end the element or open a comment.
+
+    A dataclass becomes an object with its fields.
+    """
+    text = json.dumps(value, default=asdict, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)

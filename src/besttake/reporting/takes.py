@@ -7,12 +7,11 @@ missed, and a few where all takes ended alike, until the size budget is spent.
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -25,6 +24,9 @@ from besttake.takes.film import Film
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.types import U8
+
+if TYPE_CHECKING:
+    from besttake.demos.library import Library
 
 BUDGET = 9_500_000
 """Bytes of pictures in a page, before base64 adds a third."""
@@ -44,20 +46,12 @@ _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
 _MISSES = 3
-"""Starts that do not fit before the rest is not even tried: packing a film that is then left out costs as much."""
-
-
-class Pictures(Protocol):
-    """Frames of the demonstrations (`besttake.demos.library.Library`)."""
-
-    def frame_image(self, index: int) -> U8:
-        """The picture of library frame ``index``, uint8 (H, W, 3)."""
-        ...
+"""After so many starts that do not fit no other is tried: a film costs as much to pack when it is left out."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A start that could be shown: its base takes, which was picked, and what became of it."""
+    """A start that could be shown: its base takes, the seed that was picked, and what became of it."""
 
     cell: Cell
     rows: tuple[Row, ...]
@@ -65,62 +59,127 @@ class Candidate:
     kind: str
 
 
+@dataclass(frozen=True)
+class PageFilm:
+    """A film for the page: ``src`` is one WebP picture in base64 with ``count`` tiles in ``columns`` columns."""
+
+    src: str
+    count: int
+    width: int
+    height: int
+    columns: int
+
+    @classmethod
+    def of(cls, film: Film) -> PageFilm | None:
+        """A film as it stands in the page; None where it has no frame."""
+        source = base64.b64encode(film.data).decode()
+        return cls(source, film.count, film.width, film.height, film.columns) if film.count else None
+
+
+@dataclass(frozen=True)
+class PageTake:
+    """A take for the page: its film, and the cosine to the ``nearest`` demonstration frame over time."""
+
+    seed: int
+    success: bool
+    success_step: int | None
+    steps: int
+    picked: bool
+    score: float | None
+    film: PageFilm | None
+    film_steps: list[int]
+    trace_steps: list[int]
+    best: list[float | None]
+    nearest: list[int | None]
+
+
+@dataclass(frozen=True)
+class PageError:
+    """A take that could not be made, and why."""
+
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class PageStart:
+    """A start for the page: its takes side by side, and ``demo``, the demonstration frames that they point at."""
+
+    kind: str
+    policy: str
+    env: str
+    task: str
+    start: int
+    scorer: str
+    window: str
+    takes: list[PageTake]
+    hidden: int
+    demo: PageFilm | None
+    errors: list[PageError]
+
+
+@dataclass(frozen=True)
+class PageTakes:
+    """What the page shows of a run's takes; where there are none, ``note`` says why."""
+
+    starts: list[PageStart]
+    note: str = ""
+
+
 def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
     """Starts per cell (by its place in ``result.cells``), in canonical order."""
-    where = {(cell.policy, line.env, line.task): i for i, cell in enumerate(result.cells) for line in cell.tasks}
+    cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(result.cells) for line in cell.tasks}
     starts: dict[tuple[str, str, str, int], list[Row]] = {}
     for row in rows:
         if row.key.arm == "base":
             starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), []).append(row)
-    found: dict[int, list[Candidate]] = {}
+    by_cell: dict[int, list[Candidate]] = {}
     for (policy, env, task, _), members in starts.items():
-        index = where.get((policy, env, task))
+        index = cell_of.get((policy, env, task))
         if index is not None and any(row.status == "done" for row in members):
-            found.setdefault(index, []).append(_judge(result.cells[index], members, scores))
-    return found
+            by_cell.setdefault(index, []).append(_judge(result.cells[index], members, scores))
+    return by_cell
 
 
-def choose(found: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
+def choose(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
     """Candidates in the order in which they should enter the page: round by round, every cell in each."""
-    queues = {(i, kind): [c for c in own if c.kind == kind] for i, own in found.items() for kind in KINDS}
+    queues = {(i, kind): [c for c in own if c.kind == kind] for i, own in by_cell.items() for kind in KINDS}
     for kind in _ROUNDS:
-        for i in sorted(found):
+        for i in sorted(by_cell):
             if queues[i, kind]:
                 yield queues[i, kind].pop(0)
 
 
-def gather(run: Path, result: Result, *, budget: int = BUDGET) -> dict[str, Any]:
-    """The takes of a run as data for the page: ``{"starts": [...], "note": "why there are none"}``."""
+def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
+    """The takes of a run that the page shows, with at most ``budget`` bytes of pictures."""
     if not (run / "takes.sqlite").exists():
-        return {"starts": [], "note": "This run holds outcomes only, no films, so there are no takes to show."}
+        return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
     with Store.open(run) as store:
         rows = store.rows()
-        scores, pictures = Scores.open(run), _pictures(run, store.manifest)
-        shown: list[dict[str, Any]] = []
+        scores, library = Scores.open(run), _library(run, store.manifest)
+        shown: list[PageStart] = []
         spent = misses = 0
         for candidate in choose(candidates(result, rows, scores)):
-            data, size = _start(store, candidate, scores, pictures)
+            start, size = _start(store, candidate, scores, _DemoSheet(library))
             if spent + size > budget:
                 misses += 1
                 if misses == _MISSES:
                     break
                 continue
-            shown.append(data)
+            shown.append(start)
             spent += size
             if len(shown) == LIMIT:
                 break
-    note = ""
-    if not shown:
-        note = "No take of this run can be shown." if rows else "This run has no takes yet."
-    return {"starts": shown, "note": note, "demo": pictures is not None}
+    if shown:
+        return PageTakes(shown)
+    return PageTakes([], "No take of this run can be shown." if rows else "This run has no takes yet.")
 
 
 def _judge(cell: Cell, rows: list[Row], scores: Scores | None) -> Candidate:
     outcomes = np.array([[float(row.success) if row.success is not None else np.nan for row in rows]])
-    values = np.array([[_score(scores, row.key, ScoreName(cell.scorer, cell.window)) for row in rows]])
+    values = np.array([[_score(scores, row.key, cell) for row in rows]])
     ended = outcomes[np.isfinite(outcomes)]
-    scored = bool(np.isfinite(values).any())
-    picked = int(pick(values, outcomes).index[0]) if scored else None
+    picked = int(pick(values, outcomes).index[0]) if np.isfinite(values).any() else None
     if ended.all():
         kind = "succeeded"
     elif not ended.any():
@@ -132,73 +191,63 @@ def _judge(cell: Cell, rows: list[Row], scores: Scores | None) -> Candidate:
     return Candidate(cell, tuple(rows), None if picked is None else rows[picked].key.seed, kind)
 
 
-def _score(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
-    found = scores.get(key) if scores is not None else None
-    return float(found.scores.get(name, math.nan)) if found is not None else math.nan
+def _score(scores: Scores | None, key: TakeKey, cell: Cell) -> float:
+    """The score that the cell's verdict rests on; NaN where the take has none."""
+    score = scores.get(key) if scores is not None else None
+    return score.scores.get(ScoreName(cell.scorer, cell.window), math.nan) if score is not None else math.nan
 
 
-def _start(
-    store: Store, candidate: Candidate, scores: Scores | None, pictures: Pictures | None
-) -> tuple[dict[str, Any], int]:
-    cell, key = candidate.cell, candidate.rows[0].key
+def _start(store: Store, candidate: Candidate, scores: Scores | None, demo: _DemoSheet) -> tuple[PageStart, int]:
+    """A start for the page, and how many bytes its pictures have."""
+    cell, key, picked = candidate.cell, candidate.rows[0].key, candidate.picked
     done = [row for row in candidate.rows if row.status == "done"]
     kept = done[:TAKES]
-    if candidate.picked is not None and all(row.key.seed != candidate.picked for row in kept):
-        kept = [*kept[:-1], *(row for row in done if row.key.seed == candidate.picked)]
-    takes, size, demo = [], 0, _DemoSheet(pictures)
+    if picked is not None and all(row.key.seed != picked for row in kept):
+        kept = [*kept[:-1], *(row for row in done if row.key.seed == picked)]
+    takes, size = [], 0
     for row in kept:
         take = store.load(row)
         film, steps = _compact(take.film, take.frame_steps)
-        score = scores.get(row.key) if scores is not None else None
-        value = _score(scores, row.key, ScoreName(cell.scorer, cell.window))
         size += len(film.data)
+        trace = scores.get(row.key) if scores is not None else None
         takes.append(
-            {
-                "seed": row.key.seed,
-                "success": bool(row.success),
-                "successStep": row.success_step,
-                "steps": row.steps,
-                "picked": row.key.seed == candidate.picked,
-                "score": value if math.isfinite(value) else None,
-                "film": _film(film),
-                "filmSteps": [int(step) for step in steps],
-                "traceSteps": [int(s) for s in score.steps] if score is not None else [],
-                "best": [_rounded(v) for v in score.best] if score is not None else [],
-                "nearest": [demo.place(int(i)) for i in score.nearest] if score is not None else [],
-            }
+            PageTake(
+                seed=row.key.seed,
+                success=bool(row.success),
+                success_step=row.success_step,
+                steps=row.steps,
+                picked=row.key.seed == picked,
+                score=_finite(_score(scores, row.key, cell)),
+                film=PageFilm.of(film),
+                film_steps=[int(step) for step in steps],
+                trace_steps=[int(step) for step in trace.steps] if trace else [],
+                best=[_finite(value, 4) for value in trace.best] if trace else [],
+                nearest=[demo.place(int(frame)) for frame in trace.nearest] if trace else [],
+            )
         )
     sheet = demo.film()
-    size += len(sheet.data)
-    data = {
-        "kind": candidate.kind,
-        "policy": key.policy,
-        "env": key.env,
-        "task": key.task,
-        "start": key.start,
-        "scorer": cell.scorer,
-        "window": cell.window,
-        "takes": takes,
-        "hidden": len(done) - len(kept),
-        "demo": _film(sheet),
-        "errors": [{"seed": r.key.seed, "reason": r.error or ""} for r in candidate.rows if r.status == "error"],
-    }
-    return data, size
+    errors = [PageError(row.key.seed, row.error or "") for row in candidate.rows if row.status == "error"]
+    start = PageStart(
+        candidate.kind, key.policy, key.env, key.task, key.start, cell.scorer, cell.window, takes,
+        hidden=len(done) - len(kept), demo=PageFilm.of(sheet), errors=errors,
+    )  # fmt: skip
+    return start, size + len(sheet.data)
 
 
 class _DemoSheet:
     """The demonstration frames that a start's traces point at, each once."""
 
-    def __init__(self, pictures: Pictures | None) -> None:
-        self._pictures = pictures
+    def __init__(self, library: Library | None) -> None:
+        self._library = library
         self._places: dict[int, int] = {}
         self._frames: list[U8] = []
 
     def place(self, index: int) -> int | None:
         """Where frame ``index`` of the library stands in the sheet; None when it has no picture."""
-        if self._pictures is None or index < 0:
+        if self._library is None or index < 0:
             return None
         if index not in self._places:
-            frame = _shrink(np.asarray(self._pictures.frame_image(index), np.uint8))
+            frame = _shrink(np.asarray(self._library.frame_image(index), np.uint8))
             if self._frames and frame.shape != self._frames[0].shape:
                 height, width = self._frames[0].shape[:2]
                 frame = np.asarray(Image.fromarray(frame).resize((width, height)), np.uint8)
@@ -208,7 +257,7 @@ class _DemoSheet:
 
     def film(self) -> Film:
         """All frames as one picture."""
-        return _lossy(np.stack(self._frames), 86) if self._frames else Film(b"", 0, 0, 0, 0)
+        return Film.pack(np.stack(self._frames), quality=86) if self._frames else Film(b"", 0, 0, 0, 0)
 
 
 def _compact(film: Film, steps: Any) -> tuple[Film, Any]:
@@ -216,8 +265,8 @@ def _compact(film: Film, steps: Any) -> tuple[Film, Any]:
     if film.count == 0 or (film.count <= _FRAMES and len(film.data) <= film.count * _HEAVY):
         return film, steps
     kept = np.unique(np.linspace(0, film.count - 1, min(film.count, _FRAMES)).round().astype(int))
-    frames = film.unpack()[kept]
-    return _lossy(np.stack([_shrink(frame) for frame in frames])), np.asarray(steps)[kept]
+    frames = np.stack([_shrink(frame) for frame in film.unpack()[kept]])
+    return Film.pack(frames, quality=72), np.asarray(steps)[kept]
 
 
 def _shrink(frame: U8) -> U8:
@@ -229,38 +278,19 @@ def _shrink(frame: U8) -> U8:
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX), np.uint8)
 
 
-def _lossy(frames: U8, quality: int = 72) -> Film:
-    count, height, width, _ = frames.shape
-    columns = min(count, 16383 // width)
-    rows = -(-count // columns)
-    sheet = np.zeros((rows * columns, height, width, 3), np.uint8)
-    sheet[:count] = frames
-    picture = sheet.reshape(rows, columns, height, width, 3).swapaxes(1, 2).reshape(rows * height, -1, 3)
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, format="WEBP", quality=quality, method=2)
-    return Film(buffer.getvalue(), count, height, width, columns)
+def _finite(value: float, digits: int | None = None) -> float | None:
+    number = float(value)
+    return None if not math.isfinite(number) else number if digits is None else round(number, digits)
 
 
-def _film(film: Film) -> dict[str, Any] | None:
-    if film.count == 0:
-        return None
-    source = base64.b64encode(film.data).decode()
-    return {"src": source, "count": film.count, "w": film.width, "h": film.height, "columns": film.columns}
-
-
-def _rounded(value: Any) -> float | None:
-    return round(float(value), 4) if math.isfinite(float(value)) else None
-
-
-def _pictures(run: Path, manifest: Mapping[str, Any]) -> Pictures | None:
+def _library(run: Path, manifest: Mapping[str, Any]) -> Library | None:
     """The run's library; None when it has none, or when it is no longer where it was."""
     name = manifest.get("library")
     if not name:
         return None
-    try:
-        from besttake.demos.library import Library
+    from besttake.demos.library import Library
 
-        library: Pictures = Library.open(run / str(name))
-        return library
-    except (ImportError, OSError, BestTakeError):
+    try:
+        return Library.open(run / str(name))
+    except (OSError, BestTakeError):
         return None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from besttake.types import U8
 
@@ -29,8 +29,10 @@ class Film:
     columns: int
 
     @classmethod
-    def pack(cls, frames: U8) -> Film:
-        """Compress frames (F, H, W, 3): lossless up to 128 px, quality 90 above."""
+    def pack(cls, frames: U8, quality: int | None = None) -> Film:
+        """Compress frames (F, H, W, 3): with ``quality``, else lossless up to 128 px and quality 90 above."""
+        from PIL import Image
+
         count, height, width, _ = frames.shape
         if count == 0:
             return cls(b"", 0, height, width, 0)
@@ -39,14 +41,18 @@ class Film:
         sheet = np.zeros((rows * columns, height, width, 3), np.uint8)
         sheet[:count] = frames
         picture = sheet.reshape(rows, columns, height, width, 3).swapaxes(1, 2).reshape(rows * height, -1, 3)
+        exact = quality is None and max(height, width) <= LOSSLESS_UP_TO
+        options: dict[str, Any] = {"lossless": True, "method": 0, "quality": 0}
         buffer = io.BytesIO()
-        exact = max(height, width) <= LOSSLESS_UP_TO
-        options = {"lossless": True, "method": 0, "quality": 0} if exact else {"quality": 90, "method": 2}
-        Image.fromarray(picture).save(buffer, format="WEBP", **options)
+        Image.fromarray(picture).save(
+            buffer, format="WEBP", **options if exact else {"quality": quality or 90, "method": 2}
+        )
         return cls(buffer.getvalue(), count, height, width, columns)
 
     def unpack(self) -> U8:
         """The frames, uint8 (F, H, W, 3)."""
+        from PIL import Image
+
         if self.count == 0:
             return np.zeros((0, self.height, self.width, 3), np.uint8)
         with Image.open(io.BytesIO(self.data)) as image:

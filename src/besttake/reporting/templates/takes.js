@@ -28,13 +28,13 @@
   const tile = (canvas, image, film, index) => {
     if (!image || !image.complete || !image.naturalWidth || index === null || index === undefined || index < 0) return;
     const column = index % film.columns, row = Math.floor(index / film.columns);
-    canvas.getContext("2d").drawImage(image, column * film.w, row * film.h, film.w, film.h, 0, 0, film.w, film.h);
+    canvas.getContext("2d").drawImage(image, column * film.width, row * film.height, film.width, film.height, 0, 0, film.width, film.height);
     canvas.dataset.frame = index;
   };
   const screen = (film, name) => {
-    const canvas = make("canvas", name + (film && film.w <= 128 ? " crisp" : ""));
-    canvas.width = film ? film.w : 4;
-    canvas.height = film ? film.h : 3;
+    const canvas = make("canvas", name + (film && film.width <= 128 ? " crisp" : ""));
+    canvas.width = film ? film.width : 4;
+    canvas.height = film ? film.height : 3;
     return canvas;
   };
   const lastAt = (steps, now) => {
@@ -51,10 +51,10 @@
     const x = (step) => 2 + 296 * step / last;
     const y = (value) => 80 - 70 * (value - low) / Math.max(1e-6, high - low);
     svg.append(draw("line", { x1: 2, y1: 82, x2: 298, y2: 82, style: "stroke:var(--faint)" }));
-    if (take.successStep !== null) {
-      svg.append(draw("line", { class: "success", x1: x(take.successStep), y1: 4, x2: x(take.successStep), y2: 82, style: "stroke:var(--s2);stroke-width:1.5;stroke-dasharray:3 3", "vector-effect": "non-scaling-stroke" }));
+    if (take.success_step !== null) {
+      svg.append(draw("line", { class: "success", x1: x(take.success_step), y1: 4, x2: x(take.success_step), y2: 82, style: "stroke:var(--s2);stroke-width:1.5;stroke-dasharray:3 3", "vector-effect": "non-scaling-stroke" }));
     }
-    const points = take.best.map((value, i) => value === null ? null : `${x(take.traceSteps[i]).toFixed(1)},${y(value).toFixed(1)}`).filter(Boolean);
+    const points = take.best.map((value, i) => value === null ? null : `${x(take.trace_steps[i]).toFixed(1)},${y(value).toFixed(1)}`).filter(Boolean);
     const color = take.picked ? "var(--accent)" : "var(--muted)";
     svg.append(draw("polyline", { points: points.join(" "), style: `fill:none;stroke:${color};stroke-width:2`, "vector-effect": "non-scaling-stroke" }));
     const cursor = draw("line", { class: "cursor", x1: 2, y1: 2, x2: 2, y2: 82, style: "stroke:var(--ink);stroke-width:1", "vector-effect": "non-scaling-stroke" });
@@ -66,7 +66,7 @@
     const box = make("article", "take" + (take.picked ? " picked" : ""));
     box.dataset.seed = take.seed;
     const head = make("h4", "", `take ${take.seed}`);
-    head.append(take.success ? make("span", "won", `✓ success at step ${take.successStep}`) : make("span", "lost", `✗ failed after ${take.steps} steps`));
+    head.append(take.success ? make("span", "won", `✓ success at step ${take.success_step}`) : make("span", "lost", `✗ failed after ${take.steps} steps`));
     if (take.picked) head.append(make("span", "pick", "picked"));
     const film = screen(take.film, "film"), near = screen(start.demo, "demo");
     const label = make("div", "", ""), nearLabel = make("div", "", "");
@@ -82,9 +82,9 @@
     box.append(head, screens, line.svg, total);
     let image = null;
     const show = (now) => {
-      const frame = lastAt(take.filmSteps, now);
+      const frame = lastAt(take.film_steps, now);
       tile(film, image, take.film, frame);
-      const moment = lastAt(take.traceSteps, now);
+      const moment = lastAt(take.trace_steps, now);
       if (moment >= 0) tile(near, demo.image, start.demo, take.nearest[moment]);
       const over = now > take.steps;
       box.classList.toggle("over-take", over);
