@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from besttake import registry
 from besttake.errors import ComponentError, MissingExtra
-from besttake.policies.lerobot import layered, mixed
-from besttake.policies.lerobot_family import Diffusion
-from besttake.types import Warm
+from besttake.policies.lerobot import layered
+from besttake.policies.lerobot_families import Diffusion
 
 without_lerobot = pytest.mark.skipif(importlib.util.find_spec("lerobot") is not None, reason="lerobot is installed")
 
@@ -43,14 +42,6 @@ def test_a_diffusion_latent_repeats_the_ends_of_the_chunk_where_it_has_none():
     family = Diffusion(latent=(8, 1), horizon=4, replan=4, past=1)
     chunk = np.array([[[1.0], [2.0], [3.0], [4.0]]])
     np.testing.assert_array_equal(family.place(chunk)[0, :, 0], [1, 1, 2, 3, 4, 4, 4, 4])
-
-
-def test_mixing_is_equation_6_and_alpha_zero_is_the_noise_itself():
-    noise, chunk = np.float32([[1.0, -2.0]]), np.float32([[10.0, 10.0]])
-    np.testing.assert_allclose(mixed(noise, Warm(0.3, chunk), chunk), [[3.7, 1.6]], rtol=1e-6)
-    np.testing.assert_array_equal(mixed(noise, Warm(0.3), None), np.float32(0.7) * noise)
-    assert mixed(noise, Warm(0.0, chunk), chunk) is noise
-    assert mixed(noise, None, None) is noise
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(1, 5))

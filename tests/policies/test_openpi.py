@@ -9,7 +9,7 @@ from websockets.sync.server import serve as listen
 
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.policies.wire import pack_openpi, unpack_openpi
+from besttake.policies.remote_wire import pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm

@@ -10,7 +10,7 @@ from websockets.sync.server import serve as listen
 
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.policies.wire import Message, pack_message, unpack_message
+from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm

@@ -17,7 +17,7 @@ from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, build
 from besttake.policies.augmented import cooled, retrieving
-from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
+from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.takes.orders import Job

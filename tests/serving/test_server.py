@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from besttake.errors import ComponentError
-from besttake.policies.wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
+from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
 from besttake.takes.draws import Draw
 

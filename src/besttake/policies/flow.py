@@ -9,15 +9,14 @@ array                    meaning
 state_map, state_shift   (S, F), (F,): network inputs are ``state @ state_map + state_shift``
 state_blur               (K, S): the state is seen with ``n @ state_blur`` added, n standard normal, new per chunk
 action_mean, action_std  (A,): the flow lives in ``(action - mean) / std``
-w0, b0, w1, …            the layers, (in, out); the first reads chunk, inputs, told instruction, flow time (16)
+w0, b0, w1, …            the layers, (in, out); the first reads chunk, inputs, instruction (one of n), flow time
 =======================  ====================================================================================
 
-and, as metadata, ``horizon``, ``replan`` and ``instructions`` (JSON; the policy is told which of them it is).
+and, as metadata, ``horizon``, ``replan`` and ``instructions`` (JSON; the policy reads which of them it is given).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,15 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_line
 from besttake.options import Reader
 from besttake.takes.draws import Draw
-from besttake.testbed.network import EULER_STEPS, Weights, time_features
+from besttake.testbed.network import EULER_STEPS, Weights, silu, sliced, time_features
 from besttake.types import F32, Observation, PolicySpec, Warm
 
 TIME_FEATURES = 16
-
-_SLICE = 32
 
 
 class FlowPolicy:
@@ -41,9 +39,8 @@ class FlowPolicy:
 
     def __init__(self, name: str, weights: Weights, replan: int | None, blur: float) -> None:
         arrays: dict[str, Any] = {key: array.astype(np.float32) for key, array in weights.arrays.items()}
-        told = weights.metadata
-        self._horizon = int(told["horizon"])
-        self._instructions: tuple[str, ...] = tuple(json.loads(told["instructions"]))
+        self._horizon = int(weights.metadata["horizon"])
+        self._instructions: tuple[str, ...] = tuple(json.loads(weights.metadata["instructions"]))
         self._map, self._shift = arrays["state_map"], arrays["state_shift"]
         self._blur = np.float32(blur) * arrays["state_blur"]
         self._mean, self._std = arrays["action_mean"], arrays["action_std"]
@@ -52,11 +49,11 @@ class FlowPolicy:
         context = self._map.shape[1] + len(self._instructions)
         if first.shape[0] != self._chunk + context + TIME_FEATURES or arrays[f"w{last}"].shape[1] != self._chunk:
             raise ValueError(f"its layers take {first.shape[0]} numbers and its spec gives other sizes")
-        self._noise_in, self._context_in = _sliced(first[: self._chunk]), _sliced(first[self._chunk : -TIME_FEATURES])
+        self._noise_in, self._context_in = sliced(first[: self._chunk]), sliced(first[self._chunk : -TIME_FEATURES])
         times = [time_features(step / EULER_STEPS) for step in range(EULER_STEPS)]
         self._at_time = [features @ first[-TIME_FEATURES:] + arrays["b0"] for features in times]
-        self._rest = [(_sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
-        steps = int(told["replan"]) if replan is None else replan
+        self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
+        steps = int(weights.metadata["replan"]) if replan is None else replan
         Reader(name).whole("replan", steps, most=self._horizon)
         self._spec = PolicySpec(
             name=name,
@@ -68,7 +65,7 @@ class FlowPolicy:
             warm_start=True,
             cools=True,
             small=True,
-            fingerprint=_digest(weights, steps, blur),
+            fingerprint=weights.fingerprint(steps, blur),
         )
 
     @property
@@ -90,11 +87,10 @@ class FlowPolicy:
     def _row(self, observation: Observation, draw: Draw, warm: Warm | None) -> F32:
         x = draw.normal((self._horizon, len(self._mean)))
         if warm is not None:
-            x = np.float32(1 - warm.alpha) * x
-            if warm.chunk is not None:
-                x = x + np.float32(warm.alpha) * ((warm.chunk - self._mean) / self._std).astype(np.float32)
+            chunk = None if warm.chunk is None else ((warm.chunk - self._mean) / self._std).astype(np.float32)
+            x = warm_start(x, warm.alpha, chunk)
         state = observation.state + draw.normal((len(self._blur),), "perception") @ self._blur
-        context = np.concatenate([state @ self._map + self._shift, self._told(observation.instruction)])
+        context = np.concatenate([state @ self._map + self._shift, self._which(observation.instruction)])
         flown = self._flow(x.reshape(-1), context.astype(np.float32)).reshape(x.shape)
         return np.asarray(np.clip(flown * self._std + self._mean, -1, 1), np.float32)
 
@@ -103,15 +99,15 @@ class FlowPolicy:
         given = _times(self._context_in, context)
         with np.errstate(over="ignore"):
             for at_time in self._at_time:
-                hidden = _silu(_times(self._noise_in, x) + given + at_time)
+                hidden = silu(_times(self._noise_in, x) + given + at_time)
                 for weight, shift in self._rest[:-1]:
-                    hidden = _silu(_times(weight, hidden) + shift)
+                    hidden = silu(_times(weight, hidden) + shift)
                 weight, shift = self._rest[-1]
                 x = x + (_times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
         return x
 
-    def _told(self, instruction: str) -> F32:
-        """Which of its instructions this is, as one of n; all zero when it is told none."""
+    def _which(self, instruction: str) -> F32:
+        """Which of its instructions this is, as one of n; all zero when there is none."""
         if instruction and self._instructions and instruction not in self._instructions:
             raise ComponentError(
                 f"{self._spec.name} was not trained on {instruction!r}; it knows {', '.join(self._instructions)}"
@@ -135,22 +131,5 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) ->
         raise ComponentError(f"{uri}: not a flow policy ({one_line(error)})") from error
 
 
-def _digest(weights: Weights, replan: int, blur: float) -> str:
-    digest = hashlib.sha256(f"{sorted(weights.metadata.items())} {replan} {blur}".encode())
-    for key in sorted(weights.arrays):
-        digest.update(weights.arrays[key].tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _sliced(weight: F32) -> F32:
-    """A weight (in, out) as (slices, out / slices, in): each too small for the BLAS to share among threads."""
-    inputs, outputs = weight.shape
-    return np.ascontiguousarray(weight.T).reshape(-1, _SLICE if outputs % _SLICE == 0 else outputs, inputs)
-
-
-def _times(sliced: F32, x: F32) -> F32:
-    return np.asarray(np.matmul(sliced, x).reshape(-1), np.float32)
-
-
-def _silu(x: F32) -> F32:
-    return np.asarray(x / (1 + np.exp(-x)), np.float32)
+def _times(weight: F32, x: F32) -> F32:
+    return np.asarray(np.matmul(weight, x).reshape(-1), np.float32)

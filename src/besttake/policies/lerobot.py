@@ -3,7 +3,8 @@
 A chunk in environment space goes into the policy's own space through the checkpoint's own preprocessor, as an action
 in training does (relative to the state where the checkpoint works so, then normalised), and the policy's answer comes
 back through its postprocessor. Rows are evaluated ``width`` at a time, the last group filled up, so that a row has
-the same bits whatever batch the caller uses.
+the same bits whatever batch the caller uses. `lerobot_checkpoint` loads a checkpoint from disk or hub;
+`lerobot_families` knows how each family (pi0, ACT, …) takes its noise.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_line
 from besttake.options import Reader
-from besttake.policies.lerobot_family import STATE, Deterministic, Family, Seeded, family_of, images_in, unfed
-from besttake.policies.lerobot_load import Checkpoint, load
+from besttake.policies.lerobot_checkpoint import Checkpoint, load
+from besttake.policies.lerobot_families import STATE, Deterministic, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm
@@ -151,7 +153,7 @@ class LerobotPolicy:
         return back
 
     def _reads(self) -> str:
-        """What feeds the checkpoint, as `besttake doctor --policy` shows it."""
+        """What feeds the checkpoint, as `besttake doctor` shows it."""
         sources = [f"{key} <- {camera}" for key, camera in self._cameras.items()]
         if self._state_dim is not None:
             which = ",".join(map(str, self._taken)) or f"all {self._state_dim}"
@@ -180,8 +182,8 @@ class LerobotPolicy:
         batch = self._checkpoint.before(self._batch(observations, None))
         noise = None
         if self._family.latent:
-            mixed = np.concatenate([self._noise(layer) for layer in layers])
-            noise = torch.from_numpy(mixed).to(self._checkpoint.config.device)
+            rows = np.concatenate([self._noise(layer) for layer in layers])
+            noise = torch.from_numpy(rows).to(self._checkpoint.config.device)
         draws = [draw for layer in layers for _, draw, _ in layer]
         with torch.inference_mode():
             normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws)
@@ -191,10 +193,14 @@ class LerobotPolicy:
         """What each row of a layer starts from, float32 (width, *latent)."""
         noise = np.stack([draw.normal(self._family.latent) for _, draw, _ in layer])
         chunks = _chunks([warm for _, _, warm in layer], self._spec)
-        placed: Sequence[F32 | None] = [None] * len(layer)
+        placed = None
         if chunks is not None:
-            placed = list(self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy())
-        return np.stack([mixed(e, warm, a) for e, (_, _, warm), a in zip(noise, layer, placed, strict=True)])
+            placed = self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy()
+        for row, (_, _, warm) in enumerate(layer):
+            if warm is not None:
+                chunk = None if warm.chunk is None or placed is None else placed[row]
+                noise[row] = warm_start(noise[row], warm.alpha, chunk)
+        return noise
 
     def _finished(self, normalised: Any) -> F32:
         actions: F32 = self._checkpoint.after(normalised[:, : self._spec.horizon]).float().cpu().numpy()
@@ -202,9 +208,9 @@ class LerobotPolicy:
             raise ComponentError(
                 f"{self._spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
             )
-        told = (self._spec.horizon, self._spec.action_dim)
-        if actions.shape[1:] != told:
-            raise ComponentError(f"{self._spec.name}: chunks of {actions.shape[1:]} where its config says {told}")
+        expected = (self._spec.horizon, self._spec.action_dim)
+        if actions.shape[1:] != expected:
+            raise ComponentError(f"{self._spec.name}: chunks of {actions.shape[1:]} where its config says {expected}")
         return actions
 
     def _batch(self, observations: Sequence[Observation], chunks: F32 | None) -> dict[str, Any]:
@@ -277,14 +283,6 @@ def layered(keys: Sequence[Hashable], width: int) -> list[list[list[int]]]:
         depth = max(map(len, group))
         groups.append([[column[min(layer, len(column) - 1)] for column in group] for layer in range(depth)])
     return groups
-
-
-def mixed(noise: F32, warm: Warm | None, placed: F32 | None) -> F32:
-    """Eq. 6 in the policy's own space; ``placed`` is the chunk as a latent."""
-    if warm is None or warm.alpha == 0:
-        return noise
-    calmer = np.float32(1 - warm.alpha) * noise
-    return calmer if warm.chunk is None or placed is None else calmer + np.float32(warm.alpha) * placed
 
 
 def _content(seen: Observation) -> bytes:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from besttake.errors import ComponentError
-from besttake.policies.link import Link
-from besttake.policies.remote import ServerPolicy, Settings, Told, chunk_of, last_line, settings
-from besttake.policies.wire import pack_openpi, unpack_openpi
+from besttake.policies.remote import RemotePolicy, RemoteSettings, ServedPolicy, last_line, settings
+from besttake.policies.remote_connection import Connection
+from besttake.policies.remote_wire import pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation
 
@@ -31,33 +31,35 @@ def make(
     return OpenpiPolicy(rest, settings(f"openpi:{rest}", state, timeout, options), prompt)
 
 
-class OpenpiPolicy(ServerPolicy):
+class OpenpiPolicy(RemotePolicy):
     """A policy behind openpi's server; the instruction goes under the key ``prompt``."""
 
-    def __init__(self, url: str, options: Settings, prompt: str = "prompt") -> None:
+    def __init__(self, url: str, options: RemoteSettings, prompt: str = "prompt") -> None:
         self._prompt = prompt
         super().__init__(f"openpi:{url}", url, options)
 
-    def greet(self, link: Link) -> dict[str, Any]:
+    def greet(self, connection: Connection) -> dict[str, Any]:
         """The metadata frame."""
-        frame = link.receive()
+        frame = connection.receive()
         if isinstance(frame, str):
-            raise ComponentError(f"{link.url}: expected openpi's metadata frame, got text: {last_line(frame)}")
+            raise ComponentError(f"{connection.url}: expected openpi's metadata frame, got text: {last_line(frame)}")
         return unpack_openpi(frame)
 
-    def ask(self, link: Link, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]) -> F32:
+    def ask(
+        self, connection: Connection, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]
+    ) -> F32:
         """One observation, one whole chunk."""
         request = {**self.pictures(seen), self.options.state_key: seen.state, self._prompt: seen.instruction}
-        link.send(pack_openpi(request))
-        frame = link.receive()
+        connection.send(pack_openpi(request))
+        frame = connection.receive()
         if isinstance(frame, str):
             raise ComponentError(f"{self.uri}: the server failed: {last_line(frame)}")
-        return chunk_of(self.actions_in(unpack_openpi(frame)), self.uri, *shape)
+        return self.chunk(unpack_openpi(frame), *shape)
 
-    def images_of(self, told: Told | None) -> Mapping[str, str]:
+    def default_images(self, served: ServedPolicy | None) -> Mapping[str, str]:
         """The keys of openpi's LIBERO policies, or the cameras that a `besttake serve` names."""
-        return LIBERO_IMAGES if told is None else {f"observation/{camera}": camera for camera in told.cameras}
+        return LIBERO_IMAGES if served is None else {f"observation/{camera}": camera for camera in served.cameras}
 
-    def horizon_of(self, told: Told) -> int:
+    def horizon_of(self, served: ServedPolicy) -> int:
         """The whole chunk."""
-        return told.horizon
+        return served.horizon

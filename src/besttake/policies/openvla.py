@@ -32,7 +32,7 @@ Gripper = Literal["raw", "libero"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class OpenvlaSettings:
     """How actions are drawn and read. ``gripper="libero"`` turns 0 closed .. 1 open into LIBERO's +1 .. -1."""
 
     camera: str = "agentview"
@@ -64,14 +64,16 @@ def make(
         raise ComponentError(
             f"openvla:{rest} runs code from its checkpoint: read it, then allow it with `trust_remote_code`"
         )
-    settings = Settings(camera, unnorm_key, heat, read.flag("crop", crop), convention)
+    settings = OpenvlaSettings(camera, unnorm_key, heat, read.flag("crop", crop), convention)
     return OpenvlaPolicy(rest, settings, device=device, revision=revision)
 
 
 class OpenvlaPolicy:
     """A loaded OpenVLA checkpoint behind the contract of `besttake.policies.base`."""
 
-    def __init__(self, name: str, settings: Settings, *, device: str = "auto", revision: str | None = None) -> None:
+    def __init__(
+        self, name: str, settings: OpenvlaSettings, *, device: str = "auto", revision: str | None = None
+    ) -> None:
         self._name = f"openvla:{name}"
         self._settings = settings
         self._torch = need("torch", self._name)
@@ -122,8 +124,8 @@ class OpenvlaPolicy:
         devices = [self._device] if self._device.type == "cuda" else []
         with self._torch.random.fork_rng(devices=devices), self._torch.inference_mode():
             self._torch.manual_seed(draw.integer())
-            told = self._model.predict_action(**inputs, unnorm_key=self._key, **sampling)
-        action = np.asarray(told, np.float32).reshape(-1)
+            predicted = self._model.predict_action(**inputs, unnorm_key=self._key, **sampling)
+        action = np.asarray(predicted, np.float32).reshape(-1)
         if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
             raise ComponentError(f"{self._name}: predicted {action}, not {self._spec.action_dim} finite numbers")
         if self._settings.gripper == "libero":

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.link import Link
-from besttake.policies.remote import ServerPolicy, Settings, Told, chunk_of, last_line, settings
-from besttake.policies.wire import VLA_EVAL_VERSION, Message, pack_message, unpack_message
+from besttake.policies.remote import RemotePolicy, RemoteSettings, ServedPolicy, last_line, settings
+from besttake.policies.remote_connection import Connection
+from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message, pack_message, unpack_message
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation
 
@@ -26,24 +26,27 @@ def make(rest: str, *, state: str = "states", timeout: str | float = 60, **optio
     return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", state, timeout, options))
 
 
-class VlaEvalPolicy(ServerPolicy):
+class VlaEvalPolicy(RemotePolicy):
     """A policy behind a vla-eval model server; a draw only names the episode to it."""
 
-    def __init__(self, url: str, options: Settings) -> None:
+    def __init__(self, url: str, options: RemoteSettings) -> None:
         super().__init__(f"vla-eval:{url}", url, options)
 
-    def greet(self, link: Link) -> dict[str, Any]:
+    def greet(self, connection: Connection) -> dict[str, Any]:
         """The server's hello."""
-        link.send(pack_message(Message("hello", {"harness_version": "besttake", "protocol_version": VLA_EVAL_VERSION})))
-        reply = _answer(link, 0, kind="hello")
+        hello = {"harness_version": "besttake", "protocol_version": VLA_EVAL_VERSION}
+        connection.send(pack_message(Message("hello", hello)))
+        reply = _answer(connection, 0, kind="hello")
         version = reply.get("protocol_version")
         if version != VLA_EVAL_VERSION:
             raise ComponentError(
-                f"{link.url}: speaks vla-eval protocol {version}, this is {VLA_EVAL_VERSION}; update one"
+                f"{connection.url}: speaks vla-eval protocol {version}, this is {VLA_EVAL_VERSION}; update one"
             )
         return reply
 
-    def ask(self, link: Link, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]) -> F32:
+    def ask(
+        self, connection: Connection, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]
+    ) -> F32:
         """An episode: as many observations as it takes to get the actions of a chunk."""
         horizon, action_dim = shape
         payload = {
@@ -52,28 +55,28 @@ class VlaEvalPolicy(ServerPolicy):
             self.options.state_key: seen.state,
         }
         task = {"name": seen.instruction or draw.task, "episode_idx": draw.start}
-        link.send(pack_message(Message("episode_start", {"task": task})))
+        connection.send(pack_message(Message("episode_start", {"task": task})))
         parts: list[F32] = []
         while not parts or sum(map(len, parts)) < (horizon or 1):
-            link.send(pack_message(Message("observation", payload, len(parts) + 1)))
-            actions = self.actions_in(_answer(link, len(parts) + 1))
-            parts.append(chunk_of(actions, self.uri, None, action_dim))
-        link.send(pack_message(Message("episode_end", {})))
+            connection.send(pack_message(Message("observation", payload, len(parts) + 1)))
+            parts.append(self.chunk(_answer(connection, len(parts) + 1), None, action_dim))
+        connection.send(pack_message(Message("episode_end", {})))
         return np.concatenate(parts)[:horizon]
 
-    def images_of(self, told: Told | None) -> Mapping[str, str]:
+    def default_images(self, served: ServedPolicy | None) -> Mapping[str, str]:
         """``agentview``, or the cameras that a `besttake serve` names."""
-        return {camera: camera for camera in (("agentview",) if told is None else told.cameras)}
+        return {camera: camera for camera in (("agentview",) if served is None else served.cameras)}
 
-    def horizon_of(self, told: Told) -> int:
+    def horizon_of(self, served: ServedPolicy) -> int:
         """What it hands out of a chunk before it samples another."""
-        return told.replan
+        return served.replan
 
 
-def _answer(link: Link, seq: int, kind: str = "action") -> dict[str, Any]:
-    reply = unpack_message(link.receive())
+def _answer(connection: Connection, seq: int, kind: str = "action") -> dict[str, Any]:
+    reply = unpack_message(connection.receive())
     if reply.type == "error":
-        raise ComponentError(f"{link.url}: the server failed: {last_line(reply.payload.get('error', reply.payload))}")
+        reason = last_line(reply.payload.get("error", reply.payload))
+        raise ComponentError(f"{connection.url}: the server failed: {reason}")
     if reply.type != kind or reply.seq != seq:
-        raise ComponentError(f"{link.url}: expected {kind} {seq}, got {reply.type} {reply.seq}")
+        raise ComponentError(f"{connection.url}: expected {kind} {seq}, got {reply.type} {reply.seq}")
     return dict(reply.payload)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import BestTakeError, ComponentError
-from besttake.policies.wire import (
+from besttake.policies.remote_wire import (
     VLA_EVAL_VERSION,
     Message,
     pack_message,

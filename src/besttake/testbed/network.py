@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +58,21 @@ class Weights:
         with safe_open(path, framework="np") as file:
             return cls({name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
 
+    def fingerprint(self, replan: int, blur: float) -> str:
+        """A hash of the weights and of the two settings that a policy adds to them."""
+        digest = hashlib.sha256(f"{sorted(self.metadata.items())} {replan} {blur}".encode())
+        for name in sorted(self.arrays):
+            digest.update(self.arrays[name].tobytes())
+        return digest.hexdigest()[:16]
+
 
 class FlowNet:
     """Carries noise (B, 10, 4) to action chunks, given states (B, 20).
 
     Rows are evaluated in blocks of one fixed width, filled up with zeros, and lie along the vector lanes of the
     matrix product, where the BLAS treats them alike: a row then has the same bits alone and anywhere in any batch.
-    That is tried when the network is made, and a BLAS that fails the trial gets narrower blocks. Weights are cut into
-    slices too small for the BLAS to share among threads, since that would tie the bits to the number of threads.
+    That is tried when the network is made, and a BLAS that fails the trial gets narrower blocks. Weights are `sliced`,
+    since sharing a product among threads would tie the bits to their number.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -72,10 +80,10 @@ class FlowNet:
         self.mean: F32 = arrays["action_mean"]
         self.std: F32 = arrays["action_std"]
         first = arrays["w0"]
-        self._noise_in, self._state_in = _sliced(first[:_CHUNK]), _sliced(first[_CHUNK:-16])
+        self._noise_in, self._state_in = sliced(first[:_CHUNK]), sliced(first[_CHUNK:-16])
         times = [time_features(k / EULER_STEPS) for k in range(EULER_STEPS)]
         self._first = [(features @ first[-16:] + arrays["b0"])[:, None] for features in times]
-        self._rest = [(_sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
+        self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
         self._width = next(width for width in _WIDTHS if width == 1 or self._places_are_alike(width))
 
     def __call__(self, noise: F32, states: F32) -> F32:
@@ -98,9 +106,9 @@ class FlowNet:
         x, context = columns[:_CHUNK], _times(self._state_in, columns[_CHUNK:])
         with np.errstate(over="ignore"):
             for shift_at_time in self._first:
-                hidden = _silu(_times(self._noise_in, x) + (context + shift_at_time))
+                hidden = silu(_times(self._noise_in, x) + (context + shift_at_time))
                 for weight, shift in self._rest[:-1]:
-                    hidden = _silu(_times(weight, hidden) + shift)
+                    hidden = silu(_times(weight, hidden) + shift)
                 weight, shift = self._rest[-1]
                 x = x + (_times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
         return x.T
@@ -113,16 +121,20 @@ class FlowNet:
         return all(np.array_equal(self._flow(block[order]), flown[order]) for order in moved)
 
 
-def _sliced(weight: F32) -> F32:
-    """A weight (in, out) transposed and cut along its outputs: (slices, out / slices, in)."""
+def sliced(weight: F32) -> F32:
+    """A weight (in, out) transposed and cut along its outputs: (slices, out / slices, in).
+
+    Each slice is too small for the BLAS to share among threads.
+    """
     inputs, outputs = weight.shape
     return np.ascontiguousarray(weight.T).reshape(-1, _SLICE if outputs % _SLICE == 0 else outputs, inputs)
 
 
-def _times(sliced: F32, columns: F32) -> F32:
+def _times(weight: F32, columns: F32) -> F32:
     """The product of a sliced weight and ``columns`` (in, width): (out, width)."""
-    return np.asarray(np.matmul(sliced, columns).reshape(-1, columns.shape[1]), np.float32)
+    return np.asarray(np.matmul(weight, columns).reshape(-1, columns.shape[1]), np.float32)
 
 
-def _silu(x: F32) -> F32:
+def silu(x: F32) -> F32:
+    """The activation ``x * sigmoid(x)``."""
     return np.asarray(x / (1 + np.exp(-x)), np.float32)

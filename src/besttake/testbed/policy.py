@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.takes.draws import Draw
@@ -30,9 +30,6 @@ class TestbedPolicy:
     def __init__(self, name: str, weights: Weights, replan: int, perception_mm: float) -> None:
         self._net = FlowNet(weights)
         self._blur = np.float32(perception_mm / 1000)
-        digest = hashlib.sha256(f"{sorted(weights.metadata.items())} {replan} {perception_mm}".encode())
-        for key in sorted(weights.arrays):
-            digest.update(weights.arrays[key].tobytes())
         self._spec = PolicySpec(
             name=f"testbed:{name}",
             kind="flow",
@@ -43,7 +40,7 @@ class TestbedPolicy:
             warm_start=True,
             cools=True,
             small=True,
-            fingerprint=digest.hexdigest()[:16],
+            fingerprint=weights.fingerprint(replan, perception_mm),
         )
 
     @property
@@ -63,14 +60,11 @@ class TestbedPolicy:
         noise = np.stack([draw.normal((HORIZON, ACTION_DIM)) for draw in draws])
         for row, start in enumerate(warm or ()):
             if start is not None:
-                noise[row] = self._warmed(noise[row], start)
+                chunk = None if start.chunk is None else self._net.normalise(start.chunk)
+                noise[row] = warm_start(noise[row], start.alpha, chunk)
         blur = self._blur * np.stack([draw.normal((6,), "perception") for draw in draws])
         states = np.stack([observation.state for observation in observations])
         return self._net(noise, network.perceive(states, blur))
-
-    def _warmed(self, noise: F32, start: Warm) -> F32:
-        calmer = np.float32(1 - start.alpha) * noise
-        return calmer if start.chunk is None else calmer + np.float32(start.alpha) * self._net.normalise(start.chunk)
 
 
 def make(

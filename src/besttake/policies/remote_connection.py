@@ -1,4 +1,4 @@
-"""One websocket to a model server: timeouts, one reconnect, one clear line when it fails."""
+"""`Connection`: one websocket to a model server, with a timeout, one reconnect, and one clear line when it fails."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from besttake.errors import ComponentError, MissingExtra
 T = TypeVar("T")
 
 
-class LinkError(ComponentError):
+class ConnectionLost(ComponentError):
     """The server cannot be reached, does not answer, or went away twice."""
 
 
-class Link:
+class Connection:
     """A websocket that opens when it is first needed and reopens once when it breaks.
 
-    ``greet(link)`` runs after each opening and returns what the server says of itself, kept as ``greeting``. A token
-    that is not given is read from $BESTTAKE_TOKEN, which keeps it out of plans and runs.
+    ``greet(connection)`` runs after each opening and returns what the server says about itself, kept as ``greeting``.
+    A token that is not given is read from $BESTTAKE_TOKEN, which keeps it out of plans and runs.
     """
 
-    def __init__(self, url: str, greet: Callable[[Link], Any], timeout: float, token: str | None = None) -> None:
+    def __init__(self, url: str, greet: Callable[[Connection], Any], timeout: float, token: str | None = None) -> None:
         if not url.startswith(("ws://", "wss://")):
             raise ComponentError(f"{url!r} is not a websocket address: write ws://host:port")
         try:
@@ -38,7 +38,7 @@ class Link:
         self._entered: Any = None
         self._socket: Any = None
 
-    def call(self, exchange: Callable[[Link], T]) -> T:
+    def call(self, exchange: Callable[[Connection], T]) -> T:
         """Run ``exchange`` (sends and receives) and return its result; start it over once if the socket breaks.
 
         A timeout is not retried: the server is there and slow, and asking again would only queue more work.
@@ -49,11 +49,13 @@ class Link:
                 return exchange(self)
             except TimeoutError:
                 self.close()
-                raise LinkError(f"{self.url}: no answer within {self.timeout:g} s; raise it with ?timeout=") from None
+                raise ConnectionLost(
+                    f"{self.url}: no answer within {self.timeout:g} s; raise it with ?timeout="
+                ) from None
             except OSError as error:
                 self.close()
                 if attempt == 2:
-                    raise LinkError(f"{self.url}: {_reason(error)}; is the server running?") from None
+                    raise ConnectionLost(f"{self.url}: {_reason(error)}; is the server running?") from None
             except BaseException:
                 # An answer that is still on its way must not be taken for the next one's.
                 self.close()
@@ -86,12 +88,11 @@ class Link:
             raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
         except InvalidStatus as error:
             status = error.response.status_code
-            hint = (
-                "give its token in $BESTTAKE_TOKEN or with ?token=" if status in (401, 403) else "is it a model server?"
-            )
-            raise LinkError(f"{self.url}: refused with HTTP {status}; {hint}") from None
+            closed = status in (401, 403)
+            hint = "give its token in $BESTTAKE_TOKEN or with ?token=" if closed else "is it a model server?"
+            raise ConnectionLost(f"{self.url}: refused with HTTP {status}; {hint}") from None
         except InvalidHandshake as error:
-            raise LinkError(f"{self.url}: not a websocket server ({error})") from None
+            raise ConnectionLost(f"{self.url}: not a websocket server ({error})") from None
         self.greeting = self._greet(self)
 
     def send(self, frame: bytes) -> None:

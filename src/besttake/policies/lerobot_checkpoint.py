@@ -1,4 +1,4 @@
-"""A LeRobot checkpoint from disk or hub: the policy, its saved processors, and proof that its weights were read."""
+"""Load a LeRobot checkpoint from disk or hub: the policy, its saved processors, proof that its weights were read."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
 
 def _family(where: Path, name: str) -> str:
     try:
-        told = json.loads((where / "config.json").read_text())
+        saved = json.loads((where / "config.json").read_text())
     except (OSError, ValueError):
         raise ComponentError(f"lerobot:{name}: no readable config.json in {where}; is it a saved policy?") from None
-    if not isinstance(told, dict) or not isinstance(told.get("type"), str):
-        kind = told.get("model_type") if isinstance(told, dict) else None
+    if not isinstance(saved, dict) or not isinstance(saved.get("type"), str):
+        kind = saved.get("model_type") if isinstance(saved, dict) else None
         hint = f"it holds a transformers model ({kind})" if kind else "its config.json names no policy type"
         raise ComponentError(f"lerobot:{name}: not a LeRobot policy, {hint}")
-    if told.get("use_peft") or (where / "adapter_config.json").exists():
+    if saved.get("use_peft") or (where / "adapter_config.json").exists():
         raise ComponentError(f"lerobot:{name}: a PEFT adapter; merge it into its base policy and save that")
     missing = [file for file in (_WEIGHTS, *_PROCESSORS) if not (where / file).exists()]
     if missing:
         hint = "convert it with LeRobot's migrate_policy_normalization" if missing[0] != _WEIGHTS else "save it again"
         raise ComponentError(f"lerobot:{name}: {', '.join(missing)} not in the checkpoint; {hint}")
-    return str(told["type"])
+    return str(saved["type"])
 
 
 def _settle(config: Any, device: str | None, steps: int | None, name: str) -> None:

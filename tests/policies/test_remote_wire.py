@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from besttake.policies.wire import (
+from besttake.policies.remote_wire import (
     Message,
     WireError,
     pack_message,

@@ -1,4 +1,4 @@
-"""The two wire formats of model servers, as bytes: msgpack with plain arrays, never pickle.
+"""Messages to and from model servers as bytes, for both wire formats: msgpack with plain arrays, never pickle.
 
 vla-eval wraps everything in an envelope ``{"type", "payload", "seq", "timestamp"}`` and writes an array as
 ``{"__ndarray__": True, "data", "dtype", "shape"}`` or, for a picture, ``{"__image__": True, "format": "png", "data"}``.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,12 +102,7 @@ def _msgpack() -> Any:
 
 
 def _write_vla_eval(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        array = _plain(value)
-        return {"__ndarray__": True, "data": array.tobytes(), "dtype": array.dtype.str, "shape": list(array.shape)}
-    if isinstance(value, np.generic):
-        return value.item()
-    raise WireError(f"cannot send a {type(value).__name__}")
+    return _written(value, ("__ndarray__", "data", "dtype", "shape"))
 
 
 def _read_vla_eval(value: dict[Any, Any]) -> Any:
@@ -119,12 +114,7 @@ def _read_vla_eval(value: dict[Any, Any]) -> Any:
 
 
 def _write_openpi(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        array = _plain(value)
-        return {b"__ndarray__": True, b"data": array.tobytes(), b"dtype": array.dtype.str, b"shape": array.shape}
-    if isinstance(value, np.generic):
-        return value.item()
-    raise WireError(f"cannot send a {type(value).__name__}")
+    return _written(value, (b"__ndarray__", b"data", b"dtype", b"shape"))
 
 
 def _read_openpi(value: dict[Any, Any]) -> Any:
@@ -135,9 +125,13 @@ def _read_openpi(value: dict[Any, Any]) -> Any:
     return value
 
 
-def _plain(array: Array) -> Array:
-    _dtype(array.dtype.str)
-    return np.ascontiguousarray(array)
+def _written(value: Any, keys: Sequence[str | bytes]) -> Any:
+    if isinstance(value, np.ndarray):
+        _dtype(value.dtype.str)
+        return dict(zip(keys, (True, value.tobytes(), value.dtype.str, list(value.shape)), strict=True))
+    if isinstance(value, np.generic):
+        return value.item()
+    raise WireError(f"cannot send a {type(value).__name__}")
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
