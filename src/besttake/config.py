@@ -22,8 +22,6 @@ from besttake import registry
 from besttake.errors import ComponentError, PlanError
 from besttake.types import Window
 
-Scorer = Literal["manifold", "coverage"]
-
 
 def _listed(value: Any) -> Any:
     """A lone string is a list of one; commas separate."""
@@ -62,7 +60,7 @@ class Plan(BaseModel):
     best_of: int | None = Field(None, description="takes that one is kept of, averaged over all subsets (all seeds)")
     arms: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
     window: Window = Field("full", description="full: takes go on after success; else the verdict reads common")
-    scorer: Scorer = Field("manifold", description="the score that picks")
+    scorer: str = Field("manifold", description="the scorer that picks: manifold, coverage, or a URI")
     stride: int = Field(5, ge=1, description="score every so many steps")
     demos: str | None = Field(None, description="demonstrations: a library directory or a URI")
     demos_per_task: int = Field(40, ge=1)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from besttake.encoders.base import Encoder
     from besttake.envs.base import Env
     from besttake.policies.base import Policy
+    from besttake.scorers.base import Scorer
 
 _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
@@ -72,7 +73,10 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "retrieve": "besttake.arms.retrieve:make",
         "rerank": "besttake.arms.rerank:make",
     },
-    "scorers": {},
+    "scorers": {
+        "manifold": "besttake.scorers.manifold:make",
+        "coverage": "besttake.scorers.coverage:make",
+    },
 }
 
 _ONE_OF = {
@@ -130,6 +134,11 @@ def demos(uri: str, **options: Any) -> Any:
 def arm(uri: str, **options: Any) -> Arm:
     """The arm that ``uri`` names."""
     return cast("Arm", make("arms", uri, **options))
+
+
+def scorer(uri: str, **options: Any) -> Scorer:
+    """The scorer that ``uri`` names."""
+    return cast("Scorer", make("scorers", uri, **options))
 
 
 def make(group: str, text: str, **options: Any) -> Any:

@@ -13,7 +13,7 @@ from besttake import result as r
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.measure.cells import Arm, CellData, Recorded, gather, pool, start_means
 from besttake.measure.probes import Probed
-from besttake.measure.scores import SCORERS, ScoreName
+from besttake.measure.scores import ScoreName
 from besttake.measure.verdict import judge, look_key
 from besttake.takes.key import TakeKey
 from besttake.types import EnvSpec, PolicySpec
@@ -167,7 +167,7 @@ def _selectors(arm: Arm, data: CellData, n: int) -> r.Selectors:
             else _unscored("no take has a score")
             for window in data.windows
         }
-        for scorer in SCORERS
+        for scorer in data.scorers
     }
     return r.Selectors(
         scored=scored,
@@ -194,7 +194,7 @@ def _ranking(arm: Arm, data: CellData) -> r.Ranking:
         score = ranking.within_auc if auc == "within" else ranking.pooled_auc
         return {
             scorer: {w: estimate(score(arm.outcomes, arm.scores[ScoreName(scorer, w)])) for w in data.windows}
-            for scorer in SCORERS
+            for scorer in data.scorers
         }
 
     return r.Ranking(within=table("within"), pooled=table("pooled"), invalid=picks.invalid, blind=picks.blind)

@@ -24,7 +24,10 @@ Unit = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for."""
+    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for.
+
+    ``scorer`` names the score that picks.
+    """
 
     plan: Plan
     envs: Mapping[str, EnvSpec]
@@ -34,6 +37,13 @@ class Recorded:
     probes: Mapping[str, Probed | None]
     goes_on: Mapping[str, bool]
     planned: set[TakeKey]
+    scorer: str = SCORERS[0]
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """The scorers that were asked, the one that picks among them."""
+        asked = tuple(self.scores.scorers) if self.scores is not None else ()
+        return tuple(dict.fromkeys((*(asked or SCORERS), self.scorer)))
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,11 @@ class CellData:
         return ScoreName(self.scorer, self.windows[0])
 
     @property
+    def scorers(self) -> tuple[str, ...]:
+        """The scorers that were asked."""
+        return tuple(dict.fromkeys(name.scorer for name in self.arms["base"].scores))
+
+    @property
     def scored(self) -> bool:
         """Whether any take of the base arm has a score."""
         base = self.arms.get("base")
@@ -106,24 +121,27 @@ def _cell_data(
     plan, policy = recorded.plan, keys[0].policy
     units = sorted({(k.env, k.task, k.start) for k in keys}, key=lambda u: (tasks.index(u[1]), u[2]))
     windows = ("full", "common", "episode") if recorded.goes_on[env] else ("common", "episode")
+    names = [ScoreName(scorer, window) for scorer in recorded.scorers for window in windows]
     arms: dict[str, Arm] = {}
     for arm in dict.fromkeys(plan.arms):
         if any(k.arm == arm for k in keys):
             named = [[TakeKey(policy, *unit[:2], unit[2], arm, seed) for seed in range(plan.seeds)] for unit in units]
-            arms[arm] = _arm(named, rows, recorded.scores, windows)
+            arms[arm] = _arm(named, rows, recorded.scores, names)
     probed = recorded.probes.get(policy)
     return CellData(
-        policy=policy, env=env, group=group, units=tuple(units), arms=arms, windows=windows, scorer=plan.scorer,
+        policy=policy, env=env, group=group, units=tuple(units), arms=arms, windows=windows, scorer=recorded.scorer,
         planned=len(keys), errors=sum(k in rows and rows[k].status == "error" for k in keys),
         probe=[p for (uri, task), p in probed.tasks.items() if uri == env and task in tasks] if probed else (),
         probe_reason=probed.reason if probed else "", deterministic=spec.kind == "deterministic",
     )  # fmt: skip
 
 
-def _arm(keys: list[list[TakeKey]], rows: Mapping[TakeKey, Row], scores: Scores | None, windows: Iterable[str]) -> Arm:
+def _arm(
+    keys: list[list[TakeKey]], rows: Mapping[TakeKey, Row], scores: Scores | None, names: Iterable[ScoreName]
+) -> Arm:
     shape = (len(keys), len(keys[0]))
     outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-    kinds = {ScoreName(scorer, window): np.full(shape, np.nan) for scorer in SCORERS for window in windows}
+    kinds = {name: np.full(shape, np.nan) for name in names}
     for s, line in enumerate(keys):
         for n, key in enumerate(line):
             row = rows.get(key)
@@ -145,7 +163,7 @@ def pool(policy: str, cells: Sequence[CellData]) -> CellData:
     for name in dict.fromkeys(name for c in cells for name in c.arms):
         parts = [c.arms[name] for c in cells if name in c.arms]
         if len(parts) == len(cells):
-            kinds = [ScoreName(scorer, window) for scorer in SCORERS for window in windows]
+            kinds = [name for name in parts[0].scores if name.window in windows]
             arms[name] = Arm(
                 np.concatenate([p.outcomes for p in parts]),
                 np.concatenate([p.lengths for p in parts]),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from besttake.files import safetensors_metadata
 from besttake.takes.key import TakeKey
 
 if TYPE_CHECKING:
@@ -45,21 +46,28 @@ SCORE_NAMES = tuple(ScoreName(scorer, window) for scorer in SCORERS for window i
 class TakeScore:
     """One take: ``steps`` (F,), best cosine ``best`` (F,) and library frame ``nearest`` (F,) of its scored frames.
 
-    ``scores`` holds one number per scorer and window.
+    ``scores`` holds one number per scorer and window, ``traces`` one per frame (F,) of a scorer with its own.
     """
 
     steps: NDArray[np.int32]
     best: NDArray[np.float32]
     nearest: NDArray[np.int64]
     scores: dict[ScoreName, float]
+    traces: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Scores:
-    """The scores of all takes of a run. ``fingerprint`` says which takes, library and encoder they were made from."""
+    """The scores of all takes of a run. ``fingerprint`` says which takes, library and encoder they were made from.
 
-    def __init__(self, table: dict[TakeKey, TakeScore], fingerprint: str) -> None:
+    ``scorers`` maps the name of each scorer to its own fingerprint.
+    """
+
+    def __init__(
+        self, table: dict[TakeKey, TakeScore], fingerprint: str, scorers: Mapping[str, str] | None = None
+    ) -> None:
         self.table = table
         self.fingerprint = fingerprint
+        self.scorers = dict(scorers or {})
 
     def get(self, key: TakeKey) -> TakeScore | None:
         """The scores of a take; None when it has none."""
@@ -70,23 +78,51 @@ class Scores:
         """How many frames were scored."""
         return sum(len(score.steps) for score in self.table.values())
 
+    def joined(self, table: Mapping[TakeKey, TakeScore], scorers: Mapping[str, str]) -> Scores:
+        """These scores and those that ``scorers`` gave the same takes."""
+        merged = dict(table)
+        for key, old in self.table.items():
+            new = table[key]
+            compared = old if (old.nearest >= 0).any() else new
+            scores, traces = {**old.scores, **new.scores}, {**old.traces, **new.traces}
+            merged[key] = replace(compared, scores=scores, traces=traces)
+        return Scores(merged, self.fingerprint, {**self.scorers, **scorers})
+
+    def only(self, scorers: Iterable[str]) -> Scores:
+        """The scores of these scorers alone."""
+        names = list(scorers)
+        if set(names) == set(self.scorers):
+            return self
+        table = {
+            key: replace(
+                one,
+                scores={name: value for name, value in one.scores.items() if name.scorer in names},
+                traces={name: trace for name, trace in one.traces.items() if name in names},
+            )
+            for key, one in self.table.items()
+        }
+        return Scores(table, self.fingerprint, {name: self.scorers[name] for name in names})
+
     @classmethod
     def open(cls, run: str | Path) -> Scores | None:
         """The scores kept in a run directory; None when there are none that can be read."""
         try:
             data = (Path(run) / _FILE).read_bytes()
-            size = int.from_bytes(data[:8], "little")
-            head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["head"])
+            head = json.loads(safetensors_metadata(data)["head"])
             arrays = load(data)
         except (OSError, ValueError, KeyError, SafetensorError):
             return None
         names = [ScoreName.parse(text) for text in head["kinds"]]
-        parts = [np.split(arrays[name], np.cumsum(arrays["counts"])[:-1]) for name in ("steps", "best", "nearest")]
+        ends = np.cumsum(arrays["counts"])[:-1]
+        parts = [np.split(arrays[name], ends) for name in ("steps", "best", "nearest")]
         table = {
             TakeKey(*key): TakeScore(steps, best, nearest, dict(zip(names, values.tolist(), strict=True)))
             for key, values, steps, best, nearest in zip(head["keys"], arrays["scores"], *parts, strict=False)
         }
-        return cls(table, head["fingerprint"])
+        for scorer in head.get("traces", ()):
+            for one, trace in zip(table.values(), np.split(arrays[f"trace {scorer}"], ends), strict=True):
+                one.traces[scorer] = trace
+        return cls(table, head["fingerprint"], head.get("scorers"))
 
     def save(self, store: Store) -> None:
         """Keep the scores in the run directory."""
@@ -100,10 +136,17 @@ class Scores:
             "best": _joined((entry.best for entry in entries), np.float32),
             "nearest": _joined((entry.nearest for entry in entries), np.int64),
         }
+        traces = sorted({scorer for entry in entries for scorer in entry.traces})
+        for scorer in traces:
+            none = [np.full(len(entry.steps), np.nan) for entry in entries]
+            own = (entry.traces.get(scorer, nan) for entry, nan in zip(entries, none, strict=True))
+            arrays[f"trace {scorer}"] = _joined(own, np.float32)
         head = {
             "keys": [astuple(key) for key in self.table],
             "kinds": [str(name) for name in names],
             "fingerprint": self.fingerprint,
+            "scorers": self.scorers,
+            "traces": traces,
         }
         store.write_bytes(_FILE, bytes(save(arrays, {"head": json.dumps(head)})))
 

@@ -1,1 +1,1 @@
-"""Scores of takes: one file per scorer."""
+"""Scorers: what gives each take of a start a number to pick by."""

@@ -1,158 +1,202 @@
-"""Takes to scores: frames are embedded, compared with the demonstrations of their task, and summed up per window.
+"""The scores of a run's takes, made once and kept in ``scores.safetensors`` beside them (`besttake.measure.scores`).
 
-The scores of a run are kept in ``scores.safetensors`` beside its takes, with the per-frame traces for the report.
-They are made again whenever takes or library have changed.
+They are made again when takes, library or encoder have changed; a scorer that is asked for later is added to them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-import numpy as np
-from numpy.typing import NDArray
-
-from besttake.core.cover import Demos, cover
-from besttake.core.score import common_window, coverage, episode_window, full_window, manifold
-from besttake.demos.library import Library, View
+from besttake import registry
+from besttake.core.score import common_window, episode_window, full_window
+from besttake.demos.library import Library
+from besttake.demos.view import View
 from besttake.encoders.base import Encoder
-from besttake.measure.scores import ScoreName, TakeScore
-from besttake.measure.scores import Scores as Scores
+from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
+from besttake.scorers.base import Footage, Scorer
+from besttake.scorers.judge import Judged, embed, judge, reads_of, sees_embeddings
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 
-_ENCODE = 512
 _PORTION = 16
+Start = list[Row]
+"""The takes that a selector chooses among: one policy, start and arm."""
+
+
+def named_scorers(picks: str) -> tuple[str, ...]:
+    """The scorers that a diagnosis measures: those of the paper, always, and the one that ``picks``."""
+    return tuple(dict.fromkeys((*SCORERS, picks)))
 
 
 def score_run(
     store: Store,
     library: Library,
     encoder: Encoder,
+    scorers: Sequence[str] = SCORERS,
     *,
     instructions: Mapping[str, str] | None = None,
     pool: LocalPool | None = None,
     on_takes: Callable[[int], None] = lambda count: None,
 ) -> Scores:
-    """Score every finished take of a run, or read the scores when they are there and still true.
+    """Score every finished take of a run by ``scorers`` (URIs), or read the scores where they are there and still true.
 
     ``instructions`` of the tasks find demonstrations that their names do not. With a ``pool`` its workers share the
-    work, each with an encoder of its own made from the library.
+    work, each with an encoder and scorers of its own, unless a scorer is not small.
     """
-    found_by = {
-        task: words
-        for task, words in (instructions or {}).items()
-        if library.view(task).matched == "all" and library.view(task, words).matched != "all"
+    words = instructions or {}
+    matching = {
+        task: text
+        for task, text in words.items()
+        if library.view(task).matched == "all" and library.view(task, text).matched != "all"
     }
-    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint, *([found_by] if found_by else []))
-    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    kept = Scores.open(store.path)
-    if kept is not None and kept.fingerprint == fingerprint:
-        return kept
-    rows = [row for row in store.rows() if row.status == "done"]
-    compared = [list(group) for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5])]
-    portions = [compared[first : first + _PORTION] for first in range(0, len(compared), _PORTION)]
+    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint, *([matching] if matching else []))
+    made = {uri: registry.scorer(uri) for uri in scorers}
+    wanted = {scorer.spec.name: _fingerprint(scorer, words) for scorer in made.values()}
+    kept = Scores({}, _sha256(parts))
+    stored = Scores.open(store.path)
+    if stored is not None and stored.fingerprint == kept.fingerprint:
+        kept = stored
+    missing = {uri: s for uri, s in made.items() if kept.scorers.get(s.spec.name) != wanted[s.spec.name]}
+    if missing:
+        work = _Work(library, encoder, tuple(missing.values()), words, matching)
+        shared = pool if all(scorer.spec.small for scorer in missing.values()) else None
+        table = _scored(store, work, tuple(missing), shared, on_takes)
+        kept = kept.joined(table, {s.spec.name: wanted[s.spec.name] for s in missing.values()})
+        kept.save(store)
+    return kept.only(wanted)
 
-    def told(portion: list[list[Row]]) -> None:
+
+def _fingerprint(scorer: Scorer, instructions: Mapping[str, str]) -> str:
+    """What a scorer's scores depend on, besides takes, library and encoder."""
+    spec = scorer.spec
+    return spec.fingerprint if "instruction" not in spec.reads else _sha256((spec.fingerprint, dict(instructions)))
+
+
+def _sha256(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What takes are scored with. ``matching`` are the instructions that find demonstrations where names do not."""
+
+    library: Library
+    encoder: Encoder
+    scorers: tuple[Scorer, ...]
+    instructions: Mapping[str, str]
+    matching: Mapping[str, str]
+
+
+def _scored(
+    store: Store, work: _Work, uris: tuple[str, ...], pool: LocalPool | None, on_takes: Callable[[int], None]
+) -> dict[TakeKey, TakeScore]:
+    """The scores of all finished takes, some starts at a time, here or by the workers of ``pool``."""
+    rows = [row for row in store.rows() if row.status == "done"]
+    starts = [list(group) for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5])]
+    portions = [starts[first : first + _PORTION] for first in range(0, len(starts), _PORTION)]
+
+    def done(portion: list[Start]) -> None:
         on_takes(sum(map(len, portion)))
 
     table: dict[TakeKey, TakeScore] = {}
     if pool is not None:
-        for scored in pool.map(_Elsewhere(str(store.path), str(library.path), found_by), portions, told):
-            table.update(scored)
+        task = _InWorker(str(store.path), str(work.library.path), uris, work.instructions, work.matching)
+        for scores in pool.map(task, portions, done):
+            table.update(scores)
     else:
         for portion in portions:
-            table.update(_score_portion(store, library, encoder, portion, found_by))
-            told(portion)
-    scores = Scores(table, fingerprint)
-    scores.save(store)
-    return scores
+            table.update(_score_portion(store, work, portion))
+            done(portion)
+    return table
 
 
 @dataclass(frozen=True)
-class _Elsewhere:
+class _InWorker:
     """Scores takes of a run in another process."""
 
     run: str
     library: str
+    scorers: tuple[str, ...]
     instructions: Mapping[str, str]
+    matching: Mapping[str, str]
 
-    def __call__(self, portion: list[list[Row]]) -> dict[TakeKey, TakeScore]:
-        library, encoder = _opened(self.library)
+    def __call__(self, portion: list[Start]) -> dict[TakeKey, TakeScore]:
+        library, encoder, scorers = _opened(self.library, self.scorers)
         with Store.open(self.run) as store:
-            return _score_portion(store, library, encoder, portion, self.instructions)
+            work = _Work(library, encoder, scorers, self.instructions, self.matching)
+            return _score_portion(store, work, portion)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str) -> tuple[Library, Encoder]:
+def _opened(path: str, scorers: tuple[str, ...]) -> tuple[Library, Encoder, tuple[Scorer, ...]]:
     library = Library.open(path)
-    return library, library.encoder()
+    return library, library.encoder(), tuple(registry.scorer(uri) for uri in scorers)
 
 
-def _score_portion(
-    store: Store,
-    library: Library,
-    encoder: Encoder,
-    portion: Sequence[Sequence[Row]],
-    instructions: Mapping[str, str],
-) -> dict[TakeKey, TakeScore]:
+def _score_portion(store: Store, work: _Work, portion: Sequence[Start]) -> dict[TakeKey, TakeScore]:
     """Score several starts; their frames are embedded together, and those of one task compared together."""
-    groups = [[store.load(row) for row in rows] for rows in portion]
-    embedded = iter(_embed(encoder, [take for group in groups for take in group]))
-    views: dict[int, tuple[View, list[_Framed]]] = {}
-    for group in groups:
-        task = group[0].key.task
-        view = library.view(task, instructions.get(task, ""))
-        framed = [_Framed(take, next(embedded), windows) for take, windows in zip(group, _windows(group), strict=True)]
-        views.setdefault(id(view), (view, []))[1].extend(framed)
-    found = {key: score for view, takes in views.values() for key, score in _score_takes(view, takes)}
-    return {take.key: found[take.key] for group in groups for take in group}
+    starts = [[store.load(row) for row in rows] for rows in portion]
+    takes = [take for start in starts for take in start]
+    embeds = sees_embeddings(work.scorers)
+    frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(work.scorers) else {}
+    embedded = dict(zip(frames, embed(work.encoder, list(frames.values())), strict=True)) if embeds else {}
+    views: dict[int, tuple[View, list[list[Take]]]] = {}
+    for start in starts:
+        task = start[0].key.task
+        view = work.library.view(task, work.matching.get(task, ""))
+        views.setdefault(id(view), (view, []))[1].append(start)
+    scores = {}
+    for view, own in views.values():
+        footage = [
+            [
+                replace(
+                    one, frames=frames.get(take.key), embeddings=embedded.get(take.key),
+                    instruction=work.instructions.get(take.key.task, ""),
+                )
+                for take, one in zip(start, windowed(start), strict=True)
+            ]
+            for start in own
+        ]  # fmt: skip
+        for start, judged in zip(own, judge(work.scorers, footage, view), strict=True):
+            scores.update({take.key: _take_score(take, one) for take, one in zip(start, judged, strict=True)})
+    return {take.key: scores[take.key] for take in takes}
 
 
-@dataclass(frozen=True)
-class _Framed:
-    """A take, its frames' embeddings (F, d), and which of its frames (F,) each window holds."""
-
-    take: Take
-    embeddings: NDArray[np.float32]
-    windows: dict[str, NDArray[np.bool_]]
-
-
-def _windows(takes: Sequence[Take]) -> list[dict[str, NDArray[np.bool_]]]:
-    """The windows of the takes that a selector chooses among: one policy, start and arm."""
+def windowed(takes: Sequence[Take]) -> list[Footage]:
+    """The takes that a selector chooses among, with their windows in the order of `WINDOWS`."""
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
     return [
-        {
-            "episode": episode_window(take.frame_steps, end),
-            "full": full_window(take.frame_steps, take.steps),
-            "common": common_window(take.frame_steps, ends),
-        }
+        Footage(
+            steps=take.frame_steps,
+            windows=(
+                episode_window(take.frame_steps, end),
+                full_window(take.frame_steps, take.steps),
+                common_window(take.frame_steps, ends),
+            ),
+            ends=(end, take.steps, min(ends)),
+            actions=take.actions,
+            states=take.states,
+        )
         for take, end in zip(takes, ends, strict=True)
     ]
 
 
-def _score_takes(view: View, takes: Sequence[_Framed]) -> Iterator[tuple[TakeKey, TakeScore]]:
-    """Score takes by one view. Every window is the first so many frames of a take."""
-    counts = [[int(window.sum()) for window in one.windows.values()] for one in takes]
-    demos = Demos.of(view.frame_demo, view.frame_step)
-    covered = cover(view.index, [one.embeddings for one in takes], counts, demos)
-    for one, (trace, shares) in zip(takes, covered, strict=True):
-        scores = {}
-        for (name, window), share in zip(one.windows.items(), shares, strict=True):
-            scores[ScoreName("manifold", name)] = manifold(trace, window)
-            scores[ScoreName("coverage", name)] = coverage(trace, float(share), window)
-        nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
-        yield one.take.key, TakeScore(one.take.frame_steps, trace.best, nearest, scores)
-
-
-def _embed(encoder: Encoder, takes: Sequence[Take]) -> list[NDArray[np.float32]]:
-    frames = np.concatenate([take.frames() for take in takes])
-    coded = [encoder.encode(frames[i : i + _ENCODE]) for i in range(0, len(frames), _ENCODE)]
-    flat = np.concatenate(coded) if coded else np.zeros((0, encoder.spec.dim), np.float32)
-    return np.split(flat, np.cumsum([len(take.frame_steps) for take in takes])[:-1])
+def _take_score(take: Take, judged: Judged) -> TakeScore:
+    values = {
+        ScoreName(scorer, window): float(value)
+        for scorer, score in judged.scores.items()
+        for window, value in zip(WINDOWS, score.values, strict=True)
+    }
+    traces = {
+        scorer: score.trace
+        for scorer, score in judged.scores.items()
+        if score.trace is not None and score.trace is not judged.best
+    }
+    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, traces)

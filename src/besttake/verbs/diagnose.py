@@ -26,7 +26,7 @@ from besttake.measure.verdict import looks_of
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.result import Result
-from besttake.scorers.scoring import score_run
+from besttake.scorers.scoring import named_scorers, score_run
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
@@ -117,6 +117,7 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
             key for uri, spec in specs.items() for env in setup.envs
             for key in _block(setup, uri, spec, env).take_keys()
         },
+        scorer=setup.scorer.name,
     )  # fmt: skip
 
 
@@ -189,7 +190,7 @@ def _score(setup: Setup, store: Store, workers: Workers, session: _Session) -> S
     skipping = SkippingEncoder(encoder, setup.plan.skip_still) if setup.plan.skip_still else None
     with session.reporter.stage("scoring", count, "takes") as stage:
         scores = score_run(
-            store, setup.library, skipping or encoder, on_takes=stage.advance,
+            store, setup.library, skipping or encoder, named_scorers(setup.plan.scorer), on_takes=stage.advance,
             pool=workers.running if skipping is None and setup.cheap else None,
             instructions={task.name: task.instruction for env in setup.envs.values() for task in env.tasks},
         )  # fmt: skip
@@ -243,6 +244,9 @@ def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) 
         notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(window, env)]
+    notes += setup.scorer.notes
+    if setup.scorer.length:
+        notes.append(f"the scorer {setup.scorer.name} reads a take's length, which can give the outcome away")
     if setup.library is None:
         notes.append("no demonstrations were named: nothing is scored, so selection cannot be judged")
     return list(dict.fromkeys(notes))

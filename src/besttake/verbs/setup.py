@@ -21,6 +21,7 @@ from besttake.errors import PlanError
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
+from besttake.scorers.base import ScorerSpec
 from besttake.types import EnvSpec, TaskSpec
 
 
@@ -33,6 +34,7 @@ class Setup:
     library: Library | None
     encoder: Encoder | None
     retrieval: RetrievalConfig
+    scorer: ScorerSpec
     notes: tuple[str, ...]
 
     @property
@@ -66,11 +68,12 @@ def set_up(
 
     ``each`` is a `map`, by which demonstrations are made ready.
     """
+    scorer = registry.scorer(plan.scorer).spec
     library = library_for(plan, list(envs.values()), reporter, each)
     notes = check_tasks(plan, list(envs.values()), library) if library is not None else []
     retrieval = _retrieval(plan, envs, library)
     encoder = cached(library.encoder()) if library is not None else None
-    return Setup(plan, envs, library, encoder, retrieval, tuple(notes))
+    return Setup(plan, envs, library, encoder, retrieval, scorer, tuple(notes))
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:

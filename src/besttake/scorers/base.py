@@ -1,0 +1,100 @@
+"""The contract of a scorer. Prove that yours keeps it with ``besttake.testing.check_scorer``.
+
+A scorer sees the takes of a start and gives each a number per window; the take with the highest one is picked. A window
+is the beginning of a take, and the harness chooses it: it says which frames and how many steps count, for all windows
+at once, so that a scorer reads a take once.
+
+```python
+class Calm:
+    spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
+
+    def score(self, takes, demos):
+        return [Score([-np.square(np.diff(take.actions[:end], axis=0)).mean() for end in take.ends]) for take in takes]
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.search import Trace
+from besttake.types import F32, U8
+
+if TYPE_CHECKING:
+    from besttake.demos.view import View
+
+Reads = Literal["frames", "embeddings", "nearest", "visited", "actions", "states", "instruction", "library"]
+
+
+@dataclass(frozen=True)
+class ScorerSpec:
+    """What a scorer is, and what it reads of a take (fields of `Footage`) or of the ``library``.
+
+    ``length``: a score may depend on what follows its window, such as how long the take is; where an episode stops at
+    success, that gives the outcome away. ``compares``: a score may depend on the other takes of its start; such a
+    scorer is given one start at a time. ``small``: every worker may have one of its own, made from the same URI.
+    ``fingerprint`` changes when the scores do.
+    """
+
+    name: str
+    reads: tuple[Reads, ...]
+    fingerprint: str
+    length: bool = False
+    compares: bool = False
+    small: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Footage:
+    """What a scorer sees of one take with F frames and T steps: what its spec reads, None for the rest.
+
+    ``steps`` (F,) says at which step each frame was seen. Window w holds the frames ``windows[w]`` (F,), always the
+    first so many, and the first ``ends[w]`` actions. ``frames`` are those of the score camera, ``embeddings`` (F, d)
+    theirs. ``nearest`` is the demonstration frame that each frame is most like, ``visited`` (W,) the share of the best
+    demonstration that each window visits (`besttake.core.cover`). ``actions`` (T, a), ``states`` (T + 1, s).
+    """
+
+    steps: NDArray[np.int32]
+    windows: tuple[NDArray[np.bool_], ...]
+    ends: tuple[int, ...]
+    frames: U8 | None = field(default=None, repr=False)
+    embeddings: F32 | None = None
+    nearest: Trace | None = None
+    visited: NDArray[np.float64] | None = None
+    actions: F32 | None = None
+    states: F32 | None = None
+    instruction: str | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """The scores of one take: a number per window, higher is better, NaN where there is none.
+
+    ``trace`` (F,) shows where the score comes from, frame by frame, where a scorer can say so.
+    """
+
+    values: Sequence[float] | NDArray[np.float64]
+    trace: F32 | None = None
+
+
+class Scorer(Protocol):
+    """Something to pick takes by."""
+
+    @property
+    def spec(self) -> ScorerSpec:
+        """Name, what it reads, and what its scores depend on."""
+        ...
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
+        """The scores of ``takes`` of one task, in their order.
+
+        ``demos`` are the demonstrations of the task, for a scorer that reads the ``library``. Unless the scorer
+        ``compares``, takes of several starts may come together, and no score may depend on the others.
+        """
+        ...

@@ -1,0 +1,115 @@
+"""Takes to scores, whoever made them: embed frames, compare them with demonstrations once, ask every scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.cover import Demos, cover
+from besttake.core.search import Trace
+from besttake.demos.view import View
+from besttake.encoders.base import Encoder
+from besttake.errors import ComponentError
+from besttake.scorers.base import Footage, Reads, Score, Scorer
+from besttake.types import F32, U8
+
+_T = TypeVar("_T")
+_ENCODE = 512
+_COMPARED: tuple[Reads, ...] = ("nearest", "visited")
+_OPTIONAL = tuple(name for name in get_args(Reads) if name != "library")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The scores of one take by the name of the scorer; ``best`` (F,) and ``nearest`` (F,) of its frames.
+
+    ``best`` is a frame's highest cosine to a demonstration frame, ``nearest`` that frame's row in the library, -1 where
+    the embedding is not finite or no scorer compares frames with demonstrations; ``best`` is NaN there.
+    """
+
+    scores: dict[str, Score]
+    best: F32
+    nearest: NDArray[np.int64]
+
+
+def reads_of(scorers: Iterable[Scorer]) -> frozenset[Reads]:
+    """All that any of the scorers reads."""
+    return frozenset(name for scorer in scorers for name in scorer.spec.reads)
+
+
+def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
+    """Whether frames have to be embedded for any of the scorers."""
+    return bool(reads_of(scorers) & {"embeddings", *_COMPARED})
+
+
+def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
+    """The embeddings (F, d) of each film (F, H, W, 3); films of one size are encoded together."""
+    frames = np.concatenate(films)
+    parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
+    flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
+    return np.split(flat, np.cumsum([len(film) for film in films])[:-1])
+
+
+def judge(scorers: Sequence[Scorer], starts: Sequence[Sequence[Footage]], view: View) -> list[list[Judged]]:
+    """Score the takes of several starts of one task, in their order.
+
+    The one comparison of frames with demonstrations that some scorers read is made once, for all takes together.
+    """
+    takes = _compared([take for start in starts for take in start], view, reads_of(scorers))
+    sizes = [len(start) for start in starts]
+    given = {scorer.spec.name: _asked(scorer, takes, sizes, view) for scorer in scorers}
+    judged = []
+    for i, take in enumerate(takes):
+        trace = take.nearest or _no_trace(len(take.steps))
+        nearest = np.where(trace.frame >= 0, view.frames[trace.frame], -1)
+        judged.append(Judged({name: scores[i] for name, scores in given.items()}, trace.best, nearest))
+    return _in_starts(judged, sizes)
+
+
+def _compared(takes: list[Footage], view: View, reads: frozenset[Reads]) -> list[Footage]:
+    """The takes with ``nearest`` and ``visited``, as far as anyone reads them."""
+    if not reads & set(_COMPARED):
+        return takes
+    embedded = [take.embeddings for take in takes if take.embeddings is not None]
+    if "visited" not in reads:
+        traces = view.index.nearest(np.concatenate(embedded))
+        ends = np.cumsum([len(part) for part in embedded])[:-1]
+        parts = zip(takes, np.split(traces.best, ends), np.split(traces.frame, ends), strict=True)
+        return [replace(take, nearest=Trace(best, frame)) for take, best, frame in parts]
+    counts = [[int(window.sum()) for window in take.windows] for take in takes]
+    covered = cover(view.index, embedded, counts, Demos.of(view.frame_demo, view.frame_step))
+    return [
+        replace(take, nearest=trace, visited=visited) for take, (trace, visited) in zip(takes, covered, strict=True)
+    ]
+
+
+def _asked(scorer: Scorer, takes: Sequence[Footage], sizes: Sequence[int], view: View) -> list[Score]:
+    """The scores that ``scorer`` gives, shown only what its spec reads; ComponentError unless there is one per take."""
+    spec = scorer.spec
+    hidden: dict[str, Any] = dict.fromkeys(set(_OPTIONAL) - set(spec.reads))
+    shown = [replace(take, **hidden) for take in takes]
+    demos = view if "library" in spec.reads else None
+    starts = _in_starts(shown, sizes) if spec.compares else [shown]
+    scores = [score for start in starts for score in scorer.score(start, demos)]
+    if len(scores) != len(takes):
+        raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
+    for take, score in zip(takes, scores, strict=True):
+        if len(score.values) != len(take.windows):
+            raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
+        if score.trace is not None and len(score.trace) != len(take.steps):
+            raise ComponentError(f"scorer {spec.name}: a trace of {len(score.trace)} for {len(take.steps)} frames")
+    return scores
+
+
+def _no_trace(frames: int) -> Trace:
+    return Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
+
+
+def _in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
+    ends = np.cumsum([0, *sizes])
+    return [list(items[first:last]) for first, last in pairwise(ends)]

@@ -1,0 +1,32 @@
+"""``manifold``, the paper's score (Eq. 4): how close a take stays to the demonstrations, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from besttake.core.score import manifold
+from besttake.demos.view import View
+from besttake.errors import ComponentError
+from besttake.scorers.base import Footage, Score, ScorerSpec
+
+
+class Manifold:
+    """The mean over a window's frames of the highest cosine to any demonstration frame."""
+
+    spec = ScorerSpec("manifold", reads=("nearest",), fingerprint="manifold 1")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """Eq. 4 for each window; the trace is each frame's highest cosine."""
+        scores = []
+        for take in takes:
+            assert take.nearest is not None
+            values = [manifold(take.nearest, window) for window in take.windows]
+            scores.append(Score(values, take.nearest.best))
+        return scores
+
+
+def make(rest: str) -> Manifold:
+    """The scorer ``manifold``."""
+    if rest:
+        raise ComponentError(f"manifold:{rest}: manifold takes no name")
+    return Manifold()

@@ -1,0 +1,143 @@
+"""The contract of a scorer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.demos.library import Library, build
+from besttake.encoders.hog import Hog
+from besttake.errors import ContractError
+from besttake.scorers.base import Footage, Reads, Scorer, ScorerSpec
+from besttake.scorers.judge import embed, judge
+from besttake.testing.compare import check_close
+from besttake.types import F32, U8, Demo
+
+_F64 = NDArray[np.float64]
+_TASK = "check"
+
+
+def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float = 0.0) -> tuple[str, ...]:
+    """Check ``scorer`` on made-up takes and a small made-up ``library``: the names of the checks that held.
+
+    ``atol`` is how far a score may move with the batch it is in; zero asks for the same bits.
+    """
+    if library is None:
+        with tempfile.TemporaryDirectory() as directory:
+            return check_scorer(scorer, library=build(_Squares(), Hog(), Path(directory) / "library"), atol=atol)
+    spec, view = scorer.spec, library.view(_TASK)
+    _check_spec(spec)
+    takes = _footage(library)
+
+    def scores(*starts: Sequence[Footage]) -> _F64:
+        judged = judge([scorer], starts, view)
+        return np.array([np.asarray(one.scores[spec.name].values, np.float64) for start in judged for one in start])
+
+    whole = scores(takes)
+    if np.isinf(whole).any():
+        raise ContractError(f"{spec.name}: a score is infinite; give NaN where there is none")
+    if np.isnan(whole[:, :-1]).all():
+        raise ContractError(f"{spec.name}: no take got a score")
+    _same(whole, scores(takes), 0.0, f"{spec.name}: the same takes, other scores")
+    _same(whole[::-1], scores(takes[::-1]), atol, f"{spec.name}: a score depends on the order of the takes")
+    twins = scores([takes[0], takes[1], takes[0]])
+    _same(twins[:1], twins[2:], atol, f"{spec.name}: the same take twice, two scores")
+    checks = ["spec", "scores", "repeat", "order", "twin"]
+    if not spec.compares:
+        alone = np.concatenate([scores([take]) for take in takes])
+        _same(whole, alone, atol, f"{spec.name}: a take alone is scored unlike among others (say compares=True)")
+        checks.append("batch")
+    if not spec.length:
+        cut = scores([_cut(take) for take in takes])
+        _same(
+            whole[:, :1],
+            cut[:, :1],
+            max(atol, 1e-9),
+            f"{spec.name}: a score depends on what follows its window (say length=True)",
+        )
+        checks.append("length")
+    return tuple(checks)
+
+
+def _check_spec(spec: ScorerSpec) -> None:
+    if not spec.name or "/" in spec.name:
+        raise ContractError(f"scorer {spec.name!r}: a name is needed, without a slash")
+    if not spec.fingerprint:
+        raise ContractError(f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
+    if unknown := set(spec.reads) - set(get_args(Reads)):
+        raise ContractError(f"{spec.name}: reads {sorted(unknown)[0]!r}, which is none of {', '.join(get_args(Reads))}")
+
+
+def _same(a: _F64, b: _F64, atol: float, promise: str) -> None:
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        raise ContractError(f"{promise} (one of them is NaN)")
+    check_close(np.nan_to_num(a), np.nan_to_num(b), atol, promise)
+
+
+def _footage(library: Library) -> list[Footage]:
+    """Four takes of different lengths; the windows are their beginning, all of them, and nothing."""
+    rng = np.random.default_rng(3)
+    films = [_film(rng, length) for length in (9, 12, 7, 10)]
+    embedded = embed(library.encoder(), films)
+    return [
+        Footage(
+            steps=2 * np.arange(len(film), dtype=np.int32),
+            windows=tuple(np.arange(len(film)) < count for count in (5, len(film), 0)),
+            ends=(9, 2 * len(film) - 1, 0),
+            frames=film,
+            embeddings=vectors,
+            actions=rng.normal(0, 0.3, (2 * len(film) - 1, 7)).astype(np.float32),
+            states=rng.normal(0, 0.3, (2 * len(film), 8)).astype(np.float32),
+            instruction="pick up the cube",
+        )
+        for film, vectors in zip(films, embedded, strict=True)
+    ]
+
+
+def _cut(take: Footage) -> Footage:
+    """The take as if it had ended with its first window."""
+    frames, end = int(take.windows[0].sum()), take.ends[0]
+    whole = np.ones(frames, bool)
+    return replace(
+        take,
+        steps=take.steps[:frames],
+        windows=(whole, whole, ~whole),
+        ends=(end, end, 0),
+        frames=None if take.frames is None else take.frames[:frames],
+        embeddings=None if take.embeddings is None else take.embeddings[:frames],
+        actions=None if take.actions is None else take.actions[:end],
+        states=None if take.states is None else take.states[: end + 1],
+    )
+
+
+def _film(rng: np.random.Generator, length: int) -> U8:
+    """A square that wanders over noise."""
+    frames = rng.integers(0, 60, (length, 32, 32, 3), np.uint8)
+    places = np.clip(12 + np.cumsum(rng.normal(0, 2, (length, 2)), axis=0), 0, 24).astype(int)
+    for frame, (x, y) in zip(frames, places, strict=True):
+        frame[y : y + 8, x : x + 8] = 220
+    return frames
+
+
+class _Squares:
+    """Four demonstrations with pictures, states and actions."""
+
+    name, fingerprint, camera, fps = "squares", "1", "front", 10.0
+    gripper_dim, gripper_open, eef_dims = 6, -1, (0, 1, 2)
+
+    def __iter__(self) -> Iterator[Demo]:
+        rng = np.random.default_rng(4)
+        for number in range(4):
+            length = 10 + number
+            states, actions = _walk(rng, length, 8), _walk(rng, length, 7)
+            yield Demo(f"{number}", _TASK, _film(rng, length), np.arange(length), states, actions, "pick up the cube")
+
+
+def _walk(rng: np.random.Generator, length: int, dim: int) -> F32:
+    return rng.normal(0, 0.3, (length, dim)).astype(np.float32)

@@ -1,0 +1,148 @@
+"""Scorers as a family: ours keep the contract, and a third party's works beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.demos.view import View
+from besttake.errors import ComponentError, ContractError
+from besttake.scorers.base import Footage, Score, Scorer, ScorerSpec
+from besttake.testing import check_scorer
+
+
+class Calm:
+    """Prefers takes whose actions change little from step to step."""
+
+    spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        assert demos is None
+        return [Score([self._value(take, end) for end in take.ends]) for take in takes]
+
+    def _value(self, take: Footage, end: int) -> float:
+        assert take.actions is not None
+        changes = np.diff(take.actions[:end], axis=0)
+        return -float(np.square(changes).mean()) if len(changes) else float("nan")
+
+
+class Consensus:
+    """Prefers the take most like the others of its start: its score depends on them."""
+
+    spec = ScorerSpec("consensus", reads=("embeddings",), fingerprint="consensus 1", compares=True)
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        scores = []
+        for take in takes:
+            values = []
+            for w in range(len(take.windows)):
+                means = [self._mean(other, w) for other in takes]
+                values.append(float(np.mean([self._mean(take, w) @ mean for mean in means])))
+            scores.append(Score(values))
+        return scores
+
+    def _mean(self, take: Footage, w: int) -> np.ndarray:
+        assert take.embeddings is not None
+        seen = take.embeddings[take.windows[w]].astype(np.float64)
+        return seen.mean(axis=0) if len(seen) else np.full(take.embeddings.shape[1], np.nan)
+
+
+@pytest.mark.parametrize("uri", ["manifold", "coverage"])
+def test_our_scorers_keep_the_contract(uri: str) -> None:
+    held = check_scorer(registry.scorer(uri))
+    assert held == ("spec", "scores", "repeat", "order", "twin", "batch", "length")
+
+
+def test_a_scorer_that_compares_takes_is_not_asked_to_score_them_alone() -> None:
+    assert "batch" in check_scorer(Calm())
+    assert "batch" not in check_scorer(Consensus(), atol=1e-12)
+
+
+class Length(Calm):
+    """Reads how long a take is, and does not say so."""
+
+    spec = ScorerSpec("length", reads=("actions",), fingerprint="length 1")
+
+    def _value(self, take: Footage, end: int) -> float:
+        assert take.actions is not None
+        return -float(len(take.actions))
+
+
+class Restless(Calm):
+    """Gives another number each time."""
+
+    count = 0
+
+    def _value(self, take: Footage, end: int) -> float:
+        self.count += 1
+        return float(self.count)
+
+
+class Endless(Calm):
+    """Infinite where it has nothing to say."""
+
+    def _value(self, take: Footage, end: int) -> float:
+        return super()._value(take, end) if end else float("-inf")
+
+
+class First(Calm):
+    """Likes the take that comes first."""
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        return [Score([float(-i)] * len(take.windows)) for i, take in enumerate(takes)]
+
+
+class Hasty(Calm):
+    """Forgets the last take."""
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        return super().score(takes[:-1], demos)
+
+
+class Secretive(Calm):
+    """Compares takes, and does not say so."""
+
+    spec = ScorerSpec("secretive", reads=("embeddings",), fingerprint="1")
+    score = Consensus.score
+    _mean = Consensus._mean
+
+
+@pytest.mark.parametrize(
+    ("scorer", "says"),
+    [
+        (Length(), "length=True"),
+        (Restless(), "the same takes, other scores"),
+        (Endless(), "infinite"),
+        (First(), "order of the takes"),
+        (Secretive(), "compares=True"),
+    ],
+)
+def test_a_scorer_that_breaks_a_promise_is_told_which(scorer: Scorer, says: str) -> None:
+    with pytest.raises(ContractError, match=says):
+        check_scorer(scorer, atol=1e-12)
+
+
+def test_a_scorer_that_leaves_a_take_out_is_an_error_that_names_it() -> None:
+    with pytest.raises(ComponentError, match="scorer calm: 3 scores for 4 takes"):
+        check_scorer(Hasty())
+
+
+def test_a_scorer_sees_only_what_its_spec_reads() -> None:
+    shown: list[Footage] = []
+
+    class Curious(Calm):
+        def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+            shown.extend(takes)
+            return super().score(takes, demos)
+
+    check_scorer(Curious())
+    for name in ("frames", "embeddings", "nearest", "visited", "states", "instruction"):
+        assert {getattr(take, name) is None for take in shown} == {True}
+
+
+def test_a_scorer_that_does_not_exist_is_one_line() -> None:
+    with pytest.raises(ComponentError, match="no scorer of kind 'luck'; known: coverage, manifold"):
+        registry.scorer("luck")
