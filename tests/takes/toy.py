@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,3 +94,8 @@ def halved(number: int) -> float:
     if number == 7:
         raise ValueError("7 is odd")
     return number / 2
+
+
+def search_path(_: int) -> list[str]:
+    """Work for `LocalPool.map`: where the worker looks for modules."""
+    return list(sys.path)

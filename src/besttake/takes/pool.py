@@ -5,24 +5,15 @@ Between takes its processes may share other work, by `LocalPool.map`.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
 from typing import Any, Protocol, TypeVar
 
 from besttake.errors import RolloutError
 from besttake.takes.orders import Answer, Order
-from besttake.takes.worker import Worker
-
-# As many simulators run as there are cores: threads of their own would only get into each other's way.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
+from besttake.takes.process import WorkerProcess
 
 _LIVES = 3
 
@@ -52,11 +43,10 @@ class Pool(Protocol):
 
 
 class LocalPool:
-    """Worker processes, started afresh (spawn) so that no lock or thread of the parent is copied into them."""
+    """Worker processes. One that dies is noticed and replaced."""
 
     def __init__(self, size: int) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._members = [self._start() for _ in range(size)]
+        self._members = [WorkerProcess() for _ in range(size)]
 
     @property
     def size(self) -> int:
@@ -66,34 +56,28 @@ class LocalPool:
     @property
     def pids(self) -> list[int]:
         """The workers' process ids."""
-        return [int(process.pid or 0) for process, _ in self._members]
+        return [member.pid for member in self._members]
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders. A dead worker is noticed by `receive`."""
-        self._tell(worker, list(orders))
+        self._members[worker].send(list(orders))
 
     def receive(self) -> list[tuple[int, list[Answer] | None]]:
         """Answers of every worker that has some, waiting for the first."""
-        return self._hear()
+        return self._receive()
 
-    def _tell(self, worker: int, message: Any) -> None:
-        try:
-            self._members[worker][1].send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-
-    def _hear(self) -> list[tuple[int, Any]]:
-        pipes = {id(pipe): worker for worker, (_, pipe) in enumerate(self._members)}
-        ready = wait([pipe for _, pipe in self._members])
-        found: list[tuple[int, Any]] = []
-        for pipe in ready:
-            worker = pipes[id(pipe)]
-            try:
-                found.append((worker, self._members[worker][1].recv()))
-            except (EOFError, ConnectionResetError):
-                self._replace(worker)
-                found.append((worker, None))
-        return sorted(found, key=lambda pair: pair[0])
+    def _receive(self) -> list[tuple[int, Any]]:
+        ready = wait([member.pipe for member in self._members])
+        answers: list[tuple[int, Any]] = []
+        for worker, member in enumerate(self._members):
+            if member.pipe in ready:
+                try:
+                    answers.append((worker, member.pipe.recv()))
+                except (EOFError, ConnectionResetError):
+                    member.end()
+                    self._members[worker] = WorkerProcess()
+                    answers.append((worker, None))
+        return answers
 
     def map(
         self, function: Callable[[T], R], items: Sequence[T], on_done: Callable[[T], None] = lambda item: None
@@ -107,8 +91,10 @@ class LocalPool:
             for worker in range(self.size):
                 if waiting and worker not in busy:
                     busy[worker] = waiting.popleft()
-                    self._tell(worker, partial(function, items[busy[worker]]))
-            for worker, answer in self._hear():
+                    self._members[worker].send(partial(function, items[busy[worker]]))
+            for worker, answer in self._receive():
+                if worker not in busy:  # it died while it had nothing to do
+                    continue
                 index = busy.pop(worker)
                 if answer is None:
                     deaths[index] += 1
@@ -124,62 +110,7 @@ class LocalPool:
 
     def close(self) -> None:
         """End all workers, politely first."""
-        for _, pipe in self._members:
-            pipe.close()
-        for process, _ in self._members:
-            process.join(timeout=2)
-            if process.is_alive():
-                process.kill()
-                process.join()
-
-    def _start(self) -> tuple[SpawnProcess, Connection]:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-        with _environment(_ONE_THREAD):
-            process.start()
-        theirs.close()
-        return process, ours
-
-    def _replace(self, worker: int) -> None:
-        process, pipe = self._members[worker]
-        pipe.close()
-        process.kill()
-        process.join()
-        self._members[worker] = self._start()
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables that a process started within inherits, unless the user has set them."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-
-
-def _serve(pipe: Connection) -> None:
-    """Obey orders until the parent hangs up. Ctrl-C is the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker()
-    while True:
-        try:
-            message = pipe.recv()
-        except (EOFError, OSError):
-            break
-        answers = worker.obey(message) if isinstance(message, list) else _called(message)
-        try:
-            pipe.send(answers)
-        except (BrokenPipeError, OSError):
-            break
-    worker.close()
-
-
-def _called(work: Callable[[], Any]) -> tuple[Any] | Exception:
-    """The result of ``work`` in a tuple of one, or what it raised."""
-    try:
-        return (work(),)
-    except Exception as error:
-        return error
+        for member in self._members:
+            member.hang_up()
+        for member in self._members:
+            member.end(patience=2)

@@ -1,0 +1,108 @@
+"""Worker processes as a user's script meets them: it is never run again, and nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import toy
+
+from besttake.takes.pool import LocalPool
+
+WORLD = """
+from besttake.testbed.env import make as testbed
+
+def make():
+    return testbed("pick")
+"""
+
+PLAIN_SCRIPT = """
+open("ran", "a").write("once\\n")
+import besttake
+plan = besttake.Plan(policy="testbed:half", env="python:world:make", demos="testbed:pick", demos_per_task=2, starts=1,
+                     seeds=1, arms=["base", "retrieve"], probe_states=0)
+print(besttake.diagnose(plan, out="run").digest)
+"""
+
+HOLDS_WORKERS = """
+import time
+from besttake.takes.pool import LocalPool
+pool = LocalPool(2)
+pool.map(abs, [1, 2, 3, 4])
+print(*pool.pids, flush=True)
+time.sleep(60)
+"""
+
+
+def gone(pid: int, within: float = 10.0) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet counts."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_plain_script_with_a_module_beside_it_diagnoses_and_runs_once(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "script.py").write_text(PLAIN_SCRIPT)
+    (tmp_path / "world.py").write_text(WORLD)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.strip()) == 64
+    assert (tmp_path / "ran").read_text() == "once\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_their_parent_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(HOLDS_WORKERS)
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    assert not any(gone(pid, 0.1) for pid in pids)
+    parent.send_signal(how)
+    parent.wait(timeout=10)
+    parent.stdout.close()
+    assert all(gone(pid) for pid in pids)
+
+
+def test_ctrl_c_is_left_to_the_parent() -> None:
+    pool = LocalPool(1)
+    pool.map(toy.halved, [2])
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGINT)
+    assert pool.map(toy.halved, [4]) == [2]
+    assert pool.pids == [pid]
+    pool.close()
+
+
+def test_a_worker_that_dies_idle_is_replaced() -> None:
+    pool = LocalPool(2)
+    pool.map(toy.halved, [2, 4])
+    os.kill(pool.pids[1], signal.SIGKILL)
+    assert gone(pool.pids[1])
+    assert pool.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
+    pool.close()
+
+
+def test_a_worker_has_one_blas_thread_and_the_module_path_of_its_parent() -> None:
+    pool = LocalPool(1)
+    assert pool.map(os.getenv, ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"]) == ["1", "1"]
+    assert pool.map(toy.search_path, [0]) == [[os.path.abspath(place) for place in sys.path]]
+    pool.close()
