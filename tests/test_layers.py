@@ -75,8 +75,8 @@ def read_imports(module: str, path: Path) -> list[Import]:
                 full = f"{base}.{alias.name}"
                 add(full if full in FILES else base, node, lazy)
         lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for child in ast.iter_child_nodes(node):
-            visit(child, lazy)
+        for inner in ast.iter_child_nodes(node):
+            visit(inner, lazy)
 
     visit(ast.parse(path.read_text()), lazy=False)
     return list(dict.fromkeys(collected))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,8 @@ def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPat
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = EntryPoint("theirs", "their_package:make", "besttake.encoders")
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == entry.group else [])
-    assert registry.encoder("theirs:a/b?k=v", more=1) == ("a/b", {"k": "v", "more": 1})
+    made: Any = registry.encoder("theirs:a/b?k=v", more=1)
+    assert made == ("a/b", {"k": "v", "more": 1})
     assert "theirs" in registry.schemes("encoders")
     sys.modules.pop("their_package")
 

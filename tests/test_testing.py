@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_a_policy_that_breaks_a_promise_is_told_which(policy: GoodPolicy, told: 
 class GoodEnv:
     def __init__(self) -> None:
         self.spec = EnvSpec("good", (TaskSpec("t", "t", "go", 9),), range(3), 2, 2, ("eye",), "eye", tuning=range(5, 7))
-        self.x = np.zeros(2)
+        self.x: Any = np.zeros(2)
 
     def reset(self, start: Start) -> None:
         self.x = np.full(2, float(start.index))
@@ -122,7 +123,7 @@ class Eager(GoodEnv):
 
 class Same(GoodEnv):
     def reset(self, start: Start) -> None:
-        self.x = np.zeros(2)
+        self.x: Any = np.zeros(2)
 
 
 def test_a_good_env_passes() -> None:

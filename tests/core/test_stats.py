@@ -213,7 +213,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(starts, seeds, reps):
     Monte Carlo error (one sd) of each share is .45 points at 24 and 60 starts with three seeds and .8 to 1 for the
     others, and is allowed for twice over; a single population may stray by the coarseness of few mixed starts.
     """
-    covered = {name: [] for name in ("headroom", "gain", "content", "auc")}
+    covered: dict[str, list[bool]] = {name: [] for name in ("headroom", "gain", "content", "auc")}
     rng = np.random.default_rng(starts + seeds)
     for pair in PAIRS.values():
         for ranking, content in ((3.0, 0.0), (0.8, 0.6)):

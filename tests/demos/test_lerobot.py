@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -58,8 +59,9 @@ def write(root, lengths=(20, 15, 12), per_file=2, codec="libsvtav1", names=True,
     (root / "meta" / "info.json").write_text(json.dumps(info))
     episodes = []
     for file, first in enumerate(range(0, len(lengths), per_file)):
-        rows, seconds = {k: [] for k in ("observation.state", "action", "episode_index", "frame_index")}, 0.0
-        stored = {camera: [] for camera in CAMERAS}
+        rows: dict[str, Any] = {k: [] for k in ("observation.state", "action", "episode_index", "frame_index")}
+        seconds = 0.0
+        stored: dict[str, Any] = {camera: [] for camera in CAMERAS}
         for episode in range(first, min(first + per_file, len(lengths))):
             rng, length = np.random.default_rng(episode), lengths[episode]
             entry = {

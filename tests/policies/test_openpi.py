@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_the_keys_of_openpis_libero_policies_are_the_default():
         return np.full((10, 7), request["observation/state"].mean())
 
     with scripted(answer) as uri:
-        policy = registry.policy(f"{uri}?replan=5")
+        policy: Any = registry.policy(f"{uri}?replan=5")
         assert (policy.spec.horizon, policy.spec.action_dim, policy.spec.replan) == (10, 7, 5)
         assert policy.spec.cameras == ("agentview", "wrist")
         assert not policy.spec.seeded
@@ -63,7 +64,7 @@ def test_the_keys_of_openpis_libero_policies_are_the_default():
 
 def test_a_broken_connection_is_reopened_once():
     with scripted(lambda request, count: None if count == 2 else np.zeros((4, 7))) as uri:
-        policy = registry.policy(uri)
+        policy: Any = registry.policy(uri)
         assert policy.sample([observation()], [DRAW]).shape == (1, 4, 7)
         policy.close()
 
@@ -84,7 +85,7 @@ def test_a_broken_connection_is_reopened_once():
 )
 def test_a_bad_answer_is_one_clear_line(answer, words):
     with scripted(lambda request, count: np.zeros((4, 7)) if count == 1 else answer) as uri:
-        policy = registry.policy(f"{uri}?timeout=0.5")
+        policy: Any = registry.policy(f"{uri}?timeout=0.5")
         with pytest.raises(ComponentError, match=words) as error:
             policy.sample([observation()], [DRAW])
         policy.close()
@@ -93,7 +94,7 @@ def test_a_bad_answer_is_one_clear_line(answer, words):
 
 def test_rows_keep_their_places_over_several_connections():
     with scripted(lambda request, count: np.full((2, 7), request["observation/state"].mean())) as uri:
-        policy = registry.policy(f"{uri}?connections=3")
+        policy: Any = registry.policy(f"{uri}?connections=3")
         got = policy.sample([observation(value) for value in range(7)], [DRAW] * 7)
         policy.close()
     np.testing.assert_array_equal(got[:, 0, 0], np.arange(7))
@@ -113,7 +114,7 @@ def test_replan_longer_than_the_chunk_and_warm_rows_are_refused():
     with scripted(lambda request, count: np.zeros((4, 7))) as uri:
         with pytest.raises(ComponentError, match="replan=9 is more than the 4 actions"):
             registry.policy(f"{uri}?replan=9")
-        policy = registry.policy(uri)
+        policy: Any = registry.policy(uri)
         with pytest.raises(ComponentError, match="cannot be warm-started"):
             policy.sample([observation()], [DRAW], [Warm(0.3, np.zeros((4, 7), np.float32))])
         policy.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import socket as sockets
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def scripted(answer, hello=HELLO):
 
 def test_the_shape_of_a_chunk_comes_from_one_blank_request():
     with scripted(lambda payload, count: np.zeros((5, 7), np.float32)) as (uri, seen):
-        policy = registry.policy(uri)
+        policy: Any = registry.policy(uri)
         assert (policy.spec.horizon, policy.spec.action_dim, policy.spec.replan) == (5, 7, 5)
         assert (policy.spec.seeded, policy.spec.warm_start, policy.spec.cools) == (False, False, False)
         assert policy.server["model_server"] == "Scripted"
@@ -65,7 +66,7 @@ def test_the_shape_of_a_chunk_comes_from_one_blank_request():
 
 def test_a_server_that_hands_out_one_action_at_a_time_is_asked_for_a_whole_chunk():
     with scripted(lambda payload, count: np.full(2, count, np.float32)) as (uri, seen):
-        policy = registry.policy(f"{uri}?horizon=3&replan=2")
+        policy: Any = registry.policy(f"{uri}?horizon=3&replan=2")
         chunk = policy.sample([observation()], [DRAW])[0]
         policy.close()
     np.testing.assert_array_equal(chunk[:, 0], [2, 3, 4])
@@ -79,7 +80,7 @@ def test_rows_keep_their_places_over_several_connections():
         return payload["states"][:1]
 
     with scripted(answer) as (uri, _):
-        policy = registry.policy(f"{uri}?connections=3")
+        policy: Any = registry.policy(f"{uri}?connections=3")
         rows = [observation(value) for value in range(7)]
         got = policy.sample(rows, [DRAW] * 7)
         policy.close()
@@ -91,7 +92,7 @@ def test_images_and_state_travel_under_the_names_the_server_uses():
         return np.array([payload["images"]["cam0"].mean(), payload["state"].mean()])
 
     with scripted(answer) as (uri, _):
-        policy = registry.policy(f"{uri}?map=cam0:agentview&state=state")
+        policy: Any = registry.policy(f"{uri}?map=cam0:agentview&state=state")
         assert policy.spec.cameras == ("agentview",)
         np.testing.assert_array_equal(policy.sample([observation(4)], [DRAW])[0, 0], [9, 4])
         policy.close()
@@ -99,7 +100,7 @@ def test_images_and_state_travel_under_the_names_the_server_uses():
 
 def test_a_broken_connection_is_reopened_once():
     with scripted(lambda payload, count: "close" if count == 2 else np.zeros(2)) as (uri, seen):
-        policy = registry.policy(uri)
+        policy: Any = registry.policy(uri)
         assert policy.sample([observation()], [DRAW]).shape == (1, 1, 2)
         policy.close()
     assert [m.type for m in seen].count("hello") == 2
@@ -124,7 +125,7 @@ def test_a_broken_connection_is_reopened_once():
 )
 def test_a_bad_answer_is_one_clear_line(answer, words):
     with scripted(answer) as (uri, _):
-        policy = registry.policy(f"{uri}?timeout=0.5")
+        policy: Any = registry.policy(f"{uri}?timeout=0.5")
         with pytest.raises(ComponentError, match=words) as error:
             policy.sample([observation()], [DRAW])
         policy.close()
@@ -134,7 +135,7 @@ def test_a_bad_answer_is_one_clear_line(answer, words):
 
 def test_after_a_failure_the_next_sample_connects_again():
     with scripted(lambda payload, count: "close" if count in (2, 3) else np.zeros(2)) as (uri, _):
-        policy = registry.policy(uri)
+        policy: Any = registry.policy(uri)
         with pytest.raises(ComponentError):
             policy.sample([observation()], [DRAW])
         assert policy.sample([observation()], [DRAW]).shape == (1, 1, 2)
@@ -168,7 +169,7 @@ def test_nobody_there_a_wrong_address_and_bad_options_are_said_plainly():
 
 def test_a_missing_camera_lists_both_sides_and_warm_rows_are_refused():
     with scripted(lambda p, c: np.zeros(2)) as (uri, _):
-        policy = registry.policy(f"{uri}?map=image:front")
+        policy: Any = registry.policy(f"{uri}?map=image:front")
         with pytest.raises(ComponentError, match="needs camera 'front'; the env gave: agentview"):
             policy.sample([observation()], [DRAW])
         with pytest.raises(ComponentError, match="cannot be warm-started"):

@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
                             actions=np.zeros((steps, 1), np.float32),
                             states=np.zeros((steps + 1, 1), np.float32),
                             film=Film.pack(frames),
-                            frame_steps=np.arange(0, steps, 2, np.int32),
+                            frame_steps=np.arange(0, steps, 2, dtype=np.int32),
                         )
                     )
     return path

@@ -113,7 +113,7 @@ def driven(act: Any, start: int) -> F32:
     """The actions (T, action_dim) of an episode of the testbed that ``act`` is asked for."""
     env = registry.env("testbed:pick")
     env.reset(Start(TASK, start))
-    states, actions = [env.observe(()).state], []
+    states, actions = [env.observe(()).state], list[Any]()
     while len(actions) < STEPS:
         for action in act(env.observe(("wrist",)), states):
             if len(actions) < STEPS:

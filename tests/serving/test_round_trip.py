@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from besttake.takes.draws import Draw
 def test_a_served_policy_gives_its_own_chunks_through_vla_eval(policy, observation):
     """The server hands out `replan` actions of a chunk and says so: nobody asks it for more than one sample's."""
     with serve(policy, seed=5) as server:
-        remote = registry.policy(f"vla-eval:{server.url}")
+        remote: Any = registry.policy(f"vla-eval:{server.url}")
         got = remote.sample([observation], [Draw(1, "push", 6, 0)])
         remote.close()
     expected = policy.sample([observation], [Draw(5, "push", 6, 0)])[:, :2]
@@ -24,7 +26,7 @@ def test_a_served_policy_gives_its_own_chunks_through_vla_eval(policy, observati
 
 def test_a_served_policy_gives_its_own_chunks_through_openpi(policy, observation):
     with serve(policy, "openpi", seed=5) as server:
-        remote = registry.policy(f"openpi:{server.url}")
+        remote: Any = registry.policy(f"openpi:{server.url}")
         got = remote.sample([observation], [Draw(1, "push", 6, 0)])
         remote.close()
     np.testing.assert_array_equal(got, policy.sample([observation], [Draw(5, "connection", 0, 0)]))
@@ -34,7 +36,7 @@ def test_a_served_policy_gives_its_own_chunks_through_openpi(policy, observation
 @pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])
 def test_a_server_that_is_killed_fails_the_sample_and_serves_again_when_it_is_back(policy, observation, protocol):
     server = serve(policy, protocol)
-    remote = registry.policy(f"{protocol}:{server.url}")
+    remote: Any = registry.policy(f"{protocol}:{server.url}")
     draw = Draw(0, "push", 0, 0)
     assert remote.sample([observation], [draw]).shape[0] == 1
     server.close()
@@ -48,8 +50,10 @@ def test_a_server_that_is_killed_fails_the_sample_and_serves_again_when_it_is_ba
 def test_the_token_goes_along_and_its_absence_is_said(policy, monkeypatch):
     monkeypatch.delenv("BESTTAKE_TOKEN", raising=False)
     with serve(policy, token="secret") as server:
-        registry.policy(f"vla-eval:{server.url}?token=secret").close()
+        trusted: Any = registry.policy(f"vla-eval:{server.url}?token=secret")
+        trusted.close()
         with pytest.raises(ComponentError, match=r"HTTP 401; give its token in \$BESTTAKE_TOKEN or with \?token="):
             registry.policy(f"vla-eval:{server.url}")
         monkeypatch.setenv("BESTTAKE_TOKEN", "secret")
-        registry.policy(f"vla-eval:{server.url}").close()
+        open_to_all: Any = registry.policy(f"vla-eval:{server.url}")
+        open_to_all.close()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from besttake.takes.store import Row, Store
 from besttake.takes.take import TakeKey
 from besttake.types import F32
 
-MANIFEST = {"identity": {}, "extent": {}}
+MANIFEST: dict[str, Any] = {"identity": {}, "extent": {}}
 
 
 @pytest.fixture(scope="module")

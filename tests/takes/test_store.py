@@ -5,17 +5,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from besttake.errors import RunError
+from besttake.errors import BestTakeError, RunError
 from besttake.takes.film import Film
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.takes.take import Take, TakeKey
 
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "identity": {"seed": 0},
     "extent": {"policies": ["p"], "tasks": ["testbed pick"], "starts": [0, 1], "seeds": [0, 1], "arms": ["base"]},
 }
@@ -180,7 +181,7 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
     try:
         kept = 0
         with Store.write(small / "run", MANIFEST) as store:
-            with pytest.raises(Exception, match="no room left on the disk") as caught:
+            with pytest.raises(BestTakeError, match="no room left on the disk") as caught:
                 for seed in range(2000):
                     store.add(make_take(seed=seed))
                     kept += 1

@@ -4,7 +4,6 @@ import sys
 import numpy as np
 import pytest
 
-from besttake.testbed import camera as camera_module
 from besttake.testbed.camera import RayCamera
 from besttake.testbed.engine import mujoco
 from besttake.testbed.tasks import World
@@ -78,7 +77,7 @@ def test_a_mujoco_whose_rays_return_no_normals_gives_nearly_the_same_picture(wor
     real = mujoco.mj_multiRay
     if "normal:" not in (real.__doc__ or ""):
         pytest.skip("this MuJoCo is one of them")
-    monkeypatch.setattr(camera_module.mujoco, "mj_multiRay", without_normals)
+    monkeypatch.setattr(mujoco, "mj_multiRay", without_normals)
     old = RayCamera(world.model, "wrist", 64)(world.data)
     near = (np.abs(old.astype(int) - new.astype(int)).max(axis=-1) <= 2).mean()
     assert near > 0.8

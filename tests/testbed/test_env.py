@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ def test_the_whole_testbed_has_each_task_as_its_own_group():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_snapshot_taken_in_the_middle_goes_on_bit_for_bit_in_another_env(task):
-    first, second = registry.env("testbed"), registry.env("testbed")
+    first: Any = registry.env("testbed")
+    second: Any = registry.env("testbed")
     first.reset(Start(task, 4))
     for action in _actions(15):
         first.step(action)
@@ -46,7 +48,8 @@ def test_a_snapshot_taken_in_the_middle_goes_on_bit_for_bit_in_another_env(task)
 
 
 def test_envs_and_tasks_do_not_disturb_each_other():
-    alone, busy, other = (registry.env("testbed") for _ in range(3))
+    envs: list[Any] = [registry.env("testbed") for _ in range(3)]
+    alone, busy, other = envs
     alone.reset(Start("drawer", 3))
     busy.reset(Start("drawer", 3))
     snapshot = busy.save()

@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from besttake.testbed import train
+from besttake.testbed import demonstrations, scene, seeds, train
 from besttake.testbed.fingerprints import without_words
 from besttake.testbed.network import Weights
 from besttake.testbed.train import RECIPES, WEIGHTS, fingerprint
@@ -31,7 +31,7 @@ def test_the_fingerprint_follows_the_recipe_and_the_code_but_not_the_words(monke
     assert fingerprint(replace(recipe, steps=recipe.steps + 1)) != before
     assert without_words('"""Words."""\n# more\n\nx = 1\n') == without_words("x = 1\n") == "x = 1"
     assert without_words("x = 2") != without_words("x = 1")
-    monkeypatch.setattr(train.scene, "xml", lambda task: f"<mujoco model='{task}'/>")
+    monkeypatch.setattr(scene, "xml", lambda task: f"<mujoco model='{task}'/>")
     assert fingerprint(recipe) != before
 
 
@@ -42,6 +42,6 @@ def test_training_draws_only_on_training_starts(monkeypatch):
         seen.append(seeds_given)
         return iter(())
 
-    monkeypatch.setattr(train.demonstrations, "demonstrations", watch)
+    monkeypatch.setattr(demonstrations, "demonstrations", watch)
     train._windows(RECIPES["few"])
-    assert seen == [train.seeds.TRAINING] * 4
+    assert seen == [seeds.TRAINING] * 4
