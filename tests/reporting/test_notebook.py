@@ -1,0 +1,41 @@
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from besttake.errors import ComponentError
+from besttake.reporting.notebook import Table, Tabular
+
+
+class Result(Tabular):
+    def _table(self) -> Table:
+        return Table("<b>2</b> takes", ("name", "score"), [("<i>a</i>", 0.123456), ("b", None)], ("one & only",))
+
+
+def test_a_notebook_shows_a_heading_a_table_and_notes_all_escaped() -> None:
+    html = Result()._repr_html_()
+    assert "&lt;b&gt;2&lt;/b&gt; takes" in html
+    assert "<td>&lt;i&gt;a&lt;/i&gt;</td><td>0.1235</td>" in html
+    assert "<td>b</td><td></td>" in html
+    assert "one &amp; only" in html
+
+
+def test_a_long_table_is_cut_in_a_notebook() -> None:
+    html = Table("many", ("i",), [(i,) for i in range(50)]).html()
+    assert html.count("<tr>") == 21
+    assert "30 more rows" in html
+
+
+def test_a_dataframe_has_every_row_with_its_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+    pandas = types.SimpleNamespace(DataFrame=lambda rows, columns: made.update(rows=rows, columns=columns))
+    monkeypatch.setitem(sys.modules, "pandas", pandas)  # type: ignore[arg-type]
+    Result().to_dataframe()
+    assert made == {"rows": [["<i>a</i>", 0.123456], ["b", None]], "columns": ["name", "score"]}
+
+
+def test_without_pandas_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ComponentError, match="pip install pandas"):
+        Result().to_dataframe()
