@@ -1,7 +1,7 @@
 """Any Gymnasium env that says in ``info`` whether the task is done and renders ``rgb_array``: ``gym:ID?args``.
 
 ``gym:metaworld:Meta-World/MT1?env_name=reach-v3&goes_on=true`` imports ``metaworld``, makes ``Meta-World/MT1`` and
-passes ``env_name`` on; the options that `make` lists are ours, all others go to ``gymnasium.make``.
+passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from besttake.envs.checks import check_action, check_cameras, check_task
+from besttake.envs.declared import declared
 from besttake.envs.gl import choose_gl
 from besttake.envs.seeding import global_seed
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.options import Reader, names, value
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -38,67 +40,60 @@ def make(
     *,
     success: str | None = None,
     state: str = "",
-    horizon: int | str | None = None,
-    starts: int | str = 50,
     goes_on: bool | str = False,
-    rebuild: bool | str = False,
     instruction: str = "",
     group: str | None = None,
     task: str | None = None,
-    gripper_dim: int | str | None = None,
-    gripper_open: int | str = -1,
-    eef_dims: str | None = None,
-    fps: float | str | None = None,
-    **passed_on: Any,
+    **others: Any,
 ) -> GymEnv:
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
-    observation that form the state, with commas; ``starts`` how many seeds are starts; ``goes_on`` says that the env
-    does not end at success; ``rebuild`` makes the env anew at each reset, for those that do not reset exactly.
+    observation that form the state, with commas; ``goes_on`` says that the env does not end at success. Of ``others``,
+    those in `Declared` are ours (``starts`` is how many seeds are starts), and the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
-    known = {key: value(text) for key, text in passed_on.items()}
-    inner = _build(env_id, known)
-    name = f"gym:{env_id}" + (f"?{urlencode(sorted(known.items()))}" if known else "")
+    facts, rest = declared(read, others)
+    arguments = {key: value(text) for key, text in rest.items()}
+    inner = _build(env_id, arguments)
+    name = read.uri + (f"?{urlencode(sorted(arguments.items()))}" if arguments else "")
     try:
-        steps = horizon or (inner.spec.max_episode_steps if inner.spec else None)
-        if not steps:
-            raise ComponentError(f"gym:{env_id}: the env sets no limit of steps; add horizon=…")
+        horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
+        if not horizon:
+            raise ComponentError(f"{read.uri}: the env sets no limit of steps; add horizon=…")
         space = inner.action_space
         if len(getattr(space, "shape", None) or ()) != 1:
-            raise ComponentError(f"gym:{env_id}: actions must be vectors (a Box of one dimension), not {space}")
-        keys = names(state)
+            raise ComponentError(f"{read.uri}: actions must be vectors (a Box of one dimension), not {space}")
+        options = GymOptions(success or "", names(state), facts.rebuild)
         observed, _ = inner.reset(seed=0)
-        label = task or str(known.get("env_name", env_id.rpartition(":")[2]))
+        label = task or str(arguments.get("env_name", env_id.rpartition(":")[2]))
         spec = EnvSpec(
             name=name,
-            tasks=(TaskSpec(label, group or label, instruction, read.whole("horizon", steps)),),
-            starts=range(read.whole("starts", starts)),
+            tasks=(TaskSpec(label, group or label, instruction, horizon),),
+            starts=range(facts.starts or 50),
             tuning=range(_TUNING_OFFSET, _TUNING_OFFSET + 50),
             action_dim=int(space.shape[0]),
-            state_dim=_state(observed, keys, env_id).size,
+            state_dim=_state(observed, options.state, env_id).size,
             cameras=(_CAMERA,),
             score_camera=_CAMERA,
-            gripper_dim=read.optional_whole("gripper_dim", gripper_dim, least=0),
-            gripper_open=int(read.number("gripper_open", gripper_open)),
-            eef_dims=read.indexes("eef_dims", eef_dims) or None,
+            gripper_dim=facts.gripper_dim,
+            gripper_open=facts.gripper_open,
+            eef_dims=facts.eef_dims,
             goes_on=read.flag("goes_on", goes_on),
-            fps=read.number("fps", fps or inner.metadata.get("render_fps", 10) or 10),
-            fingerprint=hashlib.sha256(f"{name} {success} {state} {steps}".encode()).hexdigest()[:16],
+            fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10),
+            fingerprint=hashlib.sha256(f"{name} {success} {state} {horizon}".encode()).hexdigest()[:16],
         )
     except ComponentError:
         inner.close()
         raise
-    options = GymOptions(success or "", keys, read.flag("rebuild", rebuild))
-    return GymEnv(spec, inner, env_id, known, options)
+    return GymEnv(spec, inner, env_id, arguments, options)
 
 
 class GymEnv:
     """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset."""
 
-    def __init__(self, spec: EnvSpec, inner: Any, env_id: str, known: dict[str, Any], options: GymOptions) -> None:
-        self._spec, self._inner, self._id, self._known, self._options = spec, inner, env_id, known, options
+    def __init__(self, spec: EnvSpec, inner: Any, env_id: str, arguments: dict[str, Any], options: GymOptions) -> None:
+        self._spec, self._inner, self._id, self._arguments, self._options = spec, inner, env_id, arguments, options
         self._state: F32 | None = None
         self._success, self._over = False, False
 
@@ -109,14 +104,13 @@ class GymEnv:
 
     def reset(self, start: Start) -> None:
         """Reset with the start's index as seed, also for envs that ignore ``reset(seed=…)`` (MetaWorld does)."""
-        if start.task != self._spec.tasks[0].name:
-            raise ComponentError(f"{self._spec.name}: no task {start.task!r}; there is {self._spec.tasks[0].name!r}")
+        check_task(self._spec, start.task)
         from gymnasium.utils import seeding
 
         with global_seed(start.index):
             if self._options.rebuild:
                 self._inner.close()
-                self._inner = _build(self._id, self._known)
+                self._inner = _build(self._id, self._arguments)
             self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
             observed, _ = self._inner.reset(seed=start.index)
         self._state = _state(observed, self._options.state, self._id)
@@ -124,10 +118,7 @@ class GymEnv:
 
     def step(self, action: F32) -> Step:
         """One step. Success is sticky; ``done`` is the env's own end (terminated or truncated)."""
-        if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
-            raise ComponentError(
-                f"{self._spec.name}: an action is {self._spec.action_dim} finite numbers, got {action!r}"
-            )
+        check_action(self._spec, action)
         if self._state is None or self._over:
             raise ComponentError(f"{self._spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
@@ -140,10 +131,9 @@ class GymEnv:
         """The state of the last observation; the picture of ``render()`` if asked for."""
         if self._state is None:
             raise ComponentError(f"{self._spec.name}: reset comes before observe")
+        check_cameras(self._spec, cameras)
         images = {}
         for camera in cameras:
-            if camera != _CAMERA:
-                raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there is {_CAMERA}")
             picture = np.asarray(self._inner.render())
             if picture.ndim != 3 or picture.shape[2] != 3:
                 raise ComponentError(f"{self._spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
@@ -165,19 +155,18 @@ class GymEnv:
         )
 
 
-def _build(env_id: str, known: dict[str, Any]) -> Any:
+def _build(env_id: str, arguments: dict[str, Any]) -> Any:
     choose_gl()
     try:
         import gymnasium
     except ModuleNotFoundError as error:
         raise MissingExtra("gymnasium", "gym", "gym:…") from error
     try:
-        return gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **known)
+        return gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **arguments)
     except ModuleNotFoundError as error:
         raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
-        reason = str(error).strip().splitlines()
-        raise ComponentError(f"gym:{env_id}: {reason[0] if reason else type(error).__name__}") from error
+        raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
 
 
 def _state(observed: Any, keys: tuple[str, ...], env_id: str) -> F32:

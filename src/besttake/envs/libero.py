@@ -15,13 +15,13 @@ import re
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
 from besttake.envs.libero_conventions import (
     CAMERAS,
     GRIPPER_DIM,
@@ -38,7 +38,7 @@ from besttake.envs.libero_starts import load_init_states
 from besttake.errors import ComponentError, one_line
 from besttake.files import version
 from besttake.options import Reader, names
-from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 SUITES = ("spatial", "object", "goal", "10", "90")
 FIXED_STARTS = 50
@@ -55,7 +55,7 @@ class LiberoTask:
 
 
 @dataclass(frozen=True)
-class View:
+class LiberoView:
     """What is observed: pictures rendered at ``size``, ``objects`` in the state, and whose evaluation is followed."""
 
     convention: Convention
@@ -64,7 +64,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LiberoSnapshot:
     """A task of the env, whether it has succeeded, and the whole state of its simulator."""
 
     task: str
@@ -127,7 +127,7 @@ def make_occluded(
 class LiberoEnv:
     """LIBERO under BestTake's contract; keeps one task's simulator alive at a time."""
 
-    def __init__(self, name: str, tasks: Sequence[LiberoTask], paths: Paths, view: View) -> None:
+    def __init__(self, name: str, tasks: Sequence[LiberoTask], paths: Paths, view: LiberoView) -> None:
         find_assets(paths)
         self._tasks = {task.spec.name: task for task in tasks}
         self._paths, self._view = paths, view
@@ -172,24 +172,25 @@ class LiberoEnv:
 
     def step(self, action: F32) -> Step:
         """One control step. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
-        if action.shape != (7,) or not np.isfinite(action).all():
-            raise ComponentError(f"{self._spec.name}: an action must be 7 finite numbers, got {action!r}")
+        check_action(self._spec, action)
         if self._current.sim.step(np.asarray(action, np.float64)):
             self._success = True
         return Step(success=self._success, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """State (8,), or (18,) with the goal's poses, and the pictures asked for, upright."""
-        sim = self._current.sim
-        images = {camera: self._picture(sim, camera) for camera in cameras}
-        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if self._view.objects else sim.proprio()
+        check_cameras(self._spec, cameras)
+        sim, view = self._current.sim, self._view
+        rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
+        images = {camera: as_evaluated(upright(image), view.convention) for camera, image in rendered.items()}
+        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if view.objects else sim.proprio()
         return Observation(images, state, self._current.task.spec.instruction)
 
-    def save(self) -> Snapshot:
+    def save(self) -> LiberoSnapshot:
         """A snapshot that any env of the same URI restores, in this process or another."""
-        return Snapshot(self._current.task.spec.name, self._success, self._current.sim.save())
+        return LiberoSnapshot(self._current.task.spec.name, self._success, self._current.sim.save())
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: LiberoSnapshot) -> None:
         """Put a snapshot back."""
         self._task(snapshot.task).sim.restore(snapshot.sim)
         self._success = snapshot.success
@@ -215,17 +216,11 @@ class LiberoEnv:
         return self._open
 
     def _task(self, name: str) -> _OpenTask:
-        if name not in self._tasks:
-            raise ComponentError(f"{self._spec.name}: no task {name!r}; {_near(name, tuple(self._tasks))}")
+        check_task(self._spec, name)
         if self._open is None or self._open.task.spec.name != name:
             self.close()
             self._open = _OpenTask(self._tasks[name], import_libero(self._paths))
         return self._open
-
-    def _picture(self, sim: LiberoSim, camera: str) -> U8:
-        if camera not in CAMERAS:
-            raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there are {', '.join(CAMERAS)}")
-        return as_evaluated(upright(sim.render(CAMERAS[camera], self._view.size)), self._view.convention)
 
 
 class _OpenTask:
@@ -246,11 +241,11 @@ class _OpenTask:
         self.pristine: SimState = self.sim.save()
 
 
-def _view(uri: str, convention: str, size: int | str, state: str) -> View:
+def _view(uri: str, convention: str, size: int | str, state: str) -> LiberoView:
     read = Reader(uri)
     chosen: Convention = read.choice("convention", convention, get_args(Convention))
     objects = read.choice("state", state, ("proprio", "objects")) == "objects"
-    return View(chosen, read.whole("size", size), objects)
+    return LiberoView(chosen, read.whole("size", size), objects)
 
 
 def _suite(scheme: str, suite: str, known: Sequence[str]) -> tuple[str, str]:
@@ -307,17 +302,12 @@ def _select(paths: Paths, suite: str, wanted: str | None, uri: str) -> tuple[str
     for word in names(wanted):
         name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
         if name not in known:
-            raise ComponentError(f"{uri}: no task {word!r}; {_near(word, known)}")
+            raise ComponentError(f"{uri}: no task {word!r}; {what_there_is(word, known)}")
         chosen.append(name)
     return tuple(chosen)
 
 
-def _near(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {len(known)}, from {known[0]!r} on (or 0..)"
-
-
-def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: View) -> str:
+def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: LiberoView) -> str:
     digest = hashlib.sha256(f"{name} {view.convention} {view.objects} {view.size}".encode())
     for package in ("hf-libero", "robosuite", "mujoco"):
         digest.update(f"{package} {version(package, '')}".strip().encode())

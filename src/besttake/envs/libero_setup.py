@@ -34,24 +34,24 @@ class Paths:
 
 def locate() -> Paths:
     """Find hf-libero without importing it; a config of the user's, if there is one, says where its files are."""
-    found = {name: importlib.util.find_spec(name) for name in ("libero", "robosuite", "bddl")}
-    for name, spec in found.items():
+    specs = {name: importlib.util.find_spec(name) for name in ("libero", "robosuite", "bddl")}
+    for name, spec in specs.items():
         if spec is None:
             raise MissingExtra("hf-libero" if name == "libero" else name, "libero", "libero:…")
-    libero = found["libero"]
+    libero = specs["libero"]
     assert libero is not None
     if not libero.submodule_search_locations:
         raise ComponentError(f"{libero.origin} hides hf-libero, which is also called `libero`: run from elsewhere")
     package = Path(next(iter(libero.submodule_search_locations))) / "libero"
     config = _user_config()
-    told: dict[str, str] = {}
+    places: dict[str, str] = {}
     if config is not None:
         with suppress(OSError, yaml.YAMLError):
-            told = dict(yaml.safe_load(config.read_text()) or {})
+            places = dict(yaml.safe_load(config.read_text()) or {})
     return Paths(
         package=package,
-        bddl=Path(told.get("bddl_files", package / "bddl_files")),
-        init=Path(told.get("init_states", package / "init_files")),
+        bddl=Path(places.get("bddl_files", package / "bddl_files")),
+        init=Path(places.get("init_states", package / "init_files")),
     )
 
 

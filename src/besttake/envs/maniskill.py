@@ -12,13 +12,14 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from besttake.errors import ComponentError, MissingExtra
+from besttake.envs.checks import check_action, check_cameras, check_task
+from besttake.errors import ComponentError, MissingExtra, one_line
+from besttake.files import version
 from besttake.options import Reader
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -92,8 +93,7 @@ class ManiSkillEnv:
 
     def reset(self, start: Start) -> None:
         """Rebuild the scene of ``start``, whose index is SimplerEnv's episode id."""
-        if start.task not in {task.name for task in self._spec.tasks}:
-            raise ComponentError(f"{self._spec.name}: no task {start.task!r}")
+        check_task(self._spec, start.task)
         if not 0 <= start.index < _EPISODES:
             raise ComponentError(f"{self._spec.name}: starts are 0..{_EPISODES - 1}, not {start.index}")
         if start.task != self._name:
@@ -106,8 +106,7 @@ class ManiSkillEnv:
 
     def step(self, action: F32) -> Step:
         """One control step of 0.2 s."""
-        if action.shape != (7,) or not np.isfinite(action).all():
-            raise ComponentError(f"{self._spec.name}: an action must be 7 finite numbers, got {action!r}")
+        check_action(self._spec, action)
         *_, info = self._opened.step(np.asarray(action, np.float32))
         self._steps += 1
         if self._reading == "last":
@@ -122,12 +121,11 @@ class ManiSkillEnv:
 
         Without pictures the poses (7,) of the object to move and of its target follow: (22,).
         """
+        check_cameras(self._spec, cameras)
+        if cameras and self._render == "none":
+            raise ComponentError(f"{self._spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
         images = {}
         for camera in cameras:
-            if camera != _CAMERA:
-                raise ComponentError(f"{self._spec.name}: no camera {camera!r}; there is {_CAMERA}")
-            if self._render == "none":
-                raise ComponentError(f"{self._spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
             seen = self._opened._get_obs_sensor_data()[_CAMERA]["rgb"]
             images[camera] = np.ascontiguousarray(seen[0].cpu().numpy().astype(np.uint8))
         return Observation(images, self._state(), self._spec.task(self._name).instruction)
@@ -170,7 +168,7 @@ class ManiSkillEnv:
             if self._render == "none":
                 raise
             raise ComponentError(
-                f"maniskill: cannot render here ({str(error).splitlines()[0]}); use render=cpu with lavapipe of "
+                f"maniskill: cannot render here ({one_line(error, 200)}); use render=cpu with lavapipe of "
                 "Mesa 25 or newer (VK_ICD_FILENAMES names its json), or render=none"
             ) from error
         # A step would otherwise render; observe() asks the sensors itself.
@@ -229,8 +227,5 @@ def _choose_lavapipe() -> None:
 def _fingerprint(names: Sequence[str], render: Render, reading: Reading, horizon: int) -> str:
     digest = hashlib.sha256(f"{','.join(names)} {render} {reading} {horizon}".encode())
     for package in ("mani-skill", "sapien"):
-        try:
-            digest.update(f"{package} {version(package)}".encode())
-        except PackageNotFoundError:
-            digest.update(package.encode())
+        digest.update(f"{package} {version(package, '')}".strip().encode())
     return digest.hexdigest()[:16]

@@ -11,16 +11,19 @@ import hashlib
 import importlib
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
+from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
+from besttake.envs.declared import Declared, declared
 from besttake.envs.gl import choose_gl
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.envs.seeding import global_seed
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, MissingExtra, one_line
+from besttake.files import version
 from besttake.options import Reader, value
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -51,48 +54,32 @@ def make(
     target: str,
     *,
     task: str | None = None,
-    starts: int | str | None = None,
-    horizon: int | str | None = None,
     score_camera: str | None = None,
     action_dim: int | str | None = None,
-    gripper_dim: int | str | None = None,
-    gripper_open: int | str = -1,
-    eef_dims: str | None = None,
-    fps: float | str = 10,
     render: str | None = None,
-    rebuild: bool | str = False,
-    **arguments: Any,
+    **others: Any,
 ) -> VlaEvalEnv:
-    """Make the benchmark; ``arguments`` (YAML values) go to its constructor.
+    """Make the benchmark ``target``, ``MODULE:CLASS``; ``render`` (gpu or cpu) goes to its ``configure_render``.
 
-    ``starts`` says how many episode indexes are starts (default: what the benchmark says, else 50), ``render`` is
-    passed to its ``configure_render`` (``gpu`` or ``cpu``), ``rebuild`` makes it anew at each reset.
+    Of ``others``, those in `Declared` are ours (``starts``, how many episode indexes are starts, is what the benchmark
+    says by default, else 50), and the rest (YAML values) goes to the benchmark's constructor.
     """
-    module, _, name = target.partition(":")
     read = Reader(f"vla-eval:{target}")
-    known = {key: value(text) for key, text in arguments.items()}
+    facts, rest = declared(read, others)
+    module, _, name = target.partition(":")
+    arguments = {key: value(text) for key, text in rest.items()}
     if target == "coke-can":
-        module, name, known = "simpler", "SimplerEnvBenchmark", coke_can(**known)
-        starts = starts or _GRID
+        module, name, arguments = "simpler", "SimplerEnvBenchmark", coke_can(**arguments)
+        facts = replace(facts, starts=facts.starts or _GRID)
     if not name:
-        raise ComponentError(f"vla-eval:{target}: name a benchmark as MODULE:CLASS, e.g. libero:LIBEROBenchmark")
+        raise ComponentError(f"{read.uri}: name a benchmark as MODULE:CLASS, e.g. libero:LIBEROBenchmark")
     benchmark = _find(module, name)
     if render:
-        _configure_render(benchmark, render, target)
-    label = f"vla-eval:{target}" + (f"?{urlencode(sorted(arguments.items()))}" if arguments else "")
-    env = VlaEvalEnv(label, benchmark, known, read.flag("rebuild", rebuild))
+        benchmark.configure_render(read.choice("render", render, sorted(benchmark.render_backends)))
+    label = read.uri + (f"?{urlencode(sorted(rest.items()))}" if rest else "")
+    env = VlaEvalEnv(label, benchmark, arguments, facts)
     try:
-        env.describe(
-            wanted=task,
-            starts=read.optional_whole("starts", starts),
-            horizon=read.optional_whole("horizon", horizon),
-            score_camera=score_camera,
-            action_dim=read.optional_whole("action_dim", action_dim),
-            gripper_dim=read.optional_whole("gripper_dim", gripper_dim, least=0),
-            gripper_open=int(read.number("gripper_open", gripper_open)),
-            eef_dims=read.indexes("eef_dims", eef_dims) or None,
-            fps=read.number("fps", fps),
-        )
+        env.describe(task, score_camera, read.optional_whole("action_dim", action_dim))
     except ComponentError:
         env.close()
         raise
@@ -119,8 +106,8 @@ def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **m
 class VlaEvalEnv:
     """A vla-eval benchmark under BestTake's contract: the index of a start is its ``episode_idx``."""
 
-    def __init__(self, name: str, benchmark: Any, arguments: dict[str, Any], rebuild: bool) -> None:
-        self._name, self._class, self._arguments, self._rebuild = name, benchmark, arguments, rebuild
+    def __init__(self, name: str, benchmark: Any, arguments: dict[str, Any], facts: Declared) -> None:
+        self._name, self._class, self._arguments, self._facts = name, benchmark, arguments, facts
         self._loop = asyncio.new_event_loop()
         self._benchmark = self._construct()
         self._tasks: dict[str, dict[str, Any]] = {}
@@ -128,27 +115,14 @@ class VlaEvalEnv:
         self._started: str | None = None
         self._steps, self._over = 0, False
 
-    def describe(
-        self,
-        *,
-        wanted: str | None,
-        starts: int | None,
-        horizon: int | None,
-        score_camera: str | None,
-        action_dim: int | None,
-        gripper_dim: int | None,
-        gripper_open: int,
-        eef_dims: tuple[int, ...] | None,
-        fps: float,
-    ) -> None:
+    def describe(self, wanted: str | None, score_camera: str | None, action_dim: int | None) -> None:
         """Work out the spec; cameras and state are known only from a first observation, so one episode is started."""
         self._tasks = _named(self._benchmark.get_tasks(), wanted, self._name)
-        about = self._benchmark.get_metadata()
-        limit = horizon or about.get("max_steps")
-        if not limit:
+        about, facts = self._benchmark.get_metadata(), self._facts
+        horizon = facts.horizon or about.get("max_steps")
+        if not horizon:
             raise ComponentError(f"{self._name}: the benchmark sets no limit of steps; add horizon=…")
-        first = next(iter(self._tasks))
-        self._start(first, 0)
+        self._start(next(iter(self._tasks)), 0)
         seen = self._run(self._benchmark.get_observation())
         cameras = tuple(_pictures(seen))
         if not cameras:
@@ -156,20 +130,20 @@ class VlaEvalEnv:
         self._spec = EnvSpec(
             name=self._name,
             tasks=tuple(
-                TaskSpec(name, str(task.get("suite", self._class.__name__)), str(task.get("name", name)), int(limit))
+                TaskSpec(name, str(task.get("suite", self._class.__name__)), str(task.get("name", name)), int(horizon))
                 for name, task in self._tasks.items()
             ),
-            starts=range(starts or int(about.get("max_episodes_per_task", 50))),
+            starts=range(facts.starts or int(about.get("max_episodes_per_task", 50))),
             action_dim=action_dim or self._action_dim(),
             state_dim=_state(seen).size,
             cameras=cameras,
             score_camera=score_camera or ("wrist" if "wrist" in cameras else cameras[0]),
-            gripper_dim=gripper_dim,
-            gripper_open=gripper_open,
-            eef_dims=eef_dims,
+            gripper_dim=facts.gripper_dim,
+            gripper_open=facts.gripper_open,
+            eef_dims=facts.eef_dims,
             goes_on=False,
             at_once=2,
-            fps=fps,
+            fps=facts.fps or 10.0,
             fingerprint=_fingerprint(self._name, self._arguments),
             notes=("every camera is rendered at every step, as vla-eval does",),
         )
@@ -182,9 +156,8 @@ class VlaEvalEnv:
 
     def reset(self, start: Start) -> None:
         """Start the episode of that index; global generators are seeded with it, as benchmarks draw from them."""
-        if start.task not in self._tasks:
-            raise ComponentError(f"{self._name}: no task {start.task!r}; there are {', '.join(self._tasks)}")
-        if self._rebuild:
+        check_task(self.spec, start.task)
+        if self._facts.rebuild:
             self._benchmark.cleanup()
             self._benchmark = self._construct()
             self._tasks = {**self._tasks, **_named(self._benchmark.get_tasks(), None, self._name)}
@@ -192,8 +165,7 @@ class VlaEvalEnv:
 
     def step(self, action: F32) -> Step:
         """One step. Success is the benchmark's own result, read when it ends the episode or the limit is reached."""
-        if action.shape != (self.spec.action_dim,) or not np.isfinite(action).all():
-            raise ComponentError(f"{self._name}: an action is {self.spec.action_dim} finite numbers, got {action!r}")
+        check_action(self.spec, action)
         if self._started is None or self._over:
             raise ComponentError(f"{self._name}: reset comes before step, and again after the episode has ended")
         self._run(self._benchmark.apply_action({"actions": np.asarray(action, np.float32)}))
@@ -206,13 +178,11 @@ class VlaEvalEnv:
         """The benchmark's observation: the pictures asked for, and its state (empty where it sends none)."""
         if self._started is None:
             raise ComponentError(f"{self._name}: reset comes before observe")
+        check_cameras(self.spec, cameras)
         seen = self._run(self._benchmark.get_observation())
         pictures = _pictures(seen)
-        for camera in cameras:
-            if camera not in pictures:
-                raise ComponentError(f"{self._name}: no camera {camera!r}; there are {', '.join(pictures)}")
-        told = str(seen.get("task_description") or self._tasks[self._started].get("name", ""))
-        return Observation({camera: pictures[camera] for camera in cameras}, _state(seen), told)
+        instruction = str(seen.get("task_description") or self._tasks[self._started].get("name", ""))
+        return Observation({camera: pictures[camera] for camera in cameras}, _state(seen), instruction)
 
     def close(self) -> None:
         """Free the benchmark."""
@@ -231,8 +201,7 @@ class VlaEvalEnv:
         try:
             return self._class(**self._arguments)
         except (TypeError, ValueError, AssertionError) as error:
-            reason = str(error).strip().splitlines()
-            raise ComponentError(f"{self._name}: {reason[0] if reason else type(error).__name__}") from error
+            raise ComponentError(f"{self._name}: {one_line(error)}") from error
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
@@ -256,7 +225,7 @@ def _find(module: str, name: str) -> Any:
         raise MissingExtra("vla-eval", "vla-eval", "vla-eval:…") from error
     choose_gl()
     if "libero" in module:
-        # Its first import asks a question on the terminal unless it is told where things are.
+        # Its first import asks a question on the terminal unless a configuration says where things are.
         with suppress(MissingExtra):
             import_libero(locate())
     for path in (f"vla_eval.benchmarks.{module}.benchmark", module):
@@ -270,10 +239,6 @@ def _find(module: str, name: str) -> Any:
     raise ComponentError(f"vla-eval:{module}:{name}: no module {module} and no vla_eval.benchmarks.{module}")
 
 
-def _configure_render(benchmark: Any, mode: str, target: str) -> None:
-    benchmark.configure_render(Reader(f"vla-eval:{target}").choice("render", mode, sorted(benchmark.render_backends)))
-
-
 def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> dict[str, dict[str, Any]]:
     named: dict[str, dict[str, Any]] = {}
     for index, task in enumerate(tasks):
@@ -281,11 +246,11 @@ def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> d
         named[name if name not in named else f"{name} ({index})"] = task
     if wanted is None:
         return named
-    names = list(named)
-    if wanted.isdigit() and int(wanted) < len(names):
-        wanted = names[int(wanted)]
+    known = list(named)
+    if wanted.isdecimal() and int(wanted) < len(known):
+        wanted = known[int(wanted)]
     if wanted not in named:
-        raise ComponentError(f"{where}: no task {wanted!r}; there are {len(names)}, from {names[0]!r} on")
+        raise ComponentError(f"{where}: no task {wanted!r}; {what_there_is(wanted, known)}")
     return {wanted: named[wanted]}
 
 
@@ -305,8 +270,5 @@ def _state(seen: Mapping[str, Any]) -> F32:
 
 
 def _fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
-    try:
-        of = version("vla-eval")
-    except PackageNotFoundError:
-        of = ""
-    return hashlib.sha256(f"{name} {sorted(arguments.items())} {of}".encode()).hexdigest()[:16]
+    content = f"{name} {sorted(arguments.items())} {version('vla-eval', '')}"
+    return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from besttake.envs.checks import check_cameras, check_task
 from besttake.errors import ComponentError
 from besttake.testbed import camera as camera_code
 from besttake.testbed import scene, seeds
@@ -55,6 +56,7 @@ class TestbedEnv:
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """The state and the images of ``cameras``."""
+        check_cameras(self._spec, cameras)
         world = self._current()
         images = {name: _camera(world.task, name)(world.data) for name in cameras}
         return Observation(images, world.state(), INSTRUCTIONS[world.task])
@@ -79,9 +81,7 @@ class TestbedEnv:
 
     def _world_of(self, task: str) -> World:
         if self._world is None or self._world.task != task:
-            names = [known.name for known in self._spec.tasks]
-            if task not in names:
-                raise ComponentError(f"{self._spec.name}: no task {task!r}; it has {', '.join(names)}")
+            check_task(self._spec, task)
             return World(task)
         return self._world
 
@@ -91,9 +91,7 @@ def _camera(task: str, name: str) -> RayCamera:
     """A camera depends on the model alone, which all worlds of a task share."""
     if name == "wrist":
         return RayCamera(scene.model(task), name, WRIST_PX)
-    if name == "front":
-        return RayCamera(scene.model(task), name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
-    raise ComponentError(f"testbed: no camera {name!r}; it has wrist, front")
+    return RayCamera(scene.model(task), name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
 
 
 @cache

@@ -185,7 +185,7 @@ def test_instructions_are_those_of_the_benchmark() -> None:
         ("libero:spatial?task=99", "no task '99'"),
         ("libero:object?task=pick_up_the_soup", "no task 'pick_up_the_soup'"),
         ("libero:nowhere.bddl", "nowhere.bddl does not exist"),
-        ("libero:object?convention=mine", "no convention 'mine'"),
+        ("libero:object?convention=mine", "convention=mine is not one of lerobot, openpi"),
         ("libero:object?size=big", "size=big is not a whole number"),
         ("libero-occ:90", "no such suite"),
     ],

@@ -69,7 +69,7 @@ def test_tasks_that_ask_for_more_than_putting_have_no_expert() -> None:
         ("libero-scripted:sea", "no such suite"),
         ("libero-scripted:object?camera=sky", "no camera 'sky'"),
         ("libero-scripted:object?demos_per_task=0", "demos_per_task=0 is not a whole number"),
-        ("libero-scripted:object?state=all", "state is proprio or objects"),
+        ("libero-scripted:object?state=all", "state=all is not one of proprio, objects"),
     ],
 )
 def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
