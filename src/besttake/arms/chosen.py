@@ -18,12 +18,12 @@ def specs_of(arms: Iterable[str]) -> dict[str, ArmSpec]:
 
 def runnable(policy: PolicySpec, arms: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
     """Those of ``arms`` that the policy can run, and a line for each that it cannot."""
-    reasons = {uri: _unmet(policy, spec.needs) for uri, spec in specs_of(arms).items()}
+    reasons = {uri: unmet(policy, spec.needs) for uri, spec in specs_of(arms).items()}
     notes = [f"{policy.name}: no {uri} arm, {reason}" for uri, reason in reasons.items() if reason]
     return tuple(uri for uri, reason in reasons.items() if not reason), notes
 
 
-def _unmet(policy: PolicySpec, needs: tuple[Need, ...]) -> str:
+def unmet(policy: PolicySpec, needs: tuple[Need, ...]) -> str:
     """The reason why the policy cannot meet ``needs``; empty where it can."""
     if "cooling" in needs and not policy.cools:
         return f"its sampling noise is out of reach ({policy.kind})"

@@ -55,7 +55,7 @@ class ArmSampler:
     policy: Policy
     tools: Tools
     encoder: Encoder | None = None
-    _arms: dict[str, Arm] = field(default_factory=dict)
+    arms: dict[str, Arm] = field(default_factory=dict)
 
     def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
         """The actions to execute next, (replan, action_dim), of each take, or why there are none."""
@@ -91,9 +91,9 @@ class ArmSampler:
         return np.asarray(chunk, np.float32)
 
     def _arm(self, uri: str) -> Arm:
-        if uri not in self._arms:
-            self._arms[uri] = registry.arm(uri)
-        return self._arms[uri]
+        if uri not in self.arms:
+            self.arms[uri] = registry.arm(uri)
+        return self.arms[uri]
 
     def _answer(self, wants: Mapping[int, Want | Sequence[Want]]) -> dict[int, Answer]:
         """The answer to each take's want, or wants."""
