@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from besttake.errors import RunError
+from besttake.reporting import words
 from besttake.reporting.comparison import make_html
 from besttake.reporting.terminal.compare import render
 from besttake.result import Result
@@ -92,6 +93,17 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     assert "<b>odd" not in page
     assert "&lt;b&gt;odd" in page
     assert page.count("<circle") + page.count("<polygon") > 9
+
+
+def test_a_notebook_shows_the_relation_and_every_cell(runs: list[Path]) -> None:
+    compared = compare(runs)
+    html = compared._repr_html_()
+    assert words.relation(compared.result.relation)[0] in html
+    assert html.count("<tr>") == 1 + 9
+    assert "&lt;b&gt;odd" in html
+    figure = compared.plot()
+    assert figure is not None
+    assert figure._repr_svg_().count("data-gain-path") == 9 + 3
 
 
 def test_runs_without_scores_are_named_and_left_out(runs: list[Path], synthetic: ModuleType, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from besttake.core.select import start_gain
 from besttake.errors import BestTakeError, RunError
 from besttake.measure.cell import relation_of
 from besttake.measure.scores import ScoreName, Scores
+from besttake.reporting import figures, words
+from besttake.reporting.drawing import Figure
+from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Cost, Relation, Result, Split
 from besttake.takes.key import TakeKey
 from besttake.takes.store import Store
@@ -22,7 +25,7 @@ from besttake.threads import one_thread
 
 
 @dataclass(frozen=True)
-class CompareResult:
+class CompareResult(Tabular):
     """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from."""
 
     result: Result
@@ -31,6 +34,18 @@ class CompareResult:
     def to_json(self) -> str:
         """As JSON text, in the schema of ``result.json``."""
         return self.result.model_dump_json(indent=1)
+
+    def plot(self) -> Figure | None:
+        """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""
+        return figures.relation(self.result, legend=True)
+
+    def _table(self) -> Table:
+        rows = []
+        for run, cell in zip(self.runs, self.result.cells, strict=True):
+            headroom, gain = (estimate and estimate.value for estimate in figures.gain_headroom(cell))
+            rows.append((run, cell.policy, cell.group, cell.starts, headroom, gain))
+        heading = " ".join(words.relation(self.result.relation)[:1])
+        return Table(heading, ("run", "policy", "tasks", "starts", "headroom", "gain"), rows, self.result.notes)
 
 
 def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:

@@ -22,6 +22,7 @@ from besttake import registry
 from besttake.arms import chosen
 from besttake.compatibility import check_compatible
 from besttake.errors import BestTakeError
+from besttake.reporting.notebook import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -80,7 +81,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class DoctorResult:
+class DoctorResult(Tabular):
     """All checks, and the fit where a policy or an env was named."""
 
     checks: tuple[Check, ...]
@@ -95,6 +96,14 @@ class DoctorResult:
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(asdict(self), indent=1)
+
+    def _table(self) -> Table:
+        rows = [(c.group, c.name, "ok" if c.works else "no", c.found, c.mend) for c in self.checks]
+        heading = (
+            "BestTake works on this machine" if self.healthy else "BestTake does not work on this machine as it is"
+        )
+        problem = [self.fit.problem] if self.fit is not None and self.fit.problem else []
+        return Table(heading, ("group", "what", "works", "found", "to mend it"), rows, problem)
 
 
 def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:

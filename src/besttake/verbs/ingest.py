@@ -23,6 +23,7 @@ from besttake.recordings.lerobot_eval import is_info, read_info
 from besttake.recordings.outcomes import IngestError, Outcome, Source
 from besttake.recordings.table import SUFFIXES, read_table
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
+from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
 from besttake.threads import one_thread
 
@@ -35,12 +36,22 @@ _WINDOWS = ("common", "episode")
 
 
 @dataclass(frozen=True)
-class IngestResult:
+class IngestResult(Tabular):
     """What was read, and the result it gave; ``out`` is the run-like directory that holds it."""
 
     result: Result
     sources: tuple[Source, ...]
     out: Path | None
+
+    def _table(self) -> Table:
+        rows = []
+        for cell in self.result.cells:
+            rates = (cell.headroom.pass_1, cell.headroom.pass_n, cell.headroom.headroom) if cell.headroom else ()
+            numbers = [rate.value for rate in rates] or [None] * 3
+            rows.append((cell.policy, cell.group, cell.starts, cell.seeds, *numbers))
+        columns = ("policy", "tasks", "starts", "seeds", "pass@1", "pass@N", "headroom")
+        heading = f"{sum(len(source.outcomes) for source in self.sources)} outcomes of {len(self.sources)} files"
+        return Table(heading, columns, rows, self.result.notes)
 
 
 def ingest(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from besttake.core import planning
 from besttake.errors import PlanError
+from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
 from besttake.result import Result
 
@@ -34,6 +35,19 @@ class PlanResult:
         return json.dumps(asdict(self), indent=1, allow_nan=False)
 
 
+class Plans(list[PlanResult], Tabular):
+    """One plan per policy of the pilot; a single one where only pass@1 is known."""
+
+    def _table(self) -> Table:
+        rows = [
+            (p.name or "any policy", p.plan.seeds, p.plan.half_width_starts, p.plan.half_width_takes, p.plan.no_takes)
+            for p in self
+        ]
+        columns = ("policy", "seeds", "starts", "takes", "takes to rule a gain out")
+        points = f"{100 * self[0].plan.worth:g} points"
+        return Table(f"Starts and takes for an interval of +/- {points}", columns, rows, [p.plan.advice for p in self])
+
+
 def plan(
     *,
     pass1: float | None = None,
@@ -43,7 +57,7 @@ def plan(
     best_of: int | None = None,
     gain: float | None = None,
     budget: int | None = None,
-) -> list[PlanResult]:
+) -> Plans:
     """Starts and takes for a question about ``worth`` points, from ``pass1`` (a fraction) or a pilot run.
 
     ``gain``: the gain one hopes for, in points; ``budget``: takes that can be afforded, for the smallest effect they
@@ -63,7 +77,7 @@ def plan(
     if budget is not None and budget < 1:
         raise PlanError(f"--budget {budget}: at least one take")
     if pilot is not None:
-        return _from_pilot(Path(pilot), worth / 100, seeds, best_of, gain, budget)
+        return Plans(_from_pilot(Path(pilot), worth / 100, seeds, best_of, gain, budget))
     assert pass1 is not None
     if not 0 <= pass1 <= 1:
         hint = f"; did you mean {pass1 / 100:g}?" if 1 < pass1 <= 100 else ""
@@ -71,7 +85,7 @@ def plan(
     n = seeds or 3
     typical, largest = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
-    return [_plan("", basis, typical, worth / 100, n, best_of, gain, budget, largest=largest)]
+    return Plans([_plan("", basis, typical, worth / 100, n, best_of, gain, budget, largest=largest)])
 
 
 def _from_pilot(

@@ -9,13 +9,27 @@ from besttake.config import Plan, as_plan
 from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells
 from besttake.progress import Reporter, as_reporter
+from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread
 from besttake.verbs.setup import check_tasks, library_for, load_policy, open_envs
 
 
-def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> list[Cell]:
+class ProbeResult(list[Cell], Tabular):
+    """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy."""
+
+    def _table(self) -> Table:
+        rows = []
+        for cell in self:
+            name, probe = ("all tasks" if cell.group == "*" else cell.group), cell.dfe
+            numbers = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread) if probe else ()
+            rows.append((cell.policy, name, *((n.value for n in numbers) if numbers else (None,) * 5)))
+        columns = ("policy", "tasks", "DFE", "floor", "DFE/floor", "first action r", "spread")
+        return Table("Demonstration-fit error", columns, rows)
+
+
+def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> ProbeResult:
     """The demonstration-fit error of each policy in each cell, and (``group="*"``) over all its cells."""
     plan, reporter = as_plan(plan), as_reporter(progress)
     with one_thread():
@@ -36,4 +50,4 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> list
         for uri, probed in probes.items():
             for note in probed.notes(specs[uri].name):
                 reporter.note(note)
-        return probed_cells(plan, envs, specs, probes)
+        return ProbeResult(probed_cells(plan, envs, specs, probes))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,12 @@ from besttake.demos.view import View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
+from besttake.reporting.notebook import Table, Tabular
 from besttake.threads import one_thread
 from besttake.types import U8
+
+if TYPE_CHECKING:
+    from besttake.reporting.drawing import Figure
 
 WINDOWS = ("common", "episode")
 SCORERS = ("manifold", "coverage")
@@ -56,7 +60,7 @@ class RankedTake:
 
 
 @dataclass(frozen=True)
-class RankResult:
+class RankResult(Tabular):
     """Takes from best to worst, and what their scores mean."""
 
     takes: tuple[RankedTake, ...]
@@ -73,6 +77,17 @@ class RankResult:
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(asdict(self), indent=1, allow_nan=False)
+
+    def plot(self) -> Figure | None:
+        """The score of each take over time, as an SVG figure; None where no take has a score."""
+        from besttake.reporting.ranking import traces
+
+        return traces(self, self.takes)
+
+    def _table(self) -> Table:
+        rows = [(t.place, t.name, t.score, t.scored, t.frames, t.problem) for t in self.takes]
+        heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}"
+        return Table(heading, ("place", "take", "score", "scored", "frames", "problem"), rows, self.notes)
 
 
 def rank(

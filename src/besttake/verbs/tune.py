@@ -24,6 +24,7 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
+from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
@@ -59,11 +60,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Tabular):
     """The chosen configuration, and everything that was tried, best first."""
 
     config: RetrievalConfig
     trials: tuple[Trial, ...]
+
+    def _table(self) -> Table:
+        rows = [(t.name, t.success, t.offline, t.takes) for t in self.trials]
+        return Table(f"Chosen: {self.trials[0].name}", ("tried", "success", "error on held-out demos", "takes"), rows)
 
 
 def tune(
