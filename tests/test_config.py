@@ -48,31 +48,34 @@ def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("policy: p\n", "--env is missing"),
-        ("env: e\n", "--policy is missing"),
+        ("policy: p\n", "`env` is missing"),
+        ("env: e\n", "`policy` is missing"),
         ("policy: p\nenv: e\nstart: 5\n", "unknown key 'start'; did you mean 'starts'?"),
         ("policy: p\nenv: e\nstarts: many\n", "neither a count (20) nor a range (20:60)"),
         ("policy: p\nenv: e\nstarts: 5:5\n", "holds no start"),
         ("policy: p\nenv: e\nseeds: 0\n", "seeds = 0"),
         ("policy: p\nenv: e\nseeds: 0\nbest_of: 2\n", "seeds = 0"),
-        ("policy: p\nenv: e\nbest_of: 4\n", "best_of = 4: one take is kept of at least 2 and at most the 3 seeds"),
-        ("policy: p\nenv: e\nseeds: 5\nbest-of: 1\n", "best_of = 1: one take is kept of at least 2 and at most the 5"),
-        ("policy: p\nenv: e\nseeds: 1\nbest_of: 2\n", "best_of = 2: one take is kept of at least 1 and at most the 1"),
+        ("policy: p\nenv: e\nbest_of: 4\n", "best_of = 4: must be at least 2 and at most 3, the number of seeds"),
+        ("policy: p\nenv: e\nseeds: 5\nbest-of: 1\n", "best_of = 1: must be at least 2 and at most 5"),
+        ("policy: p\nenv: e\nseeds: 1\nbest_of: 2\n", "best_of = 2: must be at least 1 and at most 1"),
         ("policy: p\nenv: e\narms: [base, warm]\n", "arms"),
         ("policy: p\nenv: e\nwindow: half\n", "window = 'half'"),
         ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),
+        ("policy: p\nenv: e\nretrieval: {rule: guess}\n", "rule must be next, current or frame"),
+        ("policy: p\nenv: e\nretrieval: {alfa: 0.2}\n", "unknown key 'retrieval.alfa'; did you mean 'alpha'?"),
+        ("policy: p\nenv: e\nalpha: high\n", "retrieval.alpha = 'high': must be a valid number"),
         ("policy: [p\n", "not valid YAML at line"),
         ("- p\n", "a plan is a mapping"),
     ],
 )
-def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(text)
     with pytest.raises(PlanError) as caught:
         load_plan(path, {})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -80,3 +83,15 @@ def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, 
 def test_asking_for_more_starts_than_there_are_says_how_many_there_are() -> None:
     with pytest.raises(PlanError, match="testbed has 10 starts per task"):
         Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "testbed")
+
+
+def test_a_plan_made_in_python_fails_with_the_same_line() -> None:
+    with pytest.raises(PlanError, match="^seeds = 0: must be greater than or equal to 1$"):
+        Plan(policy="p", env="e", seeds=0)
+
+
+def test_a_lone_word_is_a_list_of_one_and_short_keys_belong_to_retrieval() -> None:
+    plan = Plan.model_validate({"policy": "p?map=a,b", "env": "e", "arms": "base, cooled", "alpha": 0, "starts": 5})
+    assert (plan.policy, plan.arms, plan.starts) == (("p?map=a,b",), ("base", "cooled"), "5")
+    assert plan.model_dump(mode="json")["retrieval"] == {"alpha": 0}
+    assert Plan.model_validate(plan.model_dump(mode="json")) == plan

@@ -1,8 +1,14 @@
-"""The diagnosis plan: one model for flags and YAML. Every flag has a key of the same name."""
+"""The diagnosis plan: the one definition of what can be asked for.
+
+Every field of `Plan` is a key of a YAML plan and a flag of the command line; types, ranges, help texts and the table in
+docs/plan.md come from here.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,107 +20,157 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    field_serializer,
     field_validator,
     model_validator,
 )
+from pydantic.config import JsonDict
 
 from besttake import registry
 from besttake.errors import ComponentError, PlanError
 from besttake.types import Window
 
 
-def _listed(value: Any) -> Any:
-    """A lone string is a list of one; commas separate."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
+def _as_tuple(value: Any) -> Any:
+    """A lone string is a tuple of one."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-def _one_or_many(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+def _split(value: Any) -> Any:
+    """As `_as_tuple`, but commas separate the parts of a string."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return _as_tuple([part.strip() for part in parts if part.strip()] if isinstance(value, str) else parts)
 
 
 def parse_dims(text: Any) -> Any:
-    """``"0,1,2"`` -> (0, 1, 2); None and sequences pass."""
+    """``"0,1,2"`` -> (0, 1, 2); anything but a string passes."""
     if not isinstance(text, str):
-        return text
+        return _as_tuple(text)
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError("dimensions are whole numbers with commas between them, e.g. 0,1,2") from None
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+Uris = Annotated[Sequence[str], BeforeValidator(_as_tuple)]
+REPEATABLE: JsonDict = {"repeatable": True}
+"""Marks a field whose flag may be given several times."""
 
 
-class Plan(BaseModel):
-    """What to measure, and how to run it. `what` lists the fields that takes depend on."""
+class Retrieval(BaseModel):
+    """How the arm `retrieve` finds and uses a demonstrated chunk. What is left out is as tuned in the library, or the
+    default of `besttake.core.retrieve.RetrievalConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: Names = Field(min_length=1, description="policies to diagnose (URIs)")
-    env: Names = Field(min_length=1, description="environments to diagnose them in (URIs)")
-    task: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field((), description="only these tasks")
-    starts: str = Field("20", description="starts per task: a count, or a range FIRST:END")
-    seeds: int = Field(3, ge=1, le=1000, description="takes per start")
-    best_of: int | None = Field(None, description="takes that one is kept of, averaged over all subsets (all seeds)")
-    arms: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("base", "cooled", "shuffled", "retrieve")
-    window: Window = Field("full", description="full: takes go on after success; else the verdict reads common")
-    scorer: str = Field("manifold", description="the scorer that picks: manifold, coverage, or a URI")
-    stride: int = Field(5, ge=1, description="score every so many steps")
-    demos: str | None = Field(None, description="demonstrations: a library directory or a URI")
-    demos_per_task: int = Field(40, ge=1)
-    encoder: str | None = Field(None, description="encoder of frames; that of the library, or pixels")
-    skip_still: float = Field(0.0, ge=0, description="frames that differ by less (grey levels) share an embedding")
-    retrieval: dict[str, Any] = Field(default_factory=dict, description="rule, alpha, weights and variants")
-    candidates: int = Field(4, ge=2, description="candidates per replan of the arm rerank")
-    probe_states: int = Field(400, ge=0, description="library states that the probe asks (0: no probe)")
-    probe_samples: int = Field(3, ge=1, description="samples per state (K)")
-    worth: float = Field(3.0, gt=0, lt=100, description="smallest effect worth acting on, in points")
-    seed: int = Field(0, ge=0, description="the run seed")
-    gripper_dim: int | None = None
-    eef_dims: Annotated[tuple[int, ...] | None, BeforeValidator(parse_dims)] = None
-    trust_remote_code: bool = False
-    workers: int = Field(2, ge=1, le=512)
-    batch: int = Field(32, ge=1, le=4096)
-    on: Literal["local", "ray"] = "local"
+    rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
+    weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
+    alpha: float | None = Field(
+        default=None, description="Strength of retrieval and cooling, from 0 to 1 (default 0.3)."
+    )
+    onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
+    whitening: bool | None = Field(default=None, description="Decorrelate the embedding before matching.")
+    rerank: int | None = Field(default=None, description="Compare only this many nearest images in full (0: all).")
+    gripper_gating: bool | None = Field(
+        default=None, description="Match only states with the gripper in the same phase."
+    )
+    reliability: float | None = Field(default=None, description="Prefer chunks close to the policy's own prediction.")
+    lead: int | None = Field(default=None, description="How many events ahead the rule `next` looks.")
 
-    @model_validator(mode="before")
+    def given(self) -> dict[str, Any]:
+        """The settings that were given."""
+        return self.model_dump(exclude_none=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> Retrieval:
+        from besttake.core.retrieve import RetrievalConfig
+
+        RetrievalConfig.from_dict(self.given())
+        return self
+
+
+class Plan(BaseModel):
+    """What to measure, and how to run it.
+
+    >>> Plan(policy="testbed:half", env="testbed", starts=60).seeds
+    3
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    policy: Uris = Field(min_length=1, description="Policy to diagnose (URI).", json_schema_extra=REPEATABLE)
+    env: Uris = Field(min_length=1, description="Environment to diagnose it in (URI).", json_schema_extra=REPEATABLE)
+    task: Annotated[Sequence[str], BeforeValidator(_split)] = Field(
+        default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
+    )
+    demos: str | None = Field(
+        default=None,
+        description="Demonstrations: a library directory, or a source to build one from (lerobot:…, hdf5:…).",
+    )
+    demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
+    starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
+    seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
+    best_of: int | None = Field(default=None, description="Keep the best of this many takes (default: all seeds).")
+    arms: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        default=("base", "cooled", "shuffled", "retrieve"),
+        description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
+    )
+    window: Window = Field(
+        default="full",
+        description="Frames to score: full (takes go on after success), common (up to the shortest take's end) or"
+        " episode (up to success; leaks length, so the verdict reads common).",
+    )
+    scorer: str = Field(default="manifold", description="The scorer that picks a take: manifold, coverage, or a URI.")
+    stride: int = Field(default=5, ge=1, description="Score every n-th step.")
+    encoder: str | None = Field(
+        default=None, description="Encoder of frames, e.g. dinov2+siglip (default: the library's, else pixels)."
+    )
+    skip_still: float = Field(
+        default=0.0, ge=0, description="Let frames that differ by less than this (mean grey levels) share an embedding."
+    )
+    retrieval: Retrieval = Field(default=Retrieval(), description="Settings of retrieval.")
+    candidates: int = Field(default=4, ge=2, description="Candidates per replan of the arm rerank.")
+    probe_states: int = Field(default=400, ge=0, description="Library states to probe the policy at (0: do not probe).")
+    probe_samples: int = Field(default=3, ge=1, description="Samples per probed state.")
+    worth: float = Field(
+        default=3.0, gt=0, lt=100, description="Smallest effect worth acting on, in percentage points."
+    )
+    gripper_dim: int | None = Field(
+        default=None, description="Which action number is the gripper, if the data do not say."
+    )
+    eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
+        default=None,
+        description="Which state numbers are the end effector's position, e.g. 0,1,2, if the data do not say.",
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Allow checkpoints to run the code that comes with them."
+    )
+    workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
+    batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
+    on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")
+    seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
+
+    @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, values: Any) -> Any:
-        """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
-        if not isinstance(values, dict) or not isinstance(values.get("retrieval") or {}, dict):
-            return values
-        short = {name: values[name] for name in ("alpha", "rule") if values.get(name) is not None}
-        rest = {name: value for name, value in values.items() if name not in ("alpha", "rule")}
-        return {**rest, "retrieval": {**(values.get("retrieval") or {}), **short}}
+    def _one_line(cls, values: Any, handler: Callable[[Any], Plan]) -> Plan:
+        """A wrong plan is a PlanError that names the first wrong key."""
+        try:
+            return handler(_with_short_keys(values))
+        except ValidationError as error:
+            raise PlanError(_explain(error.errors()[0])) from None
 
     @field_validator("starts", mode="before")
     @classmethod
     def _starts(cls, value: Any) -> str:
-        text = str(value).strip()
-        parse_starts(text)
-        return text
+        parse_starts(value)
+        return str(value).strip()
 
     @field_validator("best_of")
     @classmethod
     def _best_of(cls, value: int | None, info: ValidationInfo) -> int | None:
         seeds = info.data.get("seeds")
         if value is not None and seeds is not None and not min(2, seeds) <= value <= seeds:
-            raise ValueError(f"one take is kept of at least {min(2, seeds)} and at most the {seeds} seeds of a start")
-        return value
-
-    @property
-    def n(self) -> int:
-        """N: of so many takes one is kept."""
-        return self.seeds if self.best_of is None else self.best_of
-
-    @field_validator("retrieval")
-    @classmethod
-    def _retrieval(cls, value: dict[str, Any]) -> dict[str, Any]:
-        alpha = value.get("alpha", 0.0)
-        if isinstance(alpha, bool) or not isinstance(alpha, int | float):
-            raise ValueError("alpha is a number between 0 and 1")
+            raise ValueError(f"must be at least {min(2, seeds)} and at most {seeds}, the number of seeds")
         return value
 
     @field_validator("arms")
@@ -129,16 +185,38 @@ class Plan(BaseModel):
             raise ValueError(str(error)) from None
         return value if "base" in value else ("base", *value)
 
+    @field_serializer("retrieval")
+    def _given(self, value: Retrieval) -> dict[str, Any]:
+        return value.given()
+
+    @property
+    def n(self) -> int:
+        """N: the best of this many takes is kept."""
+        return self.seeds if self.best_of is None else self.best_of
+
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
         """The start indexes that ``starts`` picks out of those an env offers."""
         first, end = parse_starts(self.starts)
         if end > len(offered):
-            raise PlanError(f"--starts {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
+            raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
         return tuple(offered[first:end])
 
 
-def parse_starts(text: str) -> tuple[int, int]:
+def _with_short_keys(values: Any) -> Any:
+    """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
+    short = ("alpha", "rule")
+    if not isinstance(values, Mapping) or not any(name in values for name in short):
+        return values
+    rest = {name: value for name, value in values.items() if name not in short}
+    named = {name: values[name] for name in short if values.get(name) is not None}
+    retrieval = rest.get("retrieval") or {}
+    settings = retrieval.given() if isinstance(retrieval, Retrieval) else retrieval
+    return {**rest, "retrieval": {**settings, **named}} if isinstance(settings, Mapping) else values
+
+
+def parse_starts(value: int | str) -> tuple[int, int]:
     """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts an env offers, end excluded."""
+    text = str(value).strip()
     first, colon, end = text.partition(":")
     try:
         span = (int(first), int(end)) if colon else (0, int(first))
@@ -154,20 +232,15 @@ def as_plan(plan: Plan | str | Path) -> Plan:
     return plan if isinstance(plan, Plan) else load_plan(Path(plan), {})
 
 
-def load_plan(path: Path | None, flags: dict[str, Any]) -> Plan:
+def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
     """The plan in ``path`` (YAML), overridden by those ``flags`` that are not None."""
-    values: dict[str, Any] = {}
-    where = "the command line"
-    if path is not None:
-        where = str(path)
-        values = _read_yaml(path)
-    values.update({name: value for name, value in flags.items() if value is not None and value != []})
+    given = {name: value for name, value in flags.items() if value is not None and value != []}
+    if path is None:
+        return Plan.model_validate(given)
     try:
-        return Plan.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"][:1]) or "plan"
-        raise PlanError(f"{where}: {_explain(name, first)}") from None
+        return Plan.model_validate({**_read_yaml(path), **given})
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -185,30 +258,26 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         loaded = yaml.load(path.read_text(), Loader=_Loader)
     except OSError as error:
-        raise PlanError(
-            f"{path}: {error.strerror}; give a plan file, or use flags (besttake diagnose --help)"
-        ) from error
+        raise PlanError(f"{error.strerror}; name a plan file") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
-        raise PlanError(f"{path}: not valid YAML{line}; see `besttake diagnose --help` for an example") from error
+        raise PlanError(f"not valid YAML{line}; docs/plan.md shows an example") from error
     if not isinstance(loaded, dict):
-        raise PlanError(f"{path}: a plan is a mapping of keys to values, this is a {type(loaded).__name__}")
+        raise PlanError(f"a plan is a mapping of keys to values, this is a {type(loaded).__name__}")
     return {str(key).replace("-", "_"): value for key, value in loaded.items()}
 
 
-def _explain(name: str, error: Any) -> str:
-    kind, given = error["type"], error.get("input")
+def _explain(error: Any) -> str:
+    """What is wrong with a plan's key, in one line."""
+    kind, given, path = error["type"], error.get("input"), [str(part) for part in error["loc"]]
+    name = path[0] if path else "plan"
     if kind == "missing":
-        return (
-            f"--{name.replace('_', '-')} is missing; e.g. --{name} testbed:half"
-            if name == "policy"
-            else (f"--{name.replace('_', '-')} is missing; e.g. --{name} testbed")
-        )
+        return f"`{name}` is missing; e.g. {name}={'testbed:half' if name == 'policy' else 'testbed'}"
     if kind == "extra_forbidden":
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, Plan.model_fields, n=1)
-        return f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see besttake diagnose --help")
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{name} = {given!r}: {message}"
+        keys = Plan.model_fields if len(path) == 1 else Retrieval.model_fields
+        near = get_close_matches(path[-1], keys, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(keys)}"
+        return f"unknown key {'.'.join(path)!r}; {hint}"
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return f"{'.'.join(path) or name} = {given!r}: {message}"

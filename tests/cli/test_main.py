@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from besttake.cli import main as cli
+from besttake.errors import BestTakeError
+
+COMMANDS = ("demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "reproduce", "doctor")
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -19,7 +22,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["diagnoze"], "No such command 'diagnoze'"),
         (["diagnose"], "--policy is missing"),
@@ -43,7 +46,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
             "neither a library directory",
         ),
         (["ingest", "nowhere.csv"], "nowhere.csv"),
-        (["ingest", "nowhere.csv", "--column", "success"], "--column takes NAME=COLUMN"),
+        (["ingest", "nowhere.csv", "--column", "success"], "--column success: write NAME=COLUMN"),
         (["serve", "--policy", "testbed:half", "--cooled", "--retrieve", "x"], "exclude each other"),
         (["serve", "--policy", "testbed:half", "--host", "0.0.0.0"], "give a --token"),
         (["serve", "--policy", "testbed:half", "--protocol", "smoke"], "protocol 'smoke' is unknown"),
@@ -54,14 +57,14 @@ def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     arguments: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, *arguments) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("besttake: ")
-    assert told in lines[0]
+    assert message in lines[0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,27 +73,12 @@ def test_help_names_every_command_and_the_exit_codes(
 ) -> None:
     assert call(monkeypatch, "--help") == 0
     text = capsys.readouterr().out
-    for command in (
-        "demo",
-        "diagnose",
-        "probe",
-        "library",
-        "report",
-        "runs",
-        "rank",
-        "ingest",
-        "plan",
-        "compare",
-        "serve",
-        "doctor",
-    ):
+    for command in (*COMMANDS, "library", "runs"):
         assert command in text
     assert "130 interrupted" in " ".join(text.split())
 
 
-@pytest.mark.parametrize(
-    "command", ["demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "doctor"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -123,3 +111,31 @@ def test_strict_exits_with_3_while_a_verdict_is_undecided(
     assert "undecided" in capsys.readouterr().out
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
+
+
+def test_version_and_help_without_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("besttake ")
+    assert call(monkeypatch) == 0
+    assert "Commands:\n  demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("leave it out with `skip_bad`", "leave it out with --skip-bad"),
+        ("the rule `next`, from `besttake runs show x`", "the rule `next`, from `besttake runs show x`"),
+        ("name it with `json`, or `out`", "name it with `json`, or --out"),
+    ],
+)
+def test_errors_name_options_as_flags(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, shown: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise BestTakeError(text)
+
+    monkeypatch.setattr("besttake.takes.summary.summarise", fail)
+    assert call(monkeypatch, "runs", "show", "x") == 2
+    assert capsys.readouterr().err == f"besttake: {shown}\n"

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from besttake.cli.options import EefDims, EncoderUri, GripperDim, Json, Policies, Quiet, Tasks, reporter, show
+from besttake.cli.flags import Flags, option, plan_flags
+from besttake.cli.options import Json, Quiet, reporter, show
 
 app = typer.Typer(
     help="Demonstrations as a library: build, look, check, tune.", no_args_is_help=True, rich_markup_mode=None
@@ -18,19 +19,17 @@ Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
 
 
 @app.command()
+@plan_flags("encoder", "task", "gripper_dim", "eef_dims")
 def build(
+    given: Flags,
     demos: Annotated[
         str, typer.Argument(help="Where the demonstrations are: lerobot:…, hdf5:…, video:…, run:…, testbed")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to make.")],
-    encoder: EncoderUri = None,
-    task: Tasks = None,
-    stride: Annotated[int, typer.Option(min=1, help="Embed every so many frames (event frames always).")] = 1,
-    max_demos: Annotated[int | None, typer.Option(min=1, help="At most so many per task.")] = None,
-    gripper_dim: GripperDim = None,
-    eef_dims: EefDims = None,
+    stride: Annotated[int, typer.Option(min=1, help="Embed every n-th frame, and the frames of events.")] = 1,
+    max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many per task.")] = None,
     pad: Annotated[
-        str, typer.Option(help="Past a demo's end: hold (delta actions) or repeat (absolute ones).")
+        str, typer.Option(help="Actions past a demonstration's end: hold (delta actions) or repeat (absolute ones).")
     ] = "hold",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be used, and list it.")] = False,
     as_json: Json = False,
@@ -49,15 +48,15 @@ def build(
     from besttake.threads import one_thread
 
     if pad not in ("hold", "repeat"):
-        raise PlanError(f"--pad {pad}: choose hold or repeat")
+        raise PlanError(f"`pad` {pad}: choose hold or repeat")
     try:
-        dims = parse_dims(eef_dims)
+        dims = parse_dims(given.get("eef_dims"))
     except ValueError as error:
-        raise PlanError(f"--eef-dims {eef_dims}: {error}") from None
+        raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
     with reporter(quiet or as_json).stage("library", 0) as stage, one_thread():
         library = build_at(
-            out, demos, encoder, stride=stride, tasks=tuple(task) if task else None,
-            max_demos=max_demos, gripper_dim=gripper_dim, eef_dims=dims, pad=pad, skip_bad=skip_bad,
+            out, demos, given.get("encoder"), stride=stride, tasks=tuple(given["task"]) if "task" in given else None,
+            max_demos=max_demos, gripper_dim=given.get("gripper_dim"), eef_dims=dims, pad=pad, skip_bad=skip_bad,
             progress=lambda _: stage.advance(),
         )  # fmt: skip
     summary = library.summary()
@@ -68,11 +67,11 @@ def build(
 def show_library(
     directory: Directory,
     strips: Annotated[
-        Path | None, typer.Option(help="Draw each demo as a film strip with its events into here.")
+        Path | None, typer.Option(help="Draw each demonstration as a film strip with its events, into this directory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What a library holds: demonstrations, their events, and where they come from.
+    """Show what a library holds: demonstrations, their events, and where they come from.
 
     Example:
       besttake library show libraries/mine --strips strips/
@@ -109,10 +108,10 @@ def check(directory: Directory) -> None:
 def tune(
     directory: Directory,
     env: Annotated[str, typer.Option(help="Environment to roll out in; only its tuning starts are used.")],
-    policy: Policies = None,
+    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for (URI). Repeatable.")] = None,
     starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
-    workers: Annotated[int, typer.Option(min=1)] = 2,
+    workers: Annotated[int, option("workers")] = 2,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -127,7 +126,9 @@ def tune(
     from besttake.verbs.tune import tune as choose
 
     if not policy:
-        raise PlanError("--policy is missing; name the policies to tune for together, e.g. --policy testbed:half")
-    told = reporter(quiet or as_json)
-    found = choose(Library.open(directory), policy, env, starts=starts, seeds=seeds, workers=workers, reporter=told)
-    show(render(found), {"config": found.config.to_dict(), "trials": [t.name for t in found.trials]}, as_json)
+        raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
+    tuned = choose(
+        Library.open(directory), policy, env, starts=starts, seeds=seeds, workers=workers,
+        reporter=reporter(quiet or as_json),
+    )  # fmt: skip
+    show(render(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. No logic lives here; the commands are in `besttake.commands`."""
+"""The command line: every command, and the one place that prints errors."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ import os
 import re
 import sys
 from inspect import cleandoc
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from besttake.cli import data, diagnose, library, reproduce, results, serve
+from besttake import files
+from besttake.cli import (
+    compare,
+    demo,
+    diagnose,
+    doctor,
+    ingest,
+    library,
+    plan,
+    probe,
+    rank,
+    report,
+    reproduce,
+    runs,
+    serve,
+)  # fmt: skip
 from besttake.errors import BestTakeError
 from besttake.registry import schemes
 
@@ -76,15 +91,30 @@ def _flags(command: Any) -> dict[str, str]:
 
 
 for verb in (
-    diagnose.demo, diagnose.diagnose, diagnose.probe, results.report, data.rank, data.ingest, data.plan, data.compare,
-    serve.serve, reproduce.reproduce, results.doctor,
+    demo.demo, diagnose.diagnose, probe.probe, report.report, rank.rank, ingest.ingest, plan.plan, compare.compare,
+    serve.serve, reproduce.reproduce, doctor.doctor,
 ):  # fmt: skip
-    app.command(cls=_Command)(verb)
+    app.command()(verb)
 app.add_typer(library.app, name="library")
-app.add_typer(results.runs, name="runs")
-for known in (*app.registered_commands, *library.app.registered_commands, *results.runs.registered_commands):
+app.add_typer(runs.app, name="runs")
+for known in (*app.registered_commands, *library.app.registered_commands, *runs.app.registered_commands):
     known.cls = _Command
     known.help = _kept((known.callback and known.callback.__doc__) or "")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"besttake {files.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Nothing but ``--version`` stands before the command."""
 
 
 def main() -> NoReturn:
@@ -103,7 +133,11 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        code = _say(error.format_message(), 2)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            code = 0
+        else:
+            code = _say(error.format_message(), 2)
     if code == _INTERRUPTED:
         _say("interrupted; finished takes are kept, run the same command to go on", code)
     sys.exit(code if isinstance(code, int) else 0)

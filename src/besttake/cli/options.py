@@ -12,24 +12,16 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from besttake.cli.flags import option
 from besttake.progress import Reporter
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The run directory; an unfinished run in it goes on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no notes.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, e.g. why a take failed.")]
-Policies = Annotated[list[str] | None, typer.Option("--policy", help="Policy URI; repeatable.")]
-Envs = Annotated[list[str] | None, typer.Option("--env", help="Environment URI; repeatable.")]
-Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task; repeatable.")]
-Demos = Annotated[str | None, typer.Option("--demos", help="Library directory, or demonstrations (lerobot:…, hdf5:…).")]
-EncoderUri = Annotated[str | None, typer.Option("--encoder", help="Encoder of frames, e.g. dinov2+siglip.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Simulator processes (default 2).")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Takes under way at once (default 32).")]
-RunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="The run seed (default 0).")]
-GripperDim = Annotated[int | None, typer.Option(help="Which action number is the gripper, where data do not say.")]
-EefDims = Annotated[str | None, typer.Option(help="Which state numbers are the end effector, e.g. 0,1,2.")]
-Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with a checkpoint.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress and no notes.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what happens, e.g. why a take failed.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a verdict is undecided.")]
+Run = Annotated[Path, typer.Argument(help="The run directory.")]
+Worth = Annotated[float, option("worth")]
 
 
 def reporter(quiet: bool, verbose: bool = False) -> Reporter:
@@ -40,6 +32,17 @@ def reporter(quiet: bool, verbose: bool = False) -> Reporter:
 def command() -> str:
     """The command line as it was typed, to be kept with the run."""
     return shlex.join(["besttake", *sys.argv[1:]])
+
+
+def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str]:
+    """``["a=b"]`` -> ``{"a": "b"}``; PlanError says how option ``name`` is written."""
+    from besttake.errors import PlanError
+
+    split = [text.partition("=") for text in given]
+    for key, equals, value in split:
+        if not (key and equals and value):
+            raise PlanError(f"`{name}` {key}{equals}{value}: write {form}, e.g. {example}")
+    return {key: value for key, _, value in split}
 
 
 def show(renderable: RenderableType, data: Any, as_json: bool) -> None:

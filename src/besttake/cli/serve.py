@@ -9,21 +9,22 @@ from typing import Annotated
 
 import typer
 
-from besttake.cli.options import Trust
+from besttake.cli.flags import option
+from besttake.cli.options import pairs
 
 
 def serve(
-    policy: Annotated[str, typer.Option(help="Policy URI.")],
+    policy: Annotated[str, typer.Option(help="Policy to serve (URI).")],
     retrieve: Annotated[Path | None, typer.Option(help="Warm-start from this library, or as in this run.")] = None,
-    cooled: Annotated[bool, typer.Option("--cooled", help="Calmer sampling instead.")] = False,
-    alpha: Annotated[float | None, typer.Option(help="Strength (default 0.3, or as tuned).")] = None,
-    protocol: Annotated[str, typer.Option(help="vla-eval or openpi.")] = "vla-eval",
-    host: Annotated[str, typer.Option(help="Address to listen on; others than loopback need a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    token: Annotated[str | None, typer.Option(help="What clients must show (or $BESTTAKE_TOKEN).")] = None,
-    cameras: Annotated[str | None, typer.Option(help="The clients' names for cameras: wrist=wrist_image,…")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The run seed of the draws.")] = 0,
-    trust_remote_code: Trust = False,
+    cooled: Annotated[bool, typer.Option("--cooled", help="Sample more calmly instead.")] = False,
+    alpha: Annotated[float | None, option("alpha")] = None,
+    protocol: Annotated[str, typer.Option(help="Protocol of the clients: vla-eval or openpi.")] = "vla-eval",
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    token: Annotated[str | None, typer.Option(help="What clients must show (default: $BESTTAKE_TOKEN).")] = None,
+    cameras: Annotated[str | None, typer.Option(help="The clients' names of cameras: wrist=wrist_image,…")] = None,
+    seed: Annotated[int, option("seed")] = 0,
+    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
 ) -> None:
     """Serve a policy, as it is or with its intervention, to other harnesses.
 
@@ -39,16 +40,13 @@ def serve(
     from besttake.serving.server import serve as start
 
     if retrieve is not None and cooled:
-        raise PlanError("--retrieve and --cooled exclude each other: choose one")
+        raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
         model = augmented.retrieving(model, *retrieval_from(retrieve, alpha))
     elif cooled:
         model = augmented.cooled(model, 0.3 if alpha is None else alpha)
-    pairs = [pair.partition("=") for pair in cameras.split(",")] if cameras else []
-    if any(not name or not theirs for name, _, theirs in pairs):
-        raise PlanError(f"--cameras {cameras}: write it as OURS=THEIRS,OURS=THEIRS")
-    names = {name: theirs for name, _, theirs in pairs}
+    names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
     shown = token or os.environ.get("BESTTAKE_TOKEN")
     with start(model, protocol, host, port, shown, seed=seed, cameras=names) as server:
         print(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it", flush=True)

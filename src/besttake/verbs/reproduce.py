@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import yaml
 from besttake.config import Plan, load_plan
 from besttake.core import relation
 from besttake.errors import PlanError
+from besttake.progress import Reporter
 from besttake.result import Cell, Estimate, Result, Selector
+from besttake.verbs.diagnose import diagnose
 
 _PAPERS = "episode"
 """The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
@@ -40,6 +43,13 @@ class Protocol:
     paper: Mapping[str, Sequence[float | None]]
     notes: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "table": self.name, "title": self.title, "plan": dict(self.plan), "envs": dict(self.envs),
+            "columns": list(self.columns), "paper": {row: list(numbers) for row, numbers in self.paper.items()},
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -49,6 +59,44 @@ class Compared:
     column: str
     paper: float | None
     here: Estimate
+
+
+@dataclass(frozen=True)
+class ReproduceResult:
+    """The numbers of a table beside those of a run. ``departures`` says where the run leaves the paper's protocol."""
+
+    protocol: Protocol
+    result: Result
+    numbers: tuple[Compared, ...]
+    departures: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        numbers = [{"row": n.row, "column": n.column, "paper": n.paper, "here": n.here.model_dump()}
+                   for n in self.numbers]  # fmt: skip
+        return {**self.protocol.to_dict(), "left_protocol": list(self.departures), "numbers": numbers}
+
+
+def reproduce(
+    table: str,
+    policies: Mapping[str, str],
+    *,
+    out: str | Path,
+    envs: Mapping[str, str] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    progress: bool | Reporter = False,
+    command: str = "",
+) -> ReproduceResult:
+    """Run the protocol of ``table`` with ``policies`` (the paper's name -> URI) in run directory ``out``.
+
+    ``envs`` names other URIs for the table's envs, and then only those are run. ``changes`` are keys of the plan that
+    differ from the protocol's, e.g. ``{"starts": 10}``; the result tells each.
+    """
+    asked = protocol(table)
+    plan, departures = plan_for(asked, policies, envs or {}, changes or {})
+    result = diagnose(plan, out, progress=progress, command=command)
+    numbers = compare(asked, result, policies, envs or {})
+    return ReproduceResult(asked, result, tuple(numbers), tuple(departures))
 
 
 def protocols() -> list[str]:
@@ -87,18 +135,20 @@ def plan_for(
     chosen = envs or table.envs
     wanted = {name: value for name, value in changes.items() if value is not None}
     flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
-    left = [f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
+    departures = [f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
             if name in table.plan and str(value) != str(table.plan[name])]  # fmt: skip
-    left += [f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]]
-    left += [f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}]
-    left += table.notes
-    return load_plan(None, flags), left
+    departures += [f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]]
+    departures += [
+        f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}
+    ]
+    departures += table.notes
+    return load_plan(None, flags), departures
 
 
 def compare(table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str]) -> list[Compared]:
     """Each number of ``table`` beside that of ``result``, for the rows whose policies were run."""
     uris = {**table.envs, **envs}
-    found = []
+    compared = []
     for row, numbers in table.paper.items():
         policy, _, env = row.partition("/")
         if row != "all" and policy not in policies:
@@ -109,8 +159,8 @@ def compare(table: Protocol, result: Result, policies: Mapping[str, str], envs: 
             else:
                 cell = _cell(result, policies[policy], uris[env] if env else None)
                 here = _read(cell, column)
-            found.append(Compared(row, column, number, here))
-    return found
+            compared.append(Compared(row, column, number, here))
+    return compared
 
 
 def _folder() -> Any:
@@ -133,28 +183,28 @@ def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
 
 def _read(cell: Cell | None, column: str) -> Estimate:
     try:
-        found = None if cell is None else _OF_CELLS[column](cell)
+        estimate = None if cell is None else _OF_CELLS[column](cell)
     except (AttributeError, KeyError, IndexError):  # what was not measured is not there
-        found = None
-    return found if found is not None else Estimate(reason="not measured")
+        estimate = None
+    return estimate if estimate is not None else Estimate(reason="not measured")
 
 
 def _scaled(of: Callable[[Any], Estimate | None]) -> Callable[[Cell], Estimate | None]:
     """In percent or points, as the paper prints."""
 
     def read(cell: Cell) -> Estimate | None:
-        found = of(cell)
-        if found is None or found.value is None:
-            return found
-        scaled = {name: None if (x := getattr(found, name)) is None else 100 * x for name in ("value", "low", "high")}
-        return found.model_copy(update=scaled)
+        own = of(cell)
+        if own is None or own.value is None:
+            return own
+        scaled = {name: None if (x := getattr(own, name)) is None else 100 * x for name in ("value", "low", "high")}
+        return own.model_copy(update=scaled)
 
     return read
 
 
 def _selected(cell: Any) -> Selector:
-    found: Selector = cell.selectors.scored["manifold"][_PAPERS]
-    return found
+    selector: Selector = cell.selectors.scored["manifold"][_PAPERS]
+    return selector
 
 
 def _picked(cell: Any, arm: str, n: int = 0) -> Estimate:
@@ -172,9 +222,9 @@ def _over_cells(result: Result, correlate: Callable[..., Any]) -> Estimate:
     pairs = [(cell.headroom.headroom.value, _selected(cell).gain.value) for cell in result.cells
              if cell.headroom is not None and cell.selectors is not None]  # fmt: skip
     known = [pair for pair in pairs if None not in pair]
-    found = correlate([x for x, _ in known], [y for _, y in known])
+    r = correlate([x for x, _ in known], [y for _, y in known])
     enough = len(known) >= _ENOUGH_CELLS
-    return Estimate(value=found.value, low=found.low if enough else None, high=found.high if enough else None)
+    return Estimate(value=r.value, low=r.low if enough else None, high=r.high if enough else None)
 
 
 def _captures(result: Result, of: Callable[[list[float]], Any]) -> float | None:

@@ -112,10 +112,7 @@ def planned_tasks(plan: Plan, env: EnvSpec) -> list[TaskSpec]:
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
     """The library's tuned settings, overridden by the plan's; checked against library and environments."""
     tuned = library.retrieval if library is not None else None
-    try:
-        config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval})
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"retrieval: {str(error).split('() ')[-1]}") from error
+    config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval.given()})
     needs = [uri for uri, spec in specs_of(plan.arms).items() if spec.library]
     if library is None:
         if needs:

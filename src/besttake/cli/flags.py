@@ -1,0 +1,150 @@
+"""Flags made from the plan's definition (`besttake.config.Plan`): names, types, ranges and help are its fields'.
+
+``python -m besttake.cli.flags > docs/plan.md`` writes the same definition as a table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any, get_args
+
+import typer
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
+
+from besttake.config import Plan, Retrieval
+
+Flags = Mapping[str, Any]
+"""Keys of a plan that were given as flags."""
+
+_FIELDS: dict[str, FieldInfo] = {
+    **{name: field for name, field in Plan.model_fields.items() if name != "retrieval"},
+    **{name: Retrieval.model_fields[name] for name in ("alpha", "rule")},
+}
+
+
+def option(name: str, *flags: str, help: str = "") -> Any:
+    """The typer option of the plan's field ``name``; ``flags`` and ``help`` replace its own."""
+    field = _FIELDS[name]
+    default = f" (default {value})." if (value := _default(field)) else "."
+    text = f"{(field.description or '').removesuffix('.')}{default}{' Repeatable.' if _repeatable(field) else ''}"
+    return typer.Option(
+        *(flags or (_flag(name),)),
+        help=help or text,
+        show_default=False,
+        min=next((_number(rule.ge) for rule in field.metadata if isinstance(rule, Ge)), None),
+        max=next((_number(rule.le) for rule in field.metadata if isinstance(rule, Le)), None),
+    )
+
+
+def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
+    """A decorator: give a command the flags of the plan's fields ``names`` (all, if none are named).
+
+    The command gets those that were used as its parameter ``given``. ``flags`` adds second spellings.
+    """
+    chosen, also = names or tuple(_FIELDS), flags or {}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        arguments = [p for p in own if _is_argument(p)]
+        made = [_parameter(name, also.get(name)) for name in chosen]
+        options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not _is_argument(p)]
+
+        @wraps(command)
+        def called(**values: Any) -> None:
+            given = {name: values.pop(name) for name in chosen}
+            command(**values, given={name: value for name, value in given.items() if not _unused(value)})
+
+        called.__signature__ = inspect.Signature([*arguments, *made, *options])  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in (*arguments, *made, *options)}
+        return called
+
+    return decorate
+
+
+def plan_table() -> str:
+    """docs/plan.md: every key of a plan with its flag, default and meaning."""
+    lines = [
+        "# The plan: keys and flags",
+        "",
+        "<!-- Made by `python -m besttake.cli.flags > docs/plan.md`; edit `src/besttake/config.py` instead. -->",
+        "",
+        "A plan says what `besttake diagnose` measures. It is a YAML file, flags, or both (flags win), or in Python a",
+        "`besttake.Plan`; the keys are the same everywhere:",
+        "",
+        "```yaml",
+        "policy: [testbed:half, testbed:alt]",
+        "env: testbed",
+        "starts: 60",
+        "retrieval: {rule: next, alpha: 0.3, gripper_gating: true}",
+        "```",
+        "",
+        "| key | flag | default | meaning |",
+        "| --- | --- | --- | --- |",
+        *(_row(name, field, _flag(name) if name in _FIELDS else "") for name, field in Plan.model_fields.items()),
+        "",
+        "Keys of `retrieval` (`rule` and `alpha` may also stand alone). A key that is left out is as tuned in the",
+        "library, or the default.",
+        "",
+        "| key | flag | default | meaning |",
+        "| --- | --- | --- | --- |",
+        *(_row(name, field, _flag(name) if name in _FIELDS else "") for name, field in Retrieval.model_fields.items()),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, field: FieldInfo, flag: str) -> str:
+    default = "required" if field.is_required() else _default(field)
+    cells = (f"`{name}`", f"`{flag}`" if flag else "", default, f"{field.description}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _parameter(name: str, also: str | None) -> inspect.Parameter:
+    field = _FIELDS[name]
+    flags = (*((also,) if also else ()), _flag(name))
+    kind = _type(field)
+    annotation: Any = Annotated[kind if kind is bool else kind | None, option(name, *flags)]
+    default = False if kind is bool else None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _type(field: FieldInfo) -> Any:
+    """What the flag of a field takes: one of typer's plain types; texts are read by the plan itself."""
+    if _repeatable(field):
+        return list[str]
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return next((kind for kind in (bool, float, int) if kind in kinds and str not in kinds), str)
+
+
+def _repeatable(field: FieldInfo) -> bool:
+    return isinstance(field.json_schema_extra, dict) and bool(field.json_schema_extra.get("repeatable"))
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if field.is_required() or _unused(value) or isinstance(value, Retrieval):
+        return ""
+    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(limit: Any) -> float:
+    return limit if isinstance(limit, int) else float(limit)
+
+
+def _unused(value: Any) -> bool:
+    """Whether a flag was not used: typer gives None, False or an empty list then. 0 is a value."""
+    return value is None or value is False or value == [] or value == ()
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(part, typer.models.ArgumentInfo) for part in get_args(parameter.annotation))
+
+
+if __name__ == "__main__":
+    print(plan_table(), end="")

@@ -1,0 +1,53 @@
+"""Flags, YAML keys and docs are one definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from besttake.cli import diagnose, main
+from besttake.cli.flags import plan_table
+from besttake.config import Plan, Retrieval, load_plan
+
+
+def options(command: str) -> dict[str, Any]:
+    return {p.name: p for p in get_command(main.app).commands[command].params}  # type: ignore[attr-defined]
+
+
+def test_the_table_in_the_docs_is_made_from_the_plan() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "plan.md"
+    assert docs.read_text() == plan_table(), "python -m besttake.cli.flags > docs/plan.md"
+
+
+def test_every_key_of_a_plan_is_a_flag_with_help() -> None:
+    flags = options("diagnose")
+    for name in (*Plan.model_fields, "alpha", "rule"):
+        if name != "retrieval":
+            assert flags[name].opts == [f"--{name.replace('_', '-')}"]
+            assert flags[name].help
+
+
+def test_every_key_says_what_it_means_in_a_sentence() -> None:
+    for field in (*Plan.model_fields.values(), *Retrieval.model_fields.values()):
+        assert field.description
+        assert field.description[0].isupper()
+        assert field.description.endswith(".")
+
+
+def test_flags_that_were_not_used_leave_the_file_alone_and_zero_is_a_value(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("policy: p\nenv: e\nseed: 5\nprobe_states: 7\ntrust_remote_code: true\ntask: [a, b]\n")
+    plans: list[Plan] = []
+    monkeypatch.setattr(diagnose, "run", lambda plan, *_, **__: plans.append(plan))
+    arguments = ["diagnose", str(path), "--seed", "0", "--probe-states", "0", "--alpha", "0", "--policy", "x"]
+    main.app([*arguments, "--policy", "y"], standalone_mode=False)
+    (plan,) = plans
+    assert (plan.policy, plan.seed, plan.probe_states, plan.retrieval.alpha) == (("x", "y"), 0, 0, 0)
+    assert plan.trust_remote_code
+    assert plan.task == ("a", "b")
+    assert plan == load_plan(path, {"seed": 0, "probe_states": 0, "alpha": 0, "policy": ["x", "y"]})
