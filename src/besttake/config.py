@@ -26,7 +26,6 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from besttake import registry
 from besttake.errors import ComponentError, PlanError
 from besttake.types import Window
 
@@ -176,6 +175,8 @@ class Plan(BaseModel):
     @field_validator("arms")
     @classmethod
     def _arms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from besttake import registry  # here, so that reading a plan loads no component
+
         if len(set(value)) != len(value):
             raise ValueError("an arm is named twice")
         try:
