@@ -65,7 +65,7 @@ def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
         ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),
         ("policy: p\nenv: e\nretrieval: {rule: guess}\n", "rule must be next, current or frame"),
         ("policy: p\nenv: e\nretrieval: {alfa: 0.2}\n", "unknown key 'retrieval.alfa'; did you mean 'alpha'?"),
-        ("policy: p\nenv: e\nalpha: high\n", "retrieval.alpha = 'high': must be a valid number"),
+        ("policy: p\nenv: e\nalpha: high\n", "retrieval.alpha = 'high': alpha is a number between 0 and 1"),
         ("policy: [p\n", "not valid YAML at line"),
         ("- p\n", "a plan is a mapping"),
     ],

@@ -80,6 +80,13 @@ class Retrieval(BaseModel):
         """The settings that were given."""
         return self.model_dump(exclude_none=True)
 
+    @field_validator("alpha", mode="before")
+    @classmethod
+    def _alpha(cls, value: Any) -> Any:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError("alpha is a number between 0 and 1")
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Retrieval:
         from besttake.core.retrieve import RetrievalConfig
@@ -206,7 +213,7 @@ class Plan(BaseModel):
 def _with_short_keys(values: Any) -> Any:
     """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
     short = ("alpha", "rule")
-    if not isinstance(values, Mapping) or not any(name in values for name in short):
+    if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}
     named = {name: values[name] for name in short if values.get(name) is not None}

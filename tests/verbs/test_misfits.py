@@ -195,13 +195,13 @@ def test_an_alpha_that_is_no_number_is_told(tmp_path, text):
 def test_empty_keys_of_a_plan_mean_nothing_was_said(tmp_path):
     file = tmp_path / "plan.yaml"
     file.write_text("policy: testbed:half\nenv: testbed\nretrieval:\nalpha: 0.2\nrule:\n")
-    assert load_plan(file, {}).retrieval == {"alpha": 0.2}
+    assert load_plan(file, {}).retrieval.given() == {"alpha": 0.2}
 
 
 def test_alpha_and_rule_go_into_what_a_file_says_of_retrieval(tmp_path):
     file = tmp_path / "plan.yaml"
     file.write_text("policy: testbed:half\nenv: testbed\nretrieval: {rule: frame, gripper_gating: true, lead: 2}\n")
     flags = load_plan(file, {"alpha": 0.2, "rule": None})
-    assert flags.retrieval == {"rule": "frame", "gripper_gating": True, "lead": 2, "alpha": 0.2}
+    assert flags.retrieval.given() == {"rule": "frame", "gripper_gating": True, "lead": 2, "alpha": 0.2}
     file.write_text("policy: testbed:half\nenv: testbed\nalpha: 0.4\nrule: current\n")
-    assert load_plan(file, {"rule": "next"}).retrieval == {"alpha": 0.4, "rule": "next"}
+    assert load_plan(file, {"rule": "next"}).retrieval.given() == {"alpha": 0.4, "rule": "next"}
