@@ -3,8 +3,8 @@ import pytest
 
 from besttake.testbed import network
 from besttake.testbed.network import EULER_STEPS, HORIZON, SCALE, FlowNet, Weights, perceive, time_features
+from besttake.testbed.policy import WEIGHTS
 from besttake.testbed.tasks import World
-from besttake.testbed.train import WEIGHTS
 
 
 @pytest.fixture(scope="module")

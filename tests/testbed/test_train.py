@@ -6,7 +6,8 @@ import pytest
 from besttake.testbed import demonstrations, scene, seeds, train
 from besttake.testbed.fingerprints import without_words
 from besttake.testbed.network import Weights
-from besttake.testbed.train import RECIPES, WEIGHTS, fingerprint
+from besttake.testbed.policy import WEIGHTS
+from besttake.testbed.train import RECIPES, fingerprint
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -19,7 +19,7 @@ _GAP = 8
 _TITLE = 26
 _SHARPER = 3
 _MOMENTS = (0.3, 0.62, 1.0)
-"""Shares of the way to success at which a picture is taken."""
+"""How far along the way to success each picture is taken."""
 
 
 def strip(seed: int = seeds.TUNING[6]) -> Image.Image:
@@ -46,8 +46,8 @@ def _moments(task: str, seed: int) -> list[U8]:
         world.step(expert.act(world))
         snapshots.append(world.save())
     pictures = []
-    for share in _MOMENTS:
-        world.restore(snapshots[round(share * (len(snapshots) - 1))])
+    for moment in _MOMENTS:
+        world.restore(snapshots[round(moment * (len(snapshots) - 1))])
         pictures.append(camera(world.data))
     return pictures
 

@@ -19,7 +19,7 @@ from besttake.types import F32, Observation, PolicySpec, Warm
 NAMES = ("half", "few", "alt", "mid", "strong")
 REPLAN = 8
 
-_WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parent / "weights"
 
 
 class TestbedPolicy:
@@ -75,4 +75,4 @@ def make(
         raise ComponentError(f"testbed:{rest}: no such policy; choose one of {', '.join(NAMES)}")
     read = Reader(f"testbed:{rest}")
     steps, blur = read.whole("replan", replan, most=HORIZON), read.number("perception_mm", perception_mm, least=0)
-    return TestbedPolicy(rest, Weights.read(_WEIGHTS / f"{rest}.safetensors"), steps, blur)
+    return TestbedPolicy(rest, Weights.read(WEIGHTS / f"{rest}.safetensors"), steps, blur)

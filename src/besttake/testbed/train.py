@@ -9,17 +9,18 @@ import argparse
 import hashlib
 import json
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from besttake.files import write_bytes
 from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
+from besttake.testbed.policy import WEIGHTS
 from besttake.types import F32, Array
-
-WEIGHTS = Path(__file__).parent / "weights"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,6 @@ def fingerprint(recipe: Recipe) -> str:
 
 def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
     """Make the demonstrations, fit the network, write ``NAME.safetensors``."""
-    from safetensors.numpy import save_file
-
     states, chunks = _windows(recipe)
     metadata = {
         "fingerprint": fingerprint(recipe),
@@ -68,13 +67,15 @@ def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
     }
     began = time.perf_counter()
     arrays, loss = _fit(recipe, states, chunks)
-    path = out / f"{recipe.name}.safetensors"
-    out.mkdir(parents=True, exist_ok=True)
-    save_file(arrays, path, metadata)
-    path.chmod(0o644)
-    took = time.perf_counter() - began
-    print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {took:.0f} s, {path.stat().st_size / 1e3:.0f} kB")
-    return path
+    print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+    return write_weights(out / f"{recipe.name}.safetensors", arrays, metadata)
+
+
+def write_weights(path: Path, arrays: Mapping[str, Array], metadata: dict[str, str]) -> Path:
+    """Write a file that `besttake.testbed.network.Weights` reads."""
+    from safetensors.numpy import save
+
+    return write_bytes(path, save({k: np.ascontiguousarray(a) for k, a in arrays.items()}, metadata), parents=True)
 
 
 def _windows(recipe: Recipe) -> tuple[F32, F32]:
@@ -110,13 +111,20 @@ def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], fl
 def main() -> None:
     """Train the named policies, or all."""
     parser = argparse.ArgumentParser(prog="python -m besttake.testbed.train", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(RECIPES)}; all when none is named")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights")
-    asked = parser.parse_args()
-    if unknown := [name for name in asked.names if name not in RECIPES]:
-        parser.error(f"no policy {', '.join(unknown)}; known: {', '.join(RECIPES)}")
-    for name in asked.names or RECIPES:
+    asked = parse_names(parser, RECIPES)
+    for name in asked.names:
         train(RECIPES[name], asked.out)
+
+
+def parse_names(parser: argparse.ArgumentParser, known: Collection[str]) -> argparse.Namespace:
+    """The arguments of a training command, with ``names`` of recipes: all that are ``known`` when none is named."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(known)}; all when none is named")
+    asked = parser.parse_args()
+    if unknown := [name for name in asked.names if name not in known]:
+        parser.error(f"no policy {', '.join(unknown)}; known: {', '.join(known)}")
+    asked.names = asked.names or list(known)
+    return asked
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import yaml
 
 from besttake import registry, testing
 from besttake.config import load_plan
-from besttake.contrib.scripted_libero.train import RECIPES, TASKS, Recipe, train
+from besttake.contrib.scripted_libero.train import RECIPES, TASKS, FlowRecipe, train
 from besttake.contrib.scripted_libero.windows import TRAINING_STARTS, Episodes, collect
 from besttake.envs.libero import LiberoEnv
 from besttake.result import Result
@@ -91,7 +91,7 @@ def test_training_twice_gives_the_same_policy(tmp_path: Path) -> None:
         starts=np.array([3000, 3000]),
         instructions=("put it here", "put it there"),
     )
-    recipe = Recipe("tiny", demos_per_task=1, steps=20, width=32)
+    recipe = FlowRecipe("tiny", demos_per_task=1, steps=20, width=32)
     made = [registry.policy(f"flow:{train(recipe, episodes, tmp_path / word)}") for word in ("one", "two")]
     assert made[0].spec.fingerprint == made[1].spec.fingerprint
     assert (made[0].spec.horizon, made[0].spec.state_dim, made[0].spec.replan) == (16, 18, 8)

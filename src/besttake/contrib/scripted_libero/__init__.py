@@ -1,8 +1,12 @@
 """Scripted demonstrations for LIBERO, from ground-truth poses: ``libero-scripted:spatial|object|goal|10``.
 
-For where the published demonstrations cannot be had. The expert picks and places; tasks whose goal asks for more (to
+For machines without the published demonstrations. The expert picks and places; tasks whose goal asks for more (to
 open, to close, to turn on) have none. Demonstrations start from LIBERO's own placement sampler and never from one of
 the benchmark's fixed starts, so a library made of them has seen no start that is evaluated.
+
+This file is the source of demonstrations. `ground_truth` reads the scene, `expert` plans a demonstration, `rollout`
+executes it, `windows` collects demonstrations to learn from, `train` makes policies from them, `trial` tries a policy
+on tuning starts, and ``python -m besttake.contrib.scripted_libero`` counts the expert's successes.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Iterator
 
 from besttake.contrib.scripted_libero.rollout import attempt, works_on
 from besttake.envs import libero
-from besttake.errors import ComponentError
+from besttake.envs.checks import check_cameras
 from besttake.options import Reader
 from besttake.types import Demo, Start
 
@@ -25,8 +29,7 @@ class ScriptedDemos:
     def __init__(self, env: libero.LiberoEnv, demos_per_task: int, stride: int, camera: str) -> None:
         self._env, self._count, self._stride = env, demos_per_task, stride
         spec = env.spec
-        if camera not in spec.cameras:
-            raise ComponentError(f"libero-scripted: no camera {camera!r}; there are {', '.join(spec.cameras)}")
+        check_cameras(spec, (camera,))
         self.name = spec.name.replace("libero", "libero-scripted", 1)
         self.camera, self.fps = camera, spec.fps
         self.gripper_dim, self.gripper_open, self.eef_dims = spec.gripper_dim, spec.gripper_open, spec.eef_dims

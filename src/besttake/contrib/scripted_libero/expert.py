@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from besttake.contrib.scripted_libero.world import F64, Goal, World
+from besttake.contrib.scripted_libero.ground_truth import F64, Goal, GroundTruth
+from besttake.envs.libero_conventions import GRIPPER_OPEN
 from besttake.types import F32
 
 _METRE = 1 / 0.05
 _RADIAN = 1 / 0.5
-_OPEN, _CLOSED = -1.0, 1.0
+_OPEN, _CLOSED = float(GRIPPER_OPEN), -float(GRIPPER_OPEN)
 _ATTEMPTS = 3
 _PATIENCE = 60
 
 
 @dataclass(frozen=True)
-class Style:
+class Manner:
     """How one demonstration differs from the next: how fast, how high, by which way round, how exactly."""
 
     speed: float
@@ -28,8 +29,8 @@ class Style:
     grip: int
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> Style:
-        """A style from ``rng``."""
+    def drawn(cls, rng: np.random.Generator) -> Manner:
+        """A manner drawn from ``rng``."""
         return cls(
             speed=float(rng.uniform(0.55, 1.0)),
             hover=float(rng.uniform(0.07, 0.13)),
@@ -39,60 +40,60 @@ class Style:
         )
 
 
-def plan(world: World, style: Style) -> Iterator[F32]:
+def plan(world: GroundTruth, manner: Manner) -> Iterator[F32]:
     """Meet the goal's conditions one after the other; what already holds is left alone."""
     for goal in world.goals() or ():
         for attempt in range(_ATTEMPTS):
             if not world.holds(goal):
-                yield from _pick_and_place(world, goal, style, attempt)
+                yield from _pick_and_place(world, goal, manner, attempt)
 
 
-def _pick_and_place(world: World, goal: Goal, style: Style, attempt: int) -> Iterator[F32]:
+def _pick_and_place(world: GroundTruth, goal: Goal, manner: Manner, attempt: int) -> Iterator[F32]:
     grasp = world.grasp(goal.item, attempt)
-    point = grasp.point + _flat(style.slip)
-    above = point + _up(style.hover)
-    between = (world.hand() + above) / 2 + _flat(style.detour) + _up(style.hover / 2)
-    yield from _go(world, between, grasp.yaw, _OPEN, style, tolerance=0.04)
-    yield from _go(world, above, grasp.yaw, _OPEN, style, tolerance=0.012)
-    yield from _go(world, point, grasp.yaw, _OPEN, style, tolerance=0.006, slowly=True)
-    for _ in range(style.grip):
+    point = grasp.point + _flat(manner.slip)
+    above = point + _up(manner.hover)
+    between = (world.hand() + above) / 2 + _flat(manner.detour) + _up(manner.hover / 2)
+    yield from _go(world, between, grasp.yaw, _OPEN, manner, tolerance=0.04)
+    yield from _go(world, above, grasp.yaw, _OPEN, manner, tolerance=0.012)
+    yield from _go(world, point, grasp.yaw, _OPEN, manner, tolerance=0.006, slowly=True)
+    for _ in range(manner.grip):
         yield _action(world, point, grasp.yaw, _CLOSED, 0.2)
 
     bottom = world.position(goal.item)[2] - world.shape(goal.item)[:, 2].min()
     roof = world.shape(goal.place)[:, 2].max()
     before = world.position(goal.item)[2]
     lifted = world.hand() + _up(0.06)
-    yield from _go(world, lifted, grasp.yaw, _CLOSED, style, tolerance=0.02, slowly=True)
+    yield from _go(world, lifted, grasp.yaw, _CLOSED, manner, tolerance=0.02, slowly=True)
     if world.position(goal.item)[2] < before + 0.02:
-        yield from _let_go(world, grasp.yaw, style)
+        yield from _let_go(world, grasp.yaw, manner)
         return
     held = world.hand() - world.position(goal.item)
     clear = roof + bottom + held[2] + 0.05
     carry = np.array([*world.hand()[:2], max(clear, world.hand()[2])])
-    yield from _go(world, carry, grasp.yaw, _CLOSED, style, tolerance=0.02)
+    yield from _go(world, carry, grasp.yaw, _CLOSED, manner, tolerance=0.02)
     over = np.array([*(world.position(goal.place) + held)[:2], carry[2]])
-    way = (world.hand() + over) / 2 + _flat(style.detour / 2)
-    yield from _go(world, way, grasp.yaw, _CLOSED, style, tolerance=0.04)
-    yield from _go(world, over, grasp.yaw, _CLOSED, style, tolerance=0.01)
+    way = (world.hand() + over) / 2 + _flat(manner.detour / 2)
+    yield from _go(world, way, grasp.yaw, _CLOSED, manner, tolerance=0.04)
+    yield from _go(world, over, grasp.yaw, _CLOSED, manner, tolerance=0.01)
     # What slid in the fingers on the way is put right over the goal.
     held = world.hand() - world.position(goal.item)
     over = np.array([*(world.position(goal.place) + held)[:2], carry[2]])
-    yield from _go(world, over, grasp.yaw, _CLOSED, style, tolerance=0.008)
+    yield from _go(world, over, grasp.yaw, _CLOSED, manner, tolerance=0.008)
     if goal.relation == "on":
-        yield from _lower(world, goal, grasp.yaw, style)
+        yield from _lower(world, goal, grasp.yaw, manner)
     else:
-        yield from _go(world, over - _up(0.04), grasp.yaw, _CLOSED, style, tolerance=0.015, slowly=True)
-    yield from _let_go(world, grasp.yaw, style)
+        yield from _go(world, over - _up(0.04), grasp.yaw, _CLOSED, manner, tolerance=0.015, slowly=True)
+    yield from _let_go(world, grasp.yaw, manner)
 
 
-def _let_go(world: World, yaw: float, style: Style) -> Iterator[F32]:
+def _let_go(world: GroundTruth, yaw: float, manner: Manner) -> Iterator[F32]:
     here = world.hand()
-    for _ in range(style.grip):
+    for _ in range(manner.grip):
         yield _action(world, here, yaw, _OPEN, 0.2)
-    yield from _go(world, here + _up(style.hover), yaw, _OPEN, style, tolerance=0.03)
+    yield from _go(world, here + _up(manner.hover), yaw, _OPEN, manner, tolerance=0.03)
 
 
-def _lower(world: World, goal: Goal, yaw: float, style: Style) -> Iterator[F32]:
+def _lower(world: GroundTruth, goal: Goal, yaw: float, manner: Manner) -> Iterator[F32]:
     """Down until the thing in hand rests on something."""
     heights: list[float] = []
     for _ in range(80):
@@ -101,13 +102,13 @@ def _lower(world: World, goal: Goal, yaw: float, style: Style) -> Iterator[F32]:
             return
         held = world.hand() - world.position(goal.item)
         aim = np.array([*(world.position(goal.place) + held)[:2], world.hand()[2] - 0.02])
-        yield _action(world, aim, yaw, _CLOSED, 0.4 * style.speed)
+        yield _action(world, aim, yaw, _CLOSED, 0.4 * manner.speed)
 
 
 def _go(
-    world: World, aim: F64, yaw: float, gripper: float, style: Style, *, tolerance: float, slowly: bool = False
+    world: GroundTruth, aim: F64, yaw: float, gripper: float, manner: Manner, *, tolerance: float, slowly: bool = False
 ) -> Iterator[F32]:
-    speed = 0.5 * style.speed if slowly else style.speed
+    speed = 0.5 * manner.speed if slowly else manner.speed
     for _ in range(_PATIENCE):
         near = np.linalg.norm(aim - world.hand()) < tolerance
         if near and np.linalg.norm(world.turn_error(yaw)) < 0.12:
@@ -115,7 +116,7 @@ def _go(
         yield _action(world, aim, yaw, gripper, speed)
 
 
-def _action(world: World, aim: F64, yaw: float, gripper: float, speed: float) -> F32:
+def _action(world: GroundTruth, aim: F64, yaw: float, gripper: float, speed: float) -> F32:
     move = (aim - world.hand()) * _METRE
     move = move * min(1.0, speed / max(float(np.linalg.norm(move)), 1e-9))
     turn = np.clip(world.turn_error(yaw) * _RADIAN, -0.6, 0.6)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.contrib.scripted_libero.expert import Style, plan
-from besttake.contrib.scripted_libero.world import World
+from besttake.contrib.scripted_libero.expert import Manner, plan
+from besttake.contrib.scripted_libero.ground_truth import GroundTruth
 from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero_conventions import REST
 from besttake.types import F32, U8, Start
 
-_REST = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
 _WAIT = 10
 _SHAKEN_FOR = 4
 
@@ -33,32 +33,32 @@ class Attempt:
 def works_on(env: LiberoEnv, task: str) -> bool:
     """Whether the goal of ``task`` is all "put this on or in that", which is what the expert can do."""
     env.reset(Start(task, 0))
-    return World(env.simulator().robosuite).goals() is not None
+    return GroundTruth(env.simulator().robosuite).goals() is not None
 
 
 def attempt(env: LiberoEnv, start: Start, *, camera: str | None = None, stride: int = 1, shake: float = 0.0) -> Attempt:
     """Run the expert from ``start`` until success, the end of its plan or the horizon.
 
-    The style of the attempt (speed, height, way round) is a function of the start alone. ``shake`` is the standard
-    deviation of a push that is added to the motion executed and not to the action recorded: the expert is seen to
-    come back to its way, which one who learns from it needs (it leaves that way too).
+    The manner of the attempt (speed, height, way round) is a function of the start alone. ``shake`` is the standard
+    deviation of a push that is added to the motion executed and not to the action recorded: the recording then shows
+    how to come back, which a policy that learns from it needs, because it drifts off too.
     """
     env.reset(start)
     word = hashlib.blake2b(f"{start.task} {start.index}".encode(), digest_size=8).digest()
     rng = np.random.default_rng(int.from_bytes(word, "little"))
-    style = Style.drawn(rng)
+    manner = Manner.drawn(rng)
     push = np.zeros(7)
-    world = World(env.simulator().robosuite)
+    world = GroundTruth(env.simulator().robosuite)
     states: list[F32] = []
     actions: list[F32] = []
     frames: list[U8] = []
     steps: list[int] = []
     success = False
-    for action in _then_wait(plan(world, style)):
-        look = camera is not None and len(actions) % stride == 0
-        seen = env.observe((camera,) if look and camera is not None else ())
-        if look and camera is not None:
-            frames.append(seen.images[camera])
+    for action in _then_wait(plan(world, manner)):
+        cameras = () if camera is None or len(actions) % stride else (camera,)
+        seen = env.observe(cameras)
+        for name in cameras:
+            frames.append(seen.images[name])
             steps.append(len(actions))
         states.append(seen.state)
         actions.append(action)
@@ -79,4 +79,4 @@ def attempt(env: LiberoEnv, start: Start, *, camera: str | None = None, stride: 
 def _then_wait(actions: Iterator[F32]) -> Iterator[F32]:
     yield from actions
     for _ in range(_WAIT):
-        yield _REST
+        yield REST

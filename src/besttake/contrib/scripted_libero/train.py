@@ -2,7 +2,7 @@
 
 Needs LIBERO to make the demonstrations (once; they are kept in ``--demos FILE``) and torch to learn from them. The
 policies are files for ``flow:FILE.safetensors``. What they see (`besttake.envs.libero`, ``state=objects``) is ground
-truth with a few millimetres of error: they stand in for policies that look, and say nothing about vision.
+truth with a few millimetres of error: they stand in for policies with cameras, and say nothing about vision.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from besttake.contrib.scripted_libero.windows import Episodes, collect
 from besttake.envs import libero
 from besttake.testbed import fitting
+from besttake.testbed.train import parse_names, write_weights
 from besttake.types import F32, Array
 
 TASKS = "0,2,4,6,7"
@@ -28,7 +29,7 @@ _EEF, _ITEM, _PLACE = slice(0, 3), slice(8, 11), slice(15, 18)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FlowRecipe:
     """How one policy is made: from how many demonstrations, how long, how wide, and how well it sees."""
 
     name: str
@@ -47,17 +48,15 @@ class Recipe:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("few", 2, 4_000),
-        Recipe("half", 72, 2_000, width=96, perception_metres=0.008),
-        Recipe("blurry", 72, 6_000, perception_metres=0.018),
+        FlowRecipe("few", 2, 4_000),
+        FlowRecipe("half", 72, 2_000, width=96, perception_metres=0.008),
+        FlowRecipe("blurry", 72, 6_000, perception_metres=0.018),
     )
 }
 
 
-def train(recipe: Recipe, episodes: Episodes, out: Path) -> Path:
+def train(recipe: FlowRecipe, episodes: Episodes, out: Path) -> Path:
     """Fit the network and write ``NAME.safetensors``."""
-    from safetensors.numpy import save_file
-
     began = time.perf_counter()
     arrays, loss = fit(recipe, episodes)
     metadata = {
@@ -67,17 +66,12 @@ def train(recipe: Recipe, episodes: Episodes, out: Path) -> Path:
         "recipe": json.dumps(asdict(recipe)),
         "episodes": episodes.fingerprint(),
     }
-    path = out / f"{recipe.name}.safetensors"
-    out.mkdir(parents=True, exist_ok=True)
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
-    path.chmod(0o644)
-    took, size = time.perf_counter() - began, path.stat().st_size / 1e3
-    print(f"{recipe.name}: loss {loss:.4f}, {took:.0f} s, {size:.0f} kB", flush=True)
-    return path
+    print(f"{recipe.name}: loss {loss:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+    return write_weights(out / f"{recipe.name}.safetensors", arrays, metadata)
 
 
 def inputs(states: F32) -> tuple[F32, F32]:
-    """``state_map`` (18, 27) and ``state_shift`` (27,): the state and who is where from whom, of unit size."""
+    """``state_map`` (18, 27) and ``state_shift`` (27,): the state and its offsets (hand, item, place) at unit scale."""
     relative = np.zeros((18, 9), np.float32)
     for column, (to, frm) in enumerate(((_ITEM, _EEF), (_PLACE, _EEF), (_PLACE, _ITEM))):
         relative[to, 3 * column : 3 * column + 3] = np.eye(3)
@@ -89,20 +83,20 @@ def inputs(states: F32) -> tuple[F32, F32]:
 
 
 def blur(metres: float) -> F32:
-    """``state_blur`` (6, 18): the thing and its goal are seen ``metres`` off, each by itself."""
+    """``state_blur`` (6, 18): item and place are each seen ``metres`` away from where they are."""
     matrix = np.zeros((6, 18), np.float32)
     matrix[:3, _ITEM] = matrix[3:, _PLACE] = metres * np.eye(3)
     return matrix
 
 
-def fit(recipe: Recipe, episodes: Episodes) -> tuple[dict[str, Array], float]:
+def fit(recipe: FlowRecipe, episodes: Episodes) -> tuple[dict[str, Array], float]:
     """All arrays of the file, and the last loss."""
     states, chunks, tasks = episodes.windows(recipe.horizon, recipe.demos_per_task)
     mean, std = chunks.mean(axis=(0, 1)), np.maximum(chunks.std(axis=(0, 1)), 0.02)
     linear, shift = inputs(states)
-    told = np.eye(len(episodes.instructions), dtype=np.float32)[tasks]
-    context = np.concatenate([states @ linear + shift, told], axis=1)
-    unsure = np.pad(blur(recipe.perception_metres) @ linear, ((0, 0), (0, told.shape[1])))
+    which = np.eye(len(episodes.instructions), dtype=np.float32)[tasks]
+    context = np.concatenate([states @ linear + shift, which], axis=1)
+    unsure = np.pad(blur(recipe.perception_metres) @ linear, ((0, 0), (0, which.shape[1])))
     layers, loss = fitting.fit(
         context,
         ((chunks - mean) / std).reshape(len(chunks), -1),
@@ -127,12 +121,9 @@ def fit(recipe: Recipe, episodes: Episodes) -> tuple[dict[str, Array], float]:
 def main() -> None:
     """Make the demonstrations unless they are there, then train the named policies, or all."""
     parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero.train", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(RECIPES)}; all when none is named")
     parser.add_argument("--out", type=Path, required=True, help="directory for the weights")
     parser.add_argument("--demos", type=Path, help="file of demonstrations (default: OUT/demos.npz)")
-    asked = parser.parse_args()
-    if unknown := [name for name in asked.names if name not in RECIPES]:
-        parser.error(f"no policy {', '.join(unknown)}; known: {', '.join(RECIPES)}")
+    asked = parse_names(parser, RECIPES)
     demos = asked.demos or asked.out / "demos.npz"
     if not demos.is_file():
         began = time.perf_counter()
@@ -142,7 +133,7 @@ def main() -> None:
         env.close()
         print(f"{len(made.lengths)} demonstrations, {time.perf_counter() - began:.0f} s", flush=True)
     episodes = Episodes.load(demos)
-    for name in asked.names or RECIPES:
+    for name in asked.names:
         train(RECIPES[name], episodes, asked.out)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from besttake.takes.draws import Draw
 from besttake.types import Start
 
 
-def takes(env: Env, policy: Policy, start: Start, seed: int) -> int | None:
+def steps_to_success(env: Env, policy: Policy, start: Start, seed: int) -> int | None:
     """The step at which the policy succeeds from ``start``, or None when it does not within the horizon."""
     env.reset(start)
     step, horizon = 0, env.spec.task(start.task).horizon
@@ -33,34 +34,39 @@ def takes(env: Env, policy: Policy, start: Start, seed: int) -> int | None:
     return None
 
 
-def main() -> int:
-    """Print, per policy and task, successes out of takes, starts whose takes differ, and the mean length."""
-    parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero.trial", description=__doc__)
-    parser.add_argument("policy", nargs="+", help="URIs")
-    parser.add_argument("--env", default="libero:object?task=0,2,4,6,7&state=objects&horizon=220")
-    parser.add_argument("--starts", type=int, default=6, help="so many of the env's tuning starts")
-    parser.add_argument("--seeds", type=int, default=2)
-    told = parser.parse_args()
+def exit_code(work: Callable[[], None]) -> int:
+    """Do ``work``; a mistake of the user's is one line on standard error."""
     try:
-        env = registry.env(told.env)
-        policies = {uri: registry.policy(uri) for uri in told.policy}
-        for task in env.spec.tasks:
-            for uri, policy in policies.items():
-                tried = [
-                    [takes(env, policy, Start(task.name, index), seed) for seed in range(told.seeds)]
-                    for index in env.spec.tuning[: told.starts]
-                ]
-                lengths = [length for row in tried for length in row if length is not None]
-                mixed = sum(len({length is None for length in row}) == 2 for row in tried)
-                mean = np.mean(lengths) if lengths else 0
-                count = told.starts * told.seeds
-                print(f"{len(lengths):3d}/{count} mixed {mixed:2d} {mean:4.0f} steps {uri} {task.name}", flush=True)
-        env.close()
+        work()
     except BestTakeError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
 
 
+def main() -> None:
+    """Print, per policy and task, successes out of takes, starts whose takes differ, and the mean length."""
+    parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero.trial", description=__doc__)
+    parser.add_argument("policy", nargs="+", help="URIs")
+    parser.add_argument("--env", default="libero:object?task=0,2,4,6,7&state=objects&horizon=220")
+    parser.add_argument("--starts", type=int, default=6, help="so many of the env's tuning starts")
+    parser.add_argument("--seeds", type=int, default=2)
+    asked = parser.parse_args()
+    env = registry.env(asked.env)
+    policies = {uri: registry.policy(uri) for uri in asked.policy}
+    for task in env.spec.tasks:
+        for uri, policy in policies.items():
+            tried = [
+                [steps_to_success(env, policy, Start(task.name, index), seed) for seed in range(asked.seeds)]
+                for index in env.spec.tuning[: asked.starts]
+            ]
+            lengths = [length for row in tried for length in row if length is not None]
+            mixed = sum(len({length is None for length in row}) == 2 for row in tried)
+            mean = np.mean(lengths) if lengths else 0
+            count = asked.starts * asked.seeds
+            print(f"{len(lengths):3d}/{count} mixed {mixed:2d} {mean:4.0f} steps {uri} {task.name}", flush=True)
+    env.close()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

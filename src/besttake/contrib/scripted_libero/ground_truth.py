@@ -1,4 +1,4 @@
-"""What a scripted expert may look at: poses, shapes and goals as the simulator knows them."""
+"""`GroundTruth`: what a scripted expert may look at, poses, shapes and goals as the simulator knows them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Grasp:
     yaw: float
 
 
-class World:
-    """Ground truth of a LIBERO scene."""
+class GroundTruth:
+    """The true state of a LIBERO scene, read from its robosuite environment."""
 
     def __init__(self, robosuite: Any) -> None:
         self._env = robosuite
