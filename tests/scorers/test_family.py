@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake import registry
+from besttake.config import Plan
+from besttake.demos.library import Library
 from besttake.demos.view import View
 from besttake.errors import ComponentError, ContractError
+from besttake.measure.scores import ScoreName, Scores, TakeScore
+from besttake.scorers import scoring
 from besttake.scorers.base import Footage, Score, Scorer, ScorerSpec
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
 from besttake.testing import check_scorer
+from besttake.verbs.diagnose import diagnose
 
 
 class Calm:
@@ -19,7 +27,7 @@ class Calm:
 
     spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
 
-    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
         assert demos is None
         return [Score([self._value(take, end) for end in take.ends]) for take in takes]
 
@@ -56,8 +64,10 @@ def test_our_scorers_keep_the_contract(uri: str) -> None:
     assert held == ("spec", "scores", "repeat", "order", "twin", "batch", "length")
 
 
-def test_a_scorer_that_compares_takes_is_not_asked_to_score_them_alone() -> None:
+def test_a_scorer_that_compares_takes_is_not_asked_to_score_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
     assert "batch" in check_scorer(Calm())
+    assert "batch" in check_scorer(registry.scorer("python:calm_scorer:make"))
     assert "batch" not in check_scorer(Consensus(), atol=1e-12)
 
 
@@ -98,7 +108,7 @@ class First(Calm):
 class Hasty(Calm):
     """Forgets the last take."""
 
-    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
         return super().score(takes[:-1], demos)
 
 
@@ -134,7 +144,7 @@ def test_a_scorer_sees_only_what_its_spec_reads() -> None:
     shown: list[Footage] = []
 
     class Curious(Calm):
-        def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
             shown.extend(takes)
             return super().score(takes, demos)
 
@@ -146,3 +156,61 @@ def test_a_scorer_sees_only_what_its_spec_reads() -> None:
 def test_a_scorer_that_does_not_exist_is_one_line() -> None:
     with pytest.raises(ComponentError, match="no scorer of kind 'luck'; known: coverage, manifold"):
         registry.scorer("luck")
+
+
+def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    uri = "python:calm_scorer:make"
+    plan = Plan(
+        policy=("testbed:half",), env=("testbed",), task=("pick",), starts="4", seeds=3, arms=("base",), probe_states=0,
+        workers=1, scorer=uri,
+    )  # fmt: skip
+    (cell,) = diagnose(plan, tmp_path / "run").cells
+    assert cell.scorer == "calm"
+    assert cell.selectors is not None
+    assert set(cell.selectors.scored) == {"manifold", "coverage", "calm"}
+    scores = Scores.open(tmp_path / "run")
+    assert scores is not None
+    with Store.open(tmp_path / "run") as store:
+        takes = [take for _, take in store.takes()]
+    picked = []
+    for start in sorted({take.key.start for take in takes}):
+        rivals = [take for take in takes if take.key.start == start]
+        for take in rivals:
+            expected = -np.square(np.diff(take.actions, axis=0)).mean()
+            values = scores.table[take.key].scores
+            assert values[ScoreName("calm", "full")] == pytest.approx(expected, abs=1e-6)
+            assert len(values) == 9
+        picked.append(max(rivals, key=lambda take: scores.table[take.key].scores[ScoreName("calm", "full")]).success)
+    assert cell.selectors.scored["calm"]["full"].success.value == pytest.approx(np.mean(picked))
+
+
+def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
+    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    asked: list[tuple[str, ...]] = []
+    portion = scoring._score_portion
+
+    def watched(store: Store, work: scoring._Work, starts: list[list[Row]]) -> dict[TakeKey, TakeScore]:
+        asked.append(tuple(scorer.spec.name for scorer in work.scorers))
+        return portion(store, work, starts)
+
+    monkeypatch.setattr(scoring, "_score_portion", watched)
+    (run / "scores.safetensors").unlink(missing_ok=True)
+    with Store.open(run) as store:
+        ours = scoring.score_run(store, library, library.encoder())
+        every = scoring.score_run(store, library, library.encoder(), scoring.named_scorers("python:calm_scorer:make"))
+        again = scoring.score_run(store, library, library.encoder())
+    assert set(asked) == {("manifold", "coverage"), ("calm",)}
+    kept = Scores.open(run)
+    assert kept is not None
+    assert list(kept.scorers) == ["manifold", "coverage", "calm"]
+    for key, score in ours.table.items():
+        assert again.table[key].scores == score.scores
+        assert {name: every.table[key].scores[name] for name in score.scores} == score.scores
+        np.testing.assert_array_equal(kept.table[key].nearest, score.nearest)
+        np.testing.assert_array_equal(kept.table[key].traces["calm"], every.table[key].traces["calm"])
+        assert kept.table[key].traces["calm"].shape == score.steps.shape

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,67 +12,9 @@ from besttake.encoders.pixels import Pixels
 from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring
 from besttake.scorers.scoring import score_run
-from besttake.takes.film import Film
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
-from besttake.takes.take import Take, TakeKey
-from besttake.types import U8, Demo
-
-MANIFEST = {
-    "identity": {"seed": 0},
-    "extent": {"policies": ["p"], "tasks": ["w pick", "w push"], "starts": [0], "seeds": [0], "arms": ["base"]},
-}
-
-
-def film(rng: np.random.Generator, length: int) -> U8:
-    """A square that wanders over noise."""
-    frames = rng.integers(0, 40, (length, 24, 24, 3), np.uint8)
-    for frame, (x, y) in zip(frames, np.clip(8 + np.cumsum(rng.normal(size=(length, 2)), axis=0), 0, 18), strict=True):
-        frame[int(y) : int(y) + 6, int(x) : int(x) + 6] = 220
-    return frames
-
-
-class Wanderings:
-    """Demonstrations of two tasks, pictures only."""
-
-    name, fingerprint, camera, fps = "wanderings", "0", "front", 10.0
-    gripper_dim, gripper_open, eef_dims = None, 1, None
-
-    def __iter__(self) -> Iterator[Demo]:
-        rng = np.random.default_rng(0)
-        for number in range(12):
-            length = 10 + number % 5
-            task = ("pick", "push")[number % 2]
-            yield Demo(f"{number}", task, film(rng, length), np.arange(length), None, None)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return build(Wanderings(), Pixels(), tmp_path_factory.mktemp("libraries") / "wanderings")
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """18 starts x 3 seeds of either task, with takes of many lengths; half of them succeed on the way."""
-    rng = np.random.default_rng(1)
-    path = tmp_path_factory.mktemp("runs") / "run"
-    with Store.write(path, MANIFEST) as store:
-        for task in ("pick", "push"):
-            for start in range(9):
-                for seed in range(3):
-                    frames = film(rng, int(rng.integers(3, 20)))
-                    steps = 2 * len(frames) - 1
-                    store.add(
-                        Take(
-                            key=TakeKey("p", "w", task, start, "base", seed),
-                            success_step=int(rng.integers(1, steps)) if rng.random() < 0.5 else None,
-                            actions=np.zeros((steps, 1), np.float32),
-                            states=np.zeros((steps + 1, 1), np.float32),
-                            film=Film.pack(frames),
-                            frame_steps=np.arange(0, steps, 2, dtype=np.int32),
-                        )
-                    )
-    return path
+from besttake.types import Demo
 
 
 def scored(run: Path, library: Library, pool: LocalPool | None = None) -> tuple[Scores, bytes]:
@@ -138,32 +80,36 @@ def test_scores_that_are_still_true_are_read_and_not_made_again(
     }
 
 
-class Renamed(Wanderings):
+class Renamed:
     """The same under other names; the instruction says which task it is."""
 
-    name, fingerprint = "renamed", "1"
+    name, fingerprint, camera, fps = "renamed", "1", "front", 10.0
+    gripper_dim, gripper_open, eef_dims = None, 1, None
+
+    def __init__(self, demos: Iterable[Demo]) -> None:
+        self.demos = demos
 
     def __iter__(self) -> Iterator[Demo]:
         words = {"pick": "take it up", "push": "shove it away"}
-        for demo in super().__iter__():
+        for demo in self.demos:
             yield replace(demo, task=f"episode {int(demo.id) % 2}", instruction=words[demo.task])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_instruction_finds_demonstrations_that_the_name_does_not(
-    run: Path, library: Library, tmp_path: Path, workers: int
+    run: Path, library: Library, wanderings: Iterable[Demo], tmp_path: Path, workers: int
 ) -> None:
     named, _ = scored(run, library)
-    renamed = build(Renamed(), Pixels(), tmp_path / "renamed")
+    renamed = build(Renamed(wanderings), Pixels(), tmp_path / "renamed")
     mixed, _ = scored(run, renamed)
     (run / "scores.safetensors").unlink()
     words = {"pick": "Take it up.", "push": "shove it away"}
     pool = LocalPool(workers) if workers else None
     with Store.open(run) as store:
-        told = score_run(store, renamed, renamed.encoder(), instructions=words, pool=pool)
+        matched = score_run(store, renamed, renamed.encoder(), instructions=words, pool=pool)
         again = score_run(store, renamed, renamed.encoder(), instructions=words)
     if pool is not None:
         pool.close()
-    assert {key: score.scores for key, score in told.table.items()} == {k: s.scores for k, s in named.table.items()}
-    assert told.fingerprint == again.fingerprint != mixed.fingerprint
+    assert {key: score.scores for key, score in matched.table.items()} == {k: s.scores for k, s in named.table.items()}
+    assert matched.fingerprint == again.fingerprint != mixed.fingerprint
     assert any(mixed.table[key].scores != named.table[key].scores for key in named.table)

@@ -15,9 +15,12 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError, PlanError
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal.rank import render
+from besttake.scorers.base import ScorerSpec
+from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
 SIDE = 48
@@ -168,12 +171,75 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert "only the first 14 frames" in text
 
 
+class Blind:
+    """An encoder whose embeddings of dark pictures are no numbers."""
+
+    spec = EncoderSpec("hog", 768, Hog().spec.fingerprint, cheap=True)
+
+    def encode(self, images: U8) -> F32:
+        vectors = Hog().encode(images)
+        vectors[images.mean(axis=(1, 2, 3)) < 20] = np.nan
+        return vectors
+
+
+def test_a_frame_whose_embedding_is_no_number_names_no_demonstration(
+    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dark = film(0.1)
+    dark[3] = 0
+    late = film(0.1)
+    late[15] = 0
+    names = [write_folder(tmp_path / "dark", dark), write_folder(tmp_path / "late", late)]
+    names.append(write_folder(tmp_path / "short", film(0.2, frames=12)))
+    monkeypatch.setattr("besttake.encoders.hog.make", lambda rest: Blind())
+    result = rank(names, demos, encoder="hog")
+    assert [Path(take.name).stem for take in result.takes] == ["late", "short", "dark"]
+    late_take, _, dark_take = result.takes
+    assert late_take.steps == tuple(step for step in range(20) if step != 15)
+    assert min(late_take.nearest) >= 0
+    assert len(late_take.nearest) == len(late_take.best) == 19
+    assert (dark_take.place, dark_take.score, dark_take.nearest) == (None, None, ())
+    assert "not finite" in dark_take.problem
+    json.loads(result.to_json())
+    make_html(result, tmp_path / "page.html")
+
+
+def test_a_third_partys_scorer_ranks_too(demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_scorer.py").write_text(
+        "from besttake.scorers.base import Score, ScorerSpec\n"
+        "class Bright:\n"
+        "    spec = ScorerSpec('bright', reads=('frames',), fingerprint='1')\n"
+        "    def score(self, takes, demos):\n"
+        "        return [Score([float(take.frames[w].mean()) for w in take.windows]) for take in takes]\n"
+        "def make():\n"
+        "    return Bright()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    white = np.full((8, SIDE, SIDE, 3), 250, np.uint8)
+    names = [write_folder(tmp_path / "dim", film(0.1)), write_folder(tmp_path / "white", white)]
+    result = rank(names, demos, scorer="python:my_scorer:make")
+    assert [Path(take.name).stem for take in result.takes] == ["white", "dim"]
+    assert result.scorer == "bright"
+    assert result.takes[0].score == 250
+    assert result.takes[0].nearest == ()
+    make_html(result, tmp_path / "page.html")
+
+
+def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Calm:
+        spec = ScorerSpec("calm", ("actions",), "1")
+
+    monkeypatch.setattr("besttake.registry.scorer", lambda uri: Calm())
+    with pytest.raises(PlanError, match="reads actions, and recordings have pictures only"):
+        rank(["take.mp4"], demos, scorer="calm")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [({"window": "full"}, "window"), ({"scorer": "luck"}, "scorer"), ({"stride": 0}, "stride")],
 )
 def test_wrong_options_give_one_line(demos: Path, options: dict[str, object], says: str) -> None:
-    with pytest.raises(PlanError, match=says):
+    with pytest.raises(BestTakeError, match=says):
         rank([demos / "demo0.mp4"], demos, **options)  # type: ignore[arg-type]
 
 

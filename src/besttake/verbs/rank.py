@@ -11,16 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import registry
-from besttake.core.cover import Demos, cover
-from besttake.core.score import common_window, coverage, full_window, manifold
+from besttake.core.score import episode_window
 from besttake.demos.frames import Unreadable
-from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.demos.source import Bad
 from besttake.demos.video import read_frames
@@ -29,6 +26,8 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
 from besttake.reporting.notebook import Table, Tabular
+from besttake.scorers.base import Footage, Score, Scorer
+from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
 WINDOWS = ("common", "episode")
-SCORERS = ("manifold", "coverage")
-_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,8 @@ class RankedTake:
     """A take with its place (1 is best), its score and the frames it rests on.
 
     ``best[i]`` is the highest cosine of the frame at ``steps[i]`` to any demonstration frame, ``nearest[i]`` that
-    frame. A take that could not be read has no place, and ``problem`` says why.
+    frame of the library; they are empty where the scorer does not compare frames with demonstrations. A take that could
+    not be read or scored has no place, and ``problem`` says why.
     """
 
     name: str
@@ -100,99 +98,113 @@ def rank(
     encoder: str | None = None,
     stride: int = 1,
 ) -> RankResult:
-    """Order ``takes`` by how close they stay to ``demos``: a library directory, a URI, or a folder of videos.
+    """Order recorded ``takes`` by a ``scorer``, by default by how close they stay to the demonstrations ``demos``.
 
-    ``task`` picks the demonstrations of one task. ``encoder`` is the library's, or `pixels` where one has to be built.
+    ``demos`` is a library directory, a URI, or a folder of videos; ``task`` picks the demonstrations of one task.
+    ``encoder`` is the library's own, or `pixels` where a library has to be built.
     """
     if window not in WINDOWS:
-        raise PlanError(f"--window {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
-    if scorer not in SCORERS:
-        raise PlanError(f"--scorer {scorer}: choose {' or '.join(SCORERS)}")
+        raise PlanError(f"`window` {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
     if stride < 1:
-        raise PlanError(f"--stride {stride}: must be at least 1")
+        raise PlanError(f"`stride` {stride}: must be at least 1")
     if not takes:
         raise PlanError("no takes to rank; name videos, folders of pictures, or LeRobot episodes as DATASET#3")
+    chosen = registry.scorer(scorer)
+    if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
+        raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
     films = [film for name in takes for film in _films(str(name))]
     with one_thread():
         library = open_or_build(str(demos), encoder)
-        view = library.view(task)
-        return _ranked(films, library, view, task, window, scorer, stride)
+        view, coder = library.view(task), cached(library.encoder())
+        ranked = _ranked(films, chosen, view, coder, _Frames(window, stride, task))
+    return RankResult(
+        takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
+        library=library.source["name"], demos=len(view.demos), frames=len(view.frames), task=task,
+        matched=view.matched, notes=tuple(_notes(window, films, view, task)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A recorded take: its ``frames`` uint8 (F, h, w, 3), or what is wrong with it."""
+
+    name: str
+    frames: U8 | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """Which frames are scored: every ``stride``-th of those in the window."""
+
+    window: str
+    stride: int
+    task: str
+
+    def footage(self, films: Sequence[U8], encoder: Encoder) -> list[Footage]:
+        """The takes as a scorer sees them."""
+        takes, shortest = [], min(len(film) for film in films)
+        for film in films:
+            steps, end = np.arange(0, len(film), self.stride, dtype=np.int32), len(film) - 1
+            if self.window == "common":
+                end = shortest - 1
+            (embedded,) = embed(encoder, [film[steps]])
+            takes.append(
+                Footage(
+                    steps, (episode_window(steps, end),), (end,), frames=film[steps], embeddings=embedded,
+                    instruction=self.task,
+                )
+            )  # fmt: skip
+        return takes
 
 
 def _ranked(
-    films: Sequence[tuple[str, U8 | str]],
-    library: Library,
-    view: View,
-    task: str,
-    window: str,
-    scorer: str,
-    stride: int,
-) -> RankResult:
-    coder = cached(library.encoder())
-    steps = [np.arange(0, len(f), stride) if not isinstance(f, str) else np.arange(0) for _, f in films]
-    ends = [len(f) - 1 for _, f in films if not isinstance(f, str)]
-    if window == "common" and not ends:
-        ends = [0]
-    found = []
-    for (name, film), at in zip(films, steps, strict=True):
-        if isinstance(film, str):
-            found.append(RankedTake(name, None, None, 0, 0, problem=film))
-            continue
-        inside = common_window(at, ends) if window == "common" else full_window(at, len(film))
-        found.append(_scored(name, film, at, inside, coder, view, scorer))
-    valid = sorted((t for t in found if t.score is not None), key=lambda t: -float(t.score or 0.0))
-    placed = [replace(take, place=i) for i, take in enumerate(valid, start=1)]
-    broken = [take for take in found if take.score is None]
-    return RankResult(
-        takes=(*placed, *broken),
-        window=window,
-        scorer=scorer,
-        encoder=coder.spec.name,
-        library=str(library.source["name"]),
-        demos=len(view.demos),
-        frames=len(view.frames),
-        task=task,
-        matched=view.matched,
-        notes=tuple(_notes(window, ends, view, task)),
-    )
+    films: Sequence[_Recorded], scorer: Scorer, view: View, encoder: Encoder, which: _Frames
+) -> list[RankedTake]:
+    """Readable takes from best to worst, then those without a score."""
+    readable = [film for film in films if film.frames is not None]
+    footage = which.footage([film.frames for film in readable if film.frames is not None], encoder) if readable else []
+    judged = judge([scorer], [footage], view)[0] if readable else []
+    takes = [
+        _scored(film, take, one, one.scores[scorer.spec.name])
+        for film, take, one in zip(readable, footage, judged, strict=True)
+    ]
+    takes += [RankedTake(film.name, None, None, 0, 0, problem=film.problem) for film in films if film.frames is None]
+    valid = sorted((take for take in takes if take.score is not None), key=lambda take: -float(take.score or 0.0))
+    placed = [replace(take, place=place) for place, take in enumerate(valid, start=1)]
+    return [*placed, *(take for take in takes if take.score is None)]
 
 
-def _scored(
-    name: str, film: U8, at: NDArray[Any], inside: NDArray[np.bool_], coder: Encoder, view: View, scorer: str
-) -> RankedTake:
-    shown = film[at]
-    coded = [coder.encode(shown[i : i + _BLOCK]) for i in range(0, len(shown), _BLOCK)]
-    embedded = np.concatenate(coded)
-    if scorer == "coverage":
-        demos = Demos.of(view.frame_demo, view.frame_step)
-        trace, shares = cover(view.index, [embedded], [[int(inside.sum())]], demos)[0]
-        score = coverage(trace, float(shares[0]), inside)
-    else:
-        trace = view.index.nearest(embedded)
-        score = manifold(trace, inside)
+def _scored(film: _Recorded, take: Footage, judged: Judged, score: Score) -> RankedTake:
+    assert film.frames is not None
+    (value,), (window,) = score.values, take.windows
+    if not math.isfinite(value):
+        problem = "it has no valid score, because a frame's embedding is not finite"
+        return RankedTake(film.name, None, None, len(film.frames), int(window.sum()), problem=problem)
+    compared = np.flatnonzero(judged.nearest >= 0)
     return RankedTake(
-        name=name,
+        name=film.name,
         place=None,
-        score=score if math.isfinite(score) else None,
-        frames=len(film),
-        scored=int(inside.sum()),
-        steps=tuple(int(s) for s in at),
-        best=tuple(round(float(v), 5) for v in trace.best),
-        nearest=tuple(int(i) for i in view.frames[trace.frame]),
-        problem="" if math.isfinite(score) else "its embedding is not finite, so it has no valid score",
+        score=float(value),
+        frames=len(film.frames),
+        scored=int(window.sum()),
+        steps=tuple(take.steps[compared].tolist()),
+        best=tuple(round(cosine, 5) for cosine in judged.best[compared].tolist()),
+        nearest=tuple(judged.nearest[compared].tolist()),
     )
 
 
-def _notes(window: str, ends: Sequence[int], view: View, task: str) -> list[str]:
+def _notes(window: str, films: Sequence[_Recorded], view: View, task: str) -> list[str]:
     notes = []
-    if window == "common" and len(ends) > 1:
-        if min(ends) < max(ends):
+    lengths = [len(film.frames) for film in films if film.frames is not None]
+    if window == "common" and len(lengths) > 1:
+        if min(lengths) < max(lengths):
             notes.append(
-                f"takes differ in length: only the first {min(ends) + 1} frames of each are compared (window common)"
+                f"takes differ in length: only the first {min(lengths)} frames of each are compared (window common)"
             )
         else:
-            notes.append(f"all {ends[0] + 1} frames of each take were compared (window common)")
-    if window == "episode" and len(set(ends)) > 1:
+            notes.append(f"all {lengths[0]} frames of each take were compared (window common)")
+    if window == "episode" and len(set(lengths)) > 1:
         notes.append(
             "takes of different length were compared on all their frames (window episode): where recordings stop at"
             " success, length gives the outcome away"
@@ -202,15 +214,16 @@ def _notes(window: str, ends: Sequence[int], view: View, task: str) -> list[str]
     return notes
 
 
-def _films(name: str) -> list[tuple[str, U8 | str]]:
-    """(name, frames or what is wrong) of one argument; a LeRobot argument may name several episodes."""
+def _films(name: str) -> list[_Recorded]:
+    """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
     dataset, hash_, episodes = name.rpartition("#")
     if hash_ and not Path(name).exists():
         source = registry.demos(f"lerobot:{dataset.removeprefix('lerobot:')}", episodes=episodes)
-        films: list[tuple[str, U8 | str]] = []
+        films = []
         for number, demo in enumerate(source, start=int(episodes.partition(":")[0] or 0)):
             label = f"{dataset}#{number}"
-            films.append((label, demo.reason if isinstance(demo, Bad) else demo.frames))
+            bad = isinstance(demo, Bad)
+            films.append(_Recorded(label, None, demo.reason) if bad else _Recorded(label, demo.frames))
         if not films:
             raise PlanError(f"{name}: the data set has no such episode")
         return films
@@ -218,6 +231,6 @@ def _films(name: str) -> list[tuple[str, U8 | str]]:
     if not path.exists():
         raise PlanError(f"{name}: no such file or folder; name a video, a folder of pictures, or DATASET#3")
     try:
-        return [(name, read_frames(path))]
+        return [_Recorded(name, read_frames(path))]
     except Unreadable as error:
-        return [(name, str(error))]
+        return [_Recorded(name, None, str(error))]
