@@ -14,11 +14,12 @@ from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
 from besttake.recordings.outcomes import IngestError
+from besttake.recordings.read import read
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
 from besttake.reporting.terminal.ingest import render
 from besttake.result import Result
-from besttake.verbs.ingest import ingest, read
+from besttake.verbs.ingest import ingest
 
 DATA = Path(__file__).parent / "data"
 RECORDINGS = sorted((DATA / "vla_eval").glob("recording-*.sqlite"))
@@ -142,9 +143,9 @@ def test_tables_are_read_by_common_names(tmp_path: Path, name: str) -> None:
 def test_columns_can_be_named(tmp_path: Path) -> None:
     rows = [{"won?": "yes" if i % 2 else "no", "scene": i // 2, "n": i % 2} for i in range(12)]
     path = table(tmp_path / "o.csv", rows)
-    with pytest.raises(IngestError, match="--column success=NAME"):
+    with pytest.raises(IngestError, match="name it with `columns`, success=NAME"):
         ingest([path])
-    with pytest.raises(IngestError, match="--column start=NAME"):
+    with pytest.raises(IngestError, match="name it with `columns`, start=NAME"):
         ingest([path], columns={"success": "won?"})
     (cell,) = ingest([path], columns={"success": "won?", "start": "scene", "seed": "n"}).result.cells
     assert (cell.starts, cell.seeds) == (6, 2)
@@ -205,7 +206,7 @@ def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
         ("o.csv", b"success,start\nmaybe,1\n", "neither yes nor no"),
         ("o.parquet", b"PAR1 nonsense", "not a readable Parquet"),
         ("o.json", b"{", "damaged JSON"),
-        ("o.json", b"{}", "not a file of outcomes"),
+        ("o.json", b"{}", "not a known file of outcomes"),
         ("o.sqlite", b"SQLite format 3\0 nonsense", "not a vla-eval recording"),
         ("o.json", b'{"per_task": [{}]}', "not an eval_info.json"),
     ],

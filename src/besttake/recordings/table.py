@@ -20,7 +20,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "steps": ("steps", "length", "episode_length", "num_steps"),
     "error": ("error", "failure_reason"),
 }
-"""Names that a column is known by when the user names none; the first that is there counts."""
+"""The names that a column may have when the user names none; the first that is there counts."""
 SUFFIXES = (".csv", ".tsv", ".parquet")
 _YES = {"1", "1.0", "true", "yes", "success", "succeeded", "s", "y", "t"}
 _NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
@@ -31,9 +31,9 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Sou
     rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
     if not rows:
         raise IngestError(f"{path}: the table has no rows")
-    found = _columns(path, list(rows[0]), columns or {})
-    outcomes = tuple(_outcome(path, number, row, found) for number, row in enumerate(rows, start=1))
-    read = ", ".join(f"{name} from {column!r}" for name, column in found.items() if name != column)
+    chosen = _columns(path, list(rows[0]), columns or {})
+    outcomes = tuple(_outcome(path, number, row, chosen) for number, row in enumerate(rows, start=1))
+    read = ", ".join(f"{name} from {column!r}" for name, column in chosen.items() if name != column)
     notes = (f"{path.name}: read {read}",) if read else ()
     return [Source(str(path), path.suffix.removeprefix("."), outcomes, notes=notes)]
 
@@ -66,25 +66,24 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
 def _columns(path: Path, present: list[str], named: Mapping[str, str]) -> dict[str, str]:
     for name, column in named.items():
         if name not in NAMES:
-            raise IngestError(f"--column {name}={column}: there is no {name!r}; name one of {', '.join(NAMES)}")
+            raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
         if column not in present:
             raise IngestError(f"{path}: no column {column!r} for {name}; it has {', '.join(map(str, present))}")
     lower = {str(column).strip().lower(): column for column in present}
     taken = set(named.values())
-    found = dict(named)
+    chosen = dict(named)
     for name, common in NAMES.items():
-        if name not in found:
-            hit = next((lower[c] for c in common if c in lower and lower[c] not in taken), None)
-            if hit is not None:
-                found[name] = hit
-                taken.add(hit)
+        match = next((lower[c] for c in common if c in lower and lower[c] not in taken), None)
+        if name not in chosen and match is not None:
+            chosen[name] = match
+            taken.add(match)
     for needed, why in (("success", "whether an episode succeeded"), ("start", "from which start it ran")):
-        if needed not in found:
+        if needed not in chosen:
             raise IngestError(
-                f"{path}: no column says {why}; name it with --column {needed}=NAME"
+                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME"
                 f" (columns: {', '.join(map(str, present))})"
             )
-    return found
+    return chosen
 
 
 def _outcome(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Outcome:

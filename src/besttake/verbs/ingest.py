@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import hashlib
-import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +13,12 @@ import numpy as np
 
 from besttake.config import Plan
 from besttake.core import stats
+from besttake.files import version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import Arm, CellData, pool
 from besttake.measure.scores import SCORERS, ScoreName
-from besttake.recordings.lerobot_eval import is_info, read_info
 from besttake.recordings.outcomes import IngestError, Outcome, Source
-from besttake.recordings.table import SUFFIXES, read_table
-from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
+from besttake.recordings.read import read
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
 from besttake.threads import one_thread
@@ -68,10 +64,7 @@ def ingest(
     ``policy`` names the policy where files do not. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
     """
     sources, notes = read(paths, columns)
-    named = [
-        Source(s.path, s.format, tuple(_named(o, policy) for o in s.outcomes), s.evaluation, s.versions, s.notes)
-        for s in sources
-    ]
+    named = [replace(source, outcomes=tuple(_named(o, policy) for o in source.outcomes)) for source in sources]
     with one_thread():
         result = _result(named, notes, worth, command)
     directory = Path(out) if out is not None else None
@@ -80,97 +73,8 @@ def ingest(
     return IngestResult(result, tuple(named), directory)
 
 
-def read(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> tuple[list[Source], list[str]]:
-    """All sources that ``paths`` hold, each evaluation once, and what there is to say about them."""
-    sources: list[Source] = []
-    notes: list[str] = []
-    seen: dict[str, str] = {}
-    for path, found in _files(paths, columns, notes):
-        for source in found:
-            name = f"evaluation {source.evaluation}" if source.evaluation else _digest(path)
-            if name in seen:
-                notes.append(f"{path.name} repeats {seen[name]} and was counted once")
-                continue
-            seen[name] = path.name
-            sources.append(source)
-            notes += source.notes
-    if not any(source.outcomes for source in sources):
-        raise IngestError(f"{', '.join(map(str, paths))}: no episode found")
-    return sources, list(dict.fromkeys(notes))
-
-
-def _files(
-    paths: Sequence[str | Path], columns: Mapping[str, str] | None, notes: list[str]
-) -> Iterable[tuple[Path, list[Source]]]:
-    for name in paths:
-        path = Path(name)
-        if path.is_dir():
-            found = 0
-            for inner in sorted(p for p in path.rglob("*") if p.is_file()):
-                try:
-                    sources = _read(inner, columns, strict=False)
-                except IngestError as error:
-                    # A folder of results may hold tables of other things; a file that was named may not.
-                    notes.append(f"passed over: {error}")
-                    continue
-                if sources:
-                    found += 1
-                    yield inner, sources
-            if not found:
-                why = f" ({notes[-1]})" if notes else ""
-                raise IngestError(
-                    f"{path}: no recording-*.sqlite, vla-eval export, eval_info.json, CSV or Parquet of outcomes{why}"
-                )
-        elif path.is_file():
-            yield path, _read(path, columns, strict=True)
-        else:
-            raise IngestError(f"{path}: no such file or directory")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read(path: Path, columns: Mapping[str, str] | None, *, strict: bool) -> list[Source]:
-    """The sources of a file; in a directory (not ``strict``), files of other kinds are passed over."""
-    if path.suffix.lower() in SUFFIXES:
-        if not strict and path.name == "outcomes.csv":
-            return []
-        return read_table(path, columns)
-    if path.suffix == ".json":
-        data = _json(path, strict)
-        if is_export(data):
-            return read_export(path, data)
-        if is_info(data):
-            return read_info(path, data)
-    elif is_recording(path) and (strict or path.name.startswith("recording")):
-        return read_recording(path)
-    if strict:
-        raise IngestError(
-            f"{path}: not a file of outcomes we know; give vla-eval's recording or export, lerobot-eval's"
-            " eval_info.json, or a CSV or Parquet table"
-        )
-    return []
-
-
-def _json(path: Path, strict: bool) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        if strict:
-            raise IngestError(
-                f"{path}: damaged JSON ({error}); write it again with the program that made it"
-            ) from error
-        return None
-
-
 def _named(outcome: Outcome, policy: str) -> Outcome:
-    name = policy or outcome.policy or "policy"
-    return Outcome(
-        outcome.task, outcome.start, outcome.success, name, outcome.env or "outcomes", outcome.seed, outcome.steps,
-        outcome.error,
-    )  # fmt: skip
+    return replace(outcome, policy=policy or outcome.policy or "policy", env=outcome.env or "outcomes")
 
 
 def _result(sources: Sequence[Source], notes: list[str], worth: float, command: str) -> Result:
@@ -181,7 +85,7 @@ def _result(sources: Sequence[Source], notes: list[str], worth: float, command: 
     done = [o for o in outcomes if o.success is not None]
     versions = {name: v for s in sources for name, v in s.versions.items()}
     return Result(
-        besttake=_version(),
+        besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         command=command,
         digest="",
@@ -314,7 +218,7 @@ def _told(value: stats.Estimate) -> Estimate:
 
 def _write(directory: Path, result: Result, sources: Sequence[Source]) -> None:
     if (directory / "run.json").exists():
-        raise IngestError(f"{directory} holds a diagnosis; choose another directory with -o")
+        raise IngestError(f"{directory} holds a diagnosis; choose another one with `out`")
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "result.json")
     with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
@@ -333,10 +237,3 @@ def _natural(text: str) -> tuple[int, float, str]:
         return (0, float(text), text)
     except ValueError:
         return (1, 0.0, text)
-
-
-def _version() -> str:
-    try:
-        return version("besttake")
-    except PackageNotFoundError:
-        return "unknown"
