@@ -1,0 +1,82 @@
+"""The documents name files and names that exist, and their Python examples run."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "besttake"
+PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "words.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+
+
+def names_in(path: Path) -> set[str]:
+    """What a module defines at its top, and the methods of its classes."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_and_name_that_a_page_cites_is_there(page: Path) -> None:
+    missing = []
+    for place, name in re.findall(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)(?:::(\w+))?`", page.read_text()):
+        homes = [base / place for base in (SOURCE, ROOT) if (base / place).exists()]
+        homes += SOURCE.rglob(place) if "/" not in place else ()
+        if not homes or (name and name not in names_in(homes[0])):
+            missing.append(f"{place}::{name}" if name else place)
+    assert not missing, f"{page.name} cites what is not there: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|src=\"([^\":]+)\"", page.read_text())
+    broken = [link for pair in links for link in pair if link and not (page.parent / link).exists()]
+    assert not broken, f"{page.name} links to what is not there: {broken}"
+
+
+def test_every_check_that_the_architecture_names_is_there() -> None:
+    coming = {"check_arm", "check_demos"}
+    testing = importlib.import_module("besttake.testing")
+    named = set(re.findall(r"besttake\.testing\.(\w+)", "".join(page.read_text() for page in PAGES)))
+    assert {name for name in named if not hasattr(testing, name)} <= coming
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, id=f"{p.name}-{i}") for p in PAGES for i, b in enumerate(python_blocks(p))]
+)
+def test_python_examples_run_as_they_stand(block: str, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(block)
+    env = {**os.environ, "BESTTAKE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "example.py"], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>>" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_examples_in_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = ["besttake", *path.relative_to(SOURCE).with_suffix("").parts]
+    module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    outcome = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert outcome.failed == 0
