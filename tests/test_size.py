@@ -15,9 +15,6 @@ LONG: frozenset[str] = frozenset()
 WIDE = frozenset(
     {
         "demos.lerobot.LeRobotDemos.__init__",
-        "envs.gym.make",
-        "envs.vla_eval.make",
-        "envs.vla_eval.VlaEvalEnv.describe",
         "policies.openvla.make",
         "serving.server.serve",
         "testbed.fitting.fit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from besttake import registry
+from besttake.demos.source import Bad
 from besttake.errors import ContractError
 from besttake.takes.draws import Draw
-from besttake.testing import check_encoder, check_env, check_policy
-from besttake.types import F32, U8, EncoderSpec, EnvSpec, Observation, PolicySpec, Start, Step, TaskSpec, Warm
+from besttake.testing import check_demos, check_encoder, check_env, check_policy
+from besttake.types import F32, U8, Demo, EncoderSpec, EnvSpec, Observation, PolicySpec, Start, Step, TaskSpec, Warm
 
 
 class GoodPolicy:
@@ -192,3 +193,70 @@ def test_the_embedded_encoders_keep_their_contract() -> None:
     check_encoder(registry.encoder("hog"), images=pictures)
     fitted = registry.encoder("pixels").fit(pictures)  # type: ignore[attr-defined]
     check_encoder(fitted, images=pictures)
+
+
+class GoodDemos:
+    name, fingerprint, camera, fps = "good", "1", "eye", 10.0
+    gripper_dim, gripper_open, eef_dims = 1, -1, (0, 1)
+    ids = ("a", "b")
+
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        for name in self.ids:
+            zeros = np.zeros((4, 2), np.float32)
+            yield Demo(name, "t", np.zeros((4, 8, 8, 3), np.uint8), np.arange(4), zeros, zeros)
+        yield Bad("c", "has a damaged video")
+
+
+class Unnamed(GoodDemos):
+    fingerprint = ""
+
+
+class Twins(GoodDemos):
+    ids = ("a", "a")
+
+
+class Handless(GoodDemos):
+    gripper_dim = 2
+
+
+class Fickle(GoodDemos):
+    count = 0
+
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        self.count += 1
+        for demo in super().__iter__():
+            yield replace(demo, states=demo.states + self.count) if isinstance(demo, Demo) else demo
+
+
+class Broken(GoodDemos):
+    def __iter__(self) -> Iterator[Demo | Bad]:
+        for demo in super().__iter__():
+            yield replace(demo, actions=demo.actions[:3]) if isinstance(demo, Demo) else demo
+
+
+class Unreadable(GoodDemos):
+    ids = ()
+
+
+def test_good_demonstrations_pass_with_one_that_cannot_be_read() -> None:
+    assert check_demos(GoodDemos()) == ("fingerprint", "ids", "demonstrations", "dimensions", "repeat")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Unnamed(), "no fingerprint"),
+        (Twins(), "the same id 'a'"),
+        (Handless(), "gripper_dim 2 is outside the 2 actions"),
+        (Fickle(), "demonstration a differs when it is read again"),
+        (Broken(), "demonstration a has frames|for 3 steps|do not belong|has 4"),
+        (Unreadable(), "none of its first 1 demonstrations can be read"),
+    ],
+)
+def test_demonstrations_that_break_a_promise_are_refused_with_the_reason(source: GoodDemos, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        check_demos(source)
+
+
+def test_the_testbeds_demonstrations_keep_their_contract() -> None:
+    check_demos(registry.demos("testbed:push"), most=3)
