@@ -198,7 +198,7 @@ def test_the_embedded_encoders_keep_their_contract() -> None:
 class GoodDemos:
     name, fingerprint, camera, fps = "good", "1", "eye", 10.0
     gripper_dim, gripper_open, eef_dims = 1, -1, (0, 1)
-    ids = ("a", "b")
+    ids: tuple[str, ...] = ("a", "b")
 
     def __iter__(self) -> Iterator[Demo | Bad]:
         for name in self.ids:
