@@ -95,10 +95,9 @@ def make(
         return LiberoEnv(
             f"libero:{bddl.stem}", [LiberoTask(spec, _existing(bddl), Path(init) if init else None)], paths, view
         )
-    uri, name = _suite("libero", suite, SUITES)
-    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][name])
+    name = _suite(f"libero:{suite}", suite, SUITES)
     folders = paths.bddl / f"libero_{name}", paths.init / f"libero_{name}"
-    return LiberoEnv(uri, _tasks(_select(paths, name, task, uri), steps, *folders), paths, view)
+    return _suite_env("libero", name, folders, view, task, horizon)
 
 
 def make_occluded(
@@ -112,16 +111,32 @@ def make_occluded(
 ) -> LiberoEnv:
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
     view = _view(f"libero-occ:{suite}", convention, size, state)
-    uri, name = _suite("libero-occ", suite, SUITES[:-1])
-    named = os.environ.get(OCCLUDED_VARIABLE)
-    folder = f"libero_{name}_occluded"
-    if named is None or not (Path(named) / "bddl_files" / folder).is_dir():
-        problem = "is not set" if named is None else f"= {named} holds no bddl_files/{folder}"
-        raise ComponentError(f"{uri}: {OCCLUDED_VARIABLE} {problem}; point it at LIBERO-Occ's benchmark files")
-    paths = locate()
-    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][name])
-    folders = Path(named) / "bddl_files" / folder, Path(named) / "init_files" / folder
-    return LiberoEnv(uri, _tasks(_select(paths, name, task, uri), steps, *folders), paths, view)
+    name = _suite(f"libero-occ:{suite}", suite, SUITES[:-1])
+    root, folder = os.environ.get(OCCLUDED_VARIABLE), f"libero_{name}_occluded"
+    if root is None or not (Path(root) / "bddl_files" / folder).is_dir():
+        problem = "is not set" if root is None else f"= {root} holds no bddl_files/{folder}"
+        raise ComponentError(
+            f"libero-occ:{name}: {OCCLUDED_VARIABLE} {problem}; point it at LIBERO-Occ's benchmark files"
+        )
+    folders = Path(root) / "bddl_files" / folder, Path(root) / "init_files" / folder
+    return _suite_env("libero-occ", name, folders, view, task, horizon)
+
+
+def _suite_env(
+    scheme: str, suite: str, folders: tuple[Path, Path], view: LiberoView, wanted: str | None, horizon: Any
+) -> LiberoEnv:
+    """The env of a suite whose BDDL and init files are in ``folders``; the first folder's name is the group."""
+    uri, paths, (bddl, init) = f"{scheme}:{suite}", locate(), folders
+    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][suite])
+    tasks = [
+        LiberoTask(
+            TaskSpec(name, bddl.name, _instruction(name), steps),
+            _existing(bddl / f"{name}.bddl"),
+            init / f"{name}.pruned_init",
+        )
+        for name in _select(_task_names(paths, f"libero_{suite}"), wanted, uri)
+    ]
+    return LiberoEnv(uri, tasks, paths, view)
 
 
 class LiberoEnv:
@@ -248,24 +263,12 @@ def _view(uri: str, convention: str, size: int | str, state: str) -> LiberoView:
     return LiberoView(chosen, read.whole("size", size), objects)
 
 
-def _suite(scheme: str, suite: str, known: Sequence[str]) -> tuple[str, str]:
-    """The URI and the short name of a suite: ``libero_spatial`` is ``spatial``."""
+def _suite(uri: str, suite: str, known: Sequence[str]) -> str:
+    """The short name of a suite: ``libero_spatial`` is ``spatial``."""
     name = suite.removeprefix("libero_")
     if name not in known:
-        raise ComponentError(f"{scheme}:{suite}: no such suite; there are {', '.join(known)}")
-    return f"{scheme}:{name}", name
-
-
-def _tasks(chosen: Sequence[str], horizon: int, bddl: Path, init: Path) -> list[LiberoTask]:
-    """Tasks by name, with their files in the folders ``bddl`` and ``init``; the folder's name is their group."""
-    return [
-        LiberoTask(
-            TaskSpec(name, bddl.name, _instruction(name), horizon),
-            _existing(bddl / f"{name}.bddl"),
-            init / f"{name}.pruned_init",
-        )
-        for name in chosen
-    ]
+        raise ComponentError(f"{uri}: no such suite; there are {', '.join(known)}")
+    return name
 
 
 def _existing(bddl: Path) -> Path:
@@ -293,9 +296,8 @@ def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
     return tuple(module.libero_task_map[suite])
 
 
-def _select(paths: Paths, suite: str, wanted: str | None, uri: str) -> tuple[str, ...]:
-    """The tasks of ``suite`` that ``wanted`` lists by name or index; all of them where it is None."""
-    known = _task_names(paths, f"libero_{suite}")
+def _select(known: tuple[str, ...], wanted: str | None, uri: str) -> tuple[str, ...]:
+    """The ``known`` tasks that ``wanted`` lists by name or index; all of them where it is None."""
     if wanted is None:
         return known
     chosen = []

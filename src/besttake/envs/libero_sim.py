@@ -75,9 +75,11 @@ class LiberoSim:
         self._env.object_property_initializers.clear()
         self._free_renderer()
         self._env._observables = self._observables
+        from robosuite.utils.errors import RandomizationError
+
         with global_seed(seed):
             for _ in range(100):
-                with suppress(self._placement_error()):
+                with suppress(RandomizationError):
                     self._env.reset()
                     self._env._observables = {"besttake": self._clock}
                     return
@@ -227,13 +229,6 @@ class LiberoSim:
         sim = getattr(self._env, "sim", None)
         if sim is not None and sim._render_context_offscreen is not None:
             sim._render_context_offscreen = None
-
-    @staticmethod
-    def _placement_error() -> type[Exception]:
-        from robosuite.utils.errors import RandomizationError
-
-        error: type[Exception] = RandomizationError
-        return error
 
 
 @contextmanager

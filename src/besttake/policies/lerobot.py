@@ -20,7 +20,7 @@ from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_line
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import Checkpoint, load
-from besttake.policies.lerobot_families import STATE, Deterministic, Family, Seeded, family_of, images_in, unfed
+from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm
@@ -138,19 +138,12 @@ class LerobotPolicy:
 
     def latent(self, observations: Sequence[Observation], chunks: F32) -> Any:
         """Chunks (B, horizon, action_dim) of the env as the policy's latents (B, *latent), a torch tensor."""
-        if isinstance(self._family, Deterministic | Seeded):
+        if not self._family.latent:
             raise ComponentError(
                 f"{self._spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
             )
         batch = self._batch(observations, chunks)
         return self._family.place(self._checkpoint.before(batch)["action"])
-
-    def actions(self, latents: Any) -> F32:
-        """The way back, for latents of the observations last given to `latent`: (B, horizon, action_dim)."""
-        past = getattr(self._family, "past", 0)
-        chunk = latents[:, past : past + self._spec.horizon, : self._spec.action_dim]
-        back: F32 = self._checkpoint.after(chunk).float().cpu().numpy()
-        return back
 
     def _reads(self) -> str:
         """What feeds the checkpoint, as `besttake doctor` shows it."""
@@ -192,14 +185,16 @@ class LerobotPolicy:
     def _noise(self, layer: Sequence[Row]) -> F32:
         """What each row of a layer starts from, float32 (width, *latent)."""
         noise = np.stack([draw.normal(self._family.latent) for _, draw, _ in layer])
-        chunks = _chunks([warm for _, _, warm in layer], self._spec)
-        placed = None
-        if chunks is not None:
-            placed = self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy()
+        chunks = [None if warm is None else warm.chunk for _, _, warm in layer]
+        placed: list[F32 | None] = [None] * len(layer)
+        if any(chunk is not None for chunk in chunks):
+            zero = np.zeros((self._spec.horizon, self._spec.action_dim), np.float32)
+            filled = np.stack([zero if chunk is None else chunk for chunk in chunks])
+            latents = self.latent([seen for seen, _, _ in layer], filled).float().cpu().numpy()
+            placed = [None if chunk is None else latent for chunk, latent in zip(chunks, latents, strict=True)]
         for row, (_, _, warm) in enumerate(layer):
             if warm is not None:
-                chunk = None if warm.chunk is None or placed is None else placed[row]
-                noise[row] = warm_start(noise[row], warm.alpha, chunk)
+                noise[row] = warm_start(noise[row], warm.alpha, placed[row])
         return noise
 
     def _finished(self, normalised: Any) -> F32:
@@ -293,17 +288,6 @@ def _content(seen: Observation) -> bytes:
         digest.update(repr(part.shape).encode())
         digest.update(np.ascontiguousarray(part).data)
     return digest.digest()
-
-
-def _chunks(warm: Sequence[Warm | None], spec: PolicySpec) -> F32 | None:
-    """The rows' chunks with zeros for rows that have none, or None where no row has one."""
-    if all(row is None or row.chunk is None for row in warm):
-        return None
-    chunks = np.zeros((len(warm), spec.horizon, spec.action_dim), np.float32)
-    for index, row in enumerate(warm):
-        if row is not None and row.chunk is not None:
-            chunks[index] = row.chunk
-    return chunks
 
 
 def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:

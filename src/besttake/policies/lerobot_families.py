@@ -1,18 +1,12 @@
-"""How each LeRobot family takes its randomness: the shape of its latent, where a chunk lies in it, and the call.
-
-Each family has ``latent``, the shape of a row's noise (empty where it takes none from us); ``place``, where it has one,
-which puts a normalised chunk (B, horizon, action_dim) into a latent (B, *latent); ``predict``, which gives the
-normalised actions (B, horizon, action_dim) of a preprocessed batch; ``alone``, whether rows go one by one; ``resizes``,
-whether the model brings pictures to its own size; and ``shares``, whether ``noise`` and ``draws`` may have several
-layers of rows for one batch of observations, whose prefix is then computed once.
-"""
+"""How each LeRobot family takes its randomness: the shape of its latent, where a chunk lies in it, and the call."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,17 +18,36 @@ STATE = "observation.state"
 
 
 @dataclass(frozen=True)
-class Flow:
-    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+class Family(ABC):
+    """One way of sampling. ``latent`` is the shape of a row's noise, empty where it takes none from us.
 
-    latent: tuple[int, ...]
+    ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``shares``: ``noise`` and
+    ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
+    """
+
     horizon: int
     replan: int
-    kind: PolicyKind = "flow"
-    alone: bool = False
-    resizes: bool = True
-    shares: bool = True
+    latent: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    kind: ClassVar[PolicyKind] = "flow"
+    alone: ClassVar[bool] = False
+    resizes: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
+
+    def place(self, chunk: Any) -> Any:
+        """A normalised chunk (B, horizon, action_dim) as a latent (B, *latent), in a family that has one."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+        """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
+
+
+class Flow(Family):
+    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+
+    resizes = True
+    shares = True
 
     def place(self, chunk: Any) -> Any:
         """Zeros beyond the action's own dimensions, as in training."""
@@ -65,18 +78,10 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(Family):
     """DiffusionPolicy: noise (horizon, action_dim) that begins ``n_obs_steps - 1`` steps in the past."""
 
-    latent: tuple[int, ...]
-    horizon: int
-    replan: int
-    past: int
-    kind: PolicyKind = "flow"
-    alone: bool = False
-    resizes: bool = False
-    shares: bool = False
-    notes: tuple[str, ...] = ()
+    past: int = 0
 
     def place(self, chunk: Any) -> Any:
         """The chunk at its place; the first action before it and the last one after it."""
@@ -99,18 +104,11 @@ class Diffusion:
             del model.conditional_sample
 
 
-@dataclass(frozen=True)
-class Deterministic:
+class Deterministic(Family):
     """ACT: no randomness at test time."""
 
-    horizon: int
-    replan: int
-    latent: tuple[int, ...] = ()
-    kind: PolicyKind = "deterministic"
-    alone: bool = False
-    resizes: bool = False
-    shares: bool = True
-    notes: tuple[str, ...] = ("deterministic: sampling has nothing to reuse",)
+    kind = "deterministic"
+    shares = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
         """The class's own call, once for all layers: they have the same answer."""
@@ -119,18 +117,10 @@ class Deterministic:
         return actions.repeat(len(draws) // len(actions), 1, 1)
 
 
-@dataclass(frozen=True)
-class Seeded:
+class Seeded(Family):
     """Any other family: it draws from torch's global generator, which is seeded from the row's draw, row by row."""
 
-    horizon: int
-    replan: int
-    latent: tuple[int, ...] = ()
-    kind: PolicyKind = "flow"
-    alone: bool = True
-    resizes: bool = False
-    shares: bool = False
-    notes: tuple[str, ...] = ("sampled one row at a time with torch's generator seeded; no warm start or cooling",)
+    alone = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
         """The one call that every class has, under a seed, until the actions it holds ready are out.
@@ -145,27 +135,25 @@ class Seeded:
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-Family = Flow | Diffusion | Deterministic | Seeded
-
-
 def family_of(name: str, config: Any) -> Family:
     """The `Family` of a policy whose type is ``name``."""
     replan = int(getattr(config, "n_action_steps", 1))
     horizon = int(getattr(config, "chunk_size", replan))
     if name in ("pi0", "pi05", "smolvla"):
-        return Flow((horizon, int(config.max_action_dim)), horizon, replan)
+        return Flow(horizon, replan, (horizon, int(config.max_action_dim)))
     if name == "diffusion":
         past = int(config.n_obs_steps) - 1
         note = f"its window of {past + 1} observations is the current one repeated: rows have no history"
         shape = (int(config.horizon), int(config.action_feature.shape[0]))
-        return Diffusion(shape, replan, replan, past, notes=(note,) if past else ())
+        return Diffusion(replan, replan, shape, (note,) if past else (), past)
     if name == "act":
-        return Deterministic(horizon, replan)
+        return Deterministic(horizon, replan, notes=("deterministic: sampling has nothing to reuse",))
     # What these classes call the number of actions that one inference gives them to execute.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
     )
-    return Seeded(ready, ready)
+    note = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
+    return Seeded(ready, ready, notes=(note,))
 
 
 def _repeat(value: Any, times: int) -> Any:

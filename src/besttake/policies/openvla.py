@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -45,26 +45,26 @@ class OpenvlaSettings:
 def make(
     rest: str,
     *,
-    unnorm_key: str | None = None,
-    temperature: str | float = 1.0,
-    camera: str = "agentview",
-    crop: str | bool = False,
-    gripper: str = "raw",
     trust_remote_code: str | bool = False,
     device: str = "auto",
     revision: str | None = None,
+    **options: Any,
 ) -> OpenvlaPolicy:
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
     read = Reader(f"openvla:{rest}")
-    convention: Gripper = read.choice("gripper", gripper, get_args(Gripper))
-    heat = read.number("temperature", temperature, least=0)
+    read.only(options, [field.name for field in fields(OpenvlaSettings)])
+    gripper: Gripper = read.choice("gripper", options.get("gripper", "raw"), get_args(Gripper))
+    settings = OpenvlaSettings(
+        camera=options.get("camera", "agentview"),
+        unnorm_key=options.get("unnorm_key"),
+        temperature=read.number("temperature", options.get("temperature", 1.0), least=0),
+        crop=read.flag("crop", options.get("crop", False)),
+        gripper=gripper,
+    )
     if not read.flag("trust_remote_code", trust_remote_code):
-        raise ComponentError(
-            f"openvla:{rest} runs code from its checkpoint: read it, then allow it with `trust_remote_code`"
-        )
-    settings = OpenvlaSettings(camera, unnorm_key, heat, read.flag("crop", crop), convention)
+        raise ComponentError(f"{read.uri} runs code from its checkpoint: read it, then allow `trust_remote_code`")
     return OpenvlaPolicy(rest, settings, device=device, revision=revision)
 
 
@@ -97,7 +97,8 @@ class OpenvlaPolicy:
             replan=1,
             cameras=(settings.camera,),
             cools=hot,
-            fingerprint=f"{digest(where, _FILES)}/{settings}",
+            # Runs of earlier versions know this class as `Settings`.
+            fingerprint=f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}",
             notes=("tokens: cooled is a lower temperature, and a warm start does not exist",),
         )
 

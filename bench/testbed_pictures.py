@@ -1,4 +1,4 @@
-"""Draw the four tasks as the wrist camera sees them: ``python -m besttake.testbed.pictures [FILE]``."""
+"""Draw the four tasks as the wrist camera sees them: ``python -m bench.testbed_pictures [FILE]``."""
 
 from __future__ import annotations
 
