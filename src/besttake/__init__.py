@@ -1,30 +1,62 @@
 """BestTake: what a frozen robot policy needs at test time.
 
 >>> import besttake
->>> result = besttake.diagnose(policy="testbed:half", env="testbed", out="runs/half")  # doctest: +SKIP
->>> result.policies[0].verdict.headline                                                # doctest: +SKIP
+>>> plan = besttake.Plan(policy="testbed:half", env="testbed", starts=20)
+>>> result = besttake.diagnose(plan, out="runs/half")   # doctest: +SKIP
+>>> result.policies[0].verdict.headline                 # doctest: +SKIP
+
+Every command of the command line is a function here; each returns a typed result and prints nothing.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from besttake.api import diagnose, probe, report
-    from besttake.config import Plan
+    from besttake.config import Plan, Retrieval
     from besttake.errors import BestTakeError
     from besttake.result import Result
+    from besttake.verbs.compare import compare
+    from besttake.verbs.diagnose import diagnose
+    from besttake.verbs.doctor import doctor
+    from besttake.verbs.ingest import ingest
+    from besttake.verbs.plan import plan
+    from besttake.verbs.probe import probe
+    from besttake.verbs.rank import rank
+    from besttake.verbs.report import report
+    from besttake.verbs.reproduce import reproduce
+    from besttake.verbs.run import Run
+    from besttake.verbs.tune import tune
 
-__all__ = ["BestTakeError", "Plan", "Result", "diagnose", "probe", "report"]
+    __version__: str
 
-_HOME = {
-    "diagnose": "api", "probe": "api", "report": "api", "Plan": "config", "BestTakeError": "errors", "Result": "result",
-}  # fmt: skip
+__all__ = [
+    "BestTakeError", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose", "doctor", "ingest",
+    "plan", "probe", "rank", "report", "reproduce", "tune",
+]  # fmt: skip
+
+_ELSEWHERE = {
+    "Plan": "config",
+    "Retrieval": "config",
+    "BestTakeError": "errors",
+    "Result": "result",
+    "Run": "verbs.run",
+}
+"""Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""
+
+logging.getLogger("besttake").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that ``besttake --help`` answers at once."""
-    if name not in _HOME:
+    """Import a public name when it is first used, so that ``import besttake`` takes no time."""
+    if name == "__version__":
+        return import_module("besttake.files").version()
+    if name not in __all__:
         raise AttributeError(f"module 'besttake' has no attribute {name!r}")
-    return getattr(import_module(f"besttake.{_HOME[name]}"), name)
+    return getattr(import_module(f"besttake.{_ELSEWHERE.get(name, f'verbs.{name}')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
