@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from besttake.core.estimate import Estimate as Estimate
+from besttake.core.estimate import Finding as Finding
 from besttake.errors import RunError
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
-
-
-class Estimate(_Model):
-    """A number with its 95 % interval over ``n`` starts (or other units, where said)."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    reason: str = ""
 
 
 def _with_interval(value: Any) -> Any:
@@ -36,7 +28,7 @@ def _with_interval(value: Any) -> Any:
     return {"value": value} if isinstance(value, int | float) else value
 
 
-Told = Annotated[Estimate, BeforeValidator(_with_interval)]
+Interval = Annotated[Estimate, BeforeValidator(_with_interval)]
 
 
 class CurvePoint(_Model):
@@ -84,7 +76,7 @@ class Selectors(_Model):
     random: Selector
     shortest: Selector
     oracle: Selector
-    by_n: list[Told | None]
+    by_n: list[Interval | None]
 
 
 class Ranking(_Model):
@@ -138,29 +130,43 @@ class Arms(_Model):
     combine: Estimate = Field(description="retrieve with selection minus base with selection")
 
 
-class Finding(_Model):
-    """One answer of the verdict: what to do, what it gains, what it costs, and the control that decided it."""
+class Decision(_Model):
+    """One part of the verdict: what to do, what it gains, what it costs, and why.
+
+    ``reason`` is the row of the decision table in `besttake.core.verdict` (schema 3), ``because`` its sentence, which
+    names the control that decided.
+    """
 
     answer: str
+    reason: str = ""
     gain: Estimate
     cost: float = Field(description="executions per episode, 1 = the frozen policy as it is")
     further_starts: int | None = None
-    because: str
+    because: str = ""
 
 
 class Verdict(_Model):
     """What the policy needs. ``headline`` is the one plain sentence to read first.
 
-    ``looks``: how many starts there were whenever this was judged, this time included. From the second look with
-    more starts on, a test for repeated looks decides, and the intervals of the findings are its bounds.
+    ``questions`` (schema 3): the answer to each question of `besttake.measure.questions`, with its estimate, the
+    p-values of both nulls, and the further starts that would settle it. ``any_chunk``: retrieval helps, but any chunk
+    of a demonstration may do as well. ``by_cooling``: the combination helps, but cooling may do as well as retrieving.
+
+    ``looks``: how many starts there were whenever this was judged, this time included; ``looked``: how many of these
+    the test counts. From the second look with more starts on, a test for repeated looks decides, and the intervals of
+    the questions are its bounds wherever they appear.
     """
 
-    reuse: Finding
-    retrieve: Finding
-    combine: Finding
-    headline: str
+    reuse: Decision
+    retrieve: Decision
+    combine: Decision
+    headline: str = ""
     leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
+    any_chunk: bool = False
+    by_cooling: bool = False
+    questions: dict[str, Finding] = {}
     looks: list[int] = []
+    looked: int = 1
 
 
 class Retest(_Model):
@@ -196,13 +202,13 @@ class Cell(_Model):
     missing: int
     window: str = Field(description="the leak-free window that the verdict's score reads")
     scorer: str
-    headroom: Headroom | None
-    selectors: Selectors | None
-    ranking: Ranking | None
-    dfe: Dfe | None
-    arms: Arms | None
-    verdict: Verdict | None
-    tasks: list[TaskLine]
+    headroom: Headroom | None = None
+    selectors: Selectors | None = None
+    ranking: Ranking | None = None
+    dfe: Dfe | None = None
+    arms: Arms | None = None
+    verdict: Verdict | None = None
+    tasks: list[TaskLine] = []
     notes: list[str] = []
     retest: Retest | None = None
 
@@ -210,9 +216,9 @@ class Cell(_Model):
 class Split(_Model):
     """Pearson r over random disjoint halves of the starts."""
 
-    mean: float | None
-    sd: float | None
-    splits: int
+    mean: float | None = None
+    sd: float | None = None
+    splits: int = 0
     reason: str = ""
 
 
@@ -233,17 +239,17 @@ class Relation(_Model):
     correlations resample cells and the starts within each (none before schema 2). Their ``n`` counts cells.
     """
 
-    cells: int
-    r: float | None
-    ci: tuple[float, float] | None
+    cells: int = 0
+    r: float | None = None
+    ci: tuple[float, float] | None = None
     ci_nested: tuple[float, float] | None = None
-    spearman: Told | None
-    disjoint: Split
-    within: dict[str, Told | None]
-    leave_one_out: dict[str, Told | None]
-    fit: Fit | None
-    capture_mean: float | None
-    capture_sd: float | None
+    spearman: Interval | None = None
+    disjoint: Split = Split()
+    within: dict[str, Interval | None] = {}
+    leave_one_out: dict[str, Interval | None] = {}
+    fit: Fit | None = None
+    capture_mean: float | None = None
+    capture_sd: float | None = None
     reason: str = ""
 
 
@@ -300,9 +306,6 @@ class Result(_Model):
             raise RunError(
                 f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
             ) from error
-
-
-Answer = Literal["select", "unranked", "none", "undecided", "retrieve", "cool", "yes", "no", "not-measured"]
 
 
 if __name__ == "__main__":

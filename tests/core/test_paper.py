@@ -16,8 +16,8 @@ to raise pi05's gain from 7.8, which is with three takes, to 11.2, which is with
 import numpy as np
 import paper_tables as paper
 import pytest
+from evidence import decide, gather
 
-from besttake.core.evidence import Arm, gather
 from besttake.core.headroom import mean, measure_headroom, pass_at_k, start_pass_at_k
 from besttake.core.ranking import pooled_auc
 from besttake.core.relation import Cell, pearson, relate
@@ -29,7 +29,8 @@ from besttake.core.stats import (
     mean_interval,
     over_seeds,
 )
-from besttake.core.verdict import ask, decide
+from besttake.core.verdict import ask
+from besttake.measure.questions import ScoredTakes
 
 # Half of the last printed digit.
 ROUNDING = 0.05 + 1e-9
@@ -76,7 +77,7 @@ def rebuild(starts, wins, passed=None, right=None, two=None):
     scores[right:passed] *= -1
     assert not left.any(), "the counts cannot be met"
     assert np.all(count[right:passed] < seeds), "the counts cannot be met"
-    return Arm(y, scores)
+    return ScoredTakes(y, scores)
 
 
 def seed_wins(gain, sd, starts=500):
@@ -91,7 +92,9 @@ def seed_wins(gain, sd, starts=500):
 
 
 def pool(arms):
-    return Arm(*(np.concatenate([np.asarray(getattr(arm, part)) for arm in arms]) for part in ("outcomes", "scores")))
+    return ScoredTakes(
+        *(np.concatenate([np.asarray(getattr(arm, part)) for arm in arms]) for part in ("outcomes", "scores"))
+    )
 
 
 def libero_base(name):
@@ -113,7 +116,7 @@ def libero_base(name):
         evenly(whole(row["pass1"], 6000), 3),
         *(whole(row[column], 2000) for column in ("pass3", "selector3", "selector2")),
     )
-    return {s: Arm(one.outcomes[i::4], one.scores[i::4]) for i, s in enumerate(paper.SUITES)}
+    return {s: ScoredTakes(one.outcomes[i::4], one.scores[i::4]) for i, s in enumerate(paper.SUITES)}
 
 
 def libero_retrieve(name, suite, base):
@@ -264,8 +267,8 @@ def test_openvla_selection_gains_four_points_of_thirty_two_and_decides_nothing()
     assert capture(mean(found.gain), mean(found.headroom)) == pytest.approx(0.125)
     interval = mean_interval(found.gain, gain_scale(3))
     assert interval.low < 0 < interval.high
-    verdict = decide(found).reuse
-    assert verdict.choice == "undecided"
+    verdict = decide(found)
+    assert verdict.reuse.choice == "undecided"
     assert verdict.findings["headroom"].answer == "yes"
 
 

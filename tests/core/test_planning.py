@@ -87,13 +87,14 @@ def test_advice_follows_the_ranking():
 def test_a_plan_from_a_pilot_uses_its_gains():
     sample = draw(np.random.default_rng(6), PAIRS["pi0"], 60, ranking=3.0)
     gains = start_gain(sample.base, sample.scores)
-    found = p.plan_from_pilot(sample.base, gains, starts=100, within_auc=0.95)
-    assert found.sigma2 == pytest.approx(np.var(gains, ddof=1))
+    v, sigma2 = p.pilot_v(sample.base), float(np.var(gains, ddof=1))
+    found = p.plan(v, gain=gains.mean(), sigma2=sigma2, starts=100, within_auc=0.95)
+    assert found.sigma2 == sigma2
     assert found.yes_starts == p.starts_until_decided(found.sigma2, gains.mean())
     assert found.smallest_effect == pytest.approx(p.smallest_effect(found.sigma2, 100))
     assert found.no_takes == 3 * found.no_starts
-    without = p.plan_from_pilot(sample.base)
-    assert without.sigma2 == pytest.approx(2 / 3 * p.pilot_v(sample.base))
+    without = p.plan(v)
+    assert without.sigma2 == pytest.approx(2 / 3 * v)
     assert (without.yes_starts, without.smallest_effect) == (None, None)
 
 

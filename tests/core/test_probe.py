@@ -127,9 +127,9 @@ def test_one_demonstration_gives_a_value_without_an_interval_and_no_floor_gives_
     samples, truth, _ = data(7)
     result = p.probe(samples, truth, np.zeros(12, int))
     assert result.dfe.value > 0
-    assert math.isnan(result.dfe.low)
-    assert math.isnan(result.floor.value)
-    assert math.isnan(result.ratio.value)
+    assert result.dfe.low is None
+    assert result.floor.value is None
+    assert result.ratio.value is None
 
 
 def test_states_to_probe_are_spread_evenly():

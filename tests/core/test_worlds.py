@@ -7,13 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from evidence import Evidence, decide, gather
 from populations import PAIRS, draw
 from scipy import stats as sps
 
-from besttake.core.evidence import Arm, gather
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
-from besttake.core.verdict import Evidence, decide
+from besttake.measure.questions import ScoredTakes
 
 REPS = 1000
 
@@ -28,7 +28,7 @@ def all_arms(rng, pair, starts, ranking=3.0, **shifts):
     sample = draw(np.random.default_rng(seed), pair, starts, jitter=0.0, **shifts)
     blank = draw(np.random.default_rng(seed), pair, starts, jitter=0.0, **{**shifts, "content": 0.0})
     arms = (sample.base, sample.cooled, blank.retrieve, sample.retrieve)
-    base, cooled, shuffled, retrieve = (Arm(y, ranking * y + rng.normal(size=y.shape)) for y in arms)
+    base, cooled, shuffled, retrieve = (ScoredTakes(y, ranking * y + rng.normal(size=y.shape)) for y in arms)
     return gather(base, cooled=cooled, shuffled=shuffled, retrieve=retrieve)
 
 
@@ -73,7 +73,7 @@ def test_a_gain_that_is_all_length_leak_is_not_a_selection_and_is_flagged():
 
     verdicts = repeat(world, 3)
     judge([v.reuse.choice for v in verdicts], "unranked", 0.5)
-    assert all(v.reuse.length_leak for v in verdicts)
+    assert all(v.reuse.leak for v in verdicts)
 
 
 @pytest.mark.slow

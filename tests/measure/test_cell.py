@@ -3,25 +3,23 @@ from __future__ import annotations
 import dataclasses
 import json
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake import result as r
-from besttake.config import Plan
 from besttake.measure import cell as measure
-from besttake.measure.cells import Arm, CellData
+from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.looks import cell_name, history_of, in_order
 from besttake.measure.scores import SCORERS, ScoreName
-from besttake.measure.verdict import _as_they_came, look_key, looks_of
 
 WINDOWS = ("full", "common", "episode")
 
 
-def arm(rng: np.random.Generator, chance: np.ndarray, seeds: int, ranking: float) -> Arm:
+def arm(rng: np.random.Generator, chance: np.ndarray, seeds: int, ranking: float) -> ArmTakes:
     y = (rng.random((len(chance), seeds)) < chance[:, None]).astype(float)
     score = ranking * y + rng.normal(size=y.shape)
-    return Arm(y, np.where(y == 1, 40.0, 60.0), {ScoreName(s, w): score for s in SCORERS for w in WINDOWS})
+    return ArmTakes(y, np.where(y == 1, 40.0, 60.0), {ScoreName(s, w): score for s in SCORERS for w in WINDOWS})
 
 
 def cell_data(
@@ -38,8 +36,8 @@ def cell_data(
     return CellData(policy, "env", group, units, arms, WINDOWS, "manifold", 4 * starts * seeds, 0)
 
 
-def plan(**given: object) -> Plan:
-    return Plan.model_validate({"policy": "p", "env": "env", **given})
+def plan(seeds: int = 3, best_of: int | None = None) -> Settings:
+    return Settings(seeds, best_of or seeds)
 
 
 def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
@@ -113,7 +111,7 @@ def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None
     data = cell_data(seeds=5)
     found = measure.cell(data, plan(seeds=5, best_of=3))
     base, retrieve = data.arms["base"], data.arms["retrieve"]
-    ones, kind = base.outcomes.mean(axis=1), data.kind
+    ones, kind = base.outcomes.mean(axis=1), data.score_name
     best = kept_of(base.outcomes, base.scores[kind], 3)
     oracle = kept_of(base.outcomes, base.outcomes, 3)
     short = kept_of(base.outcomes, -base.lengths, 3)
@@ -136,7 +134,6 @@ def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None
     assert found.tasks[0].pass_n.value == pytest.approx(oracle.mean())
     assert verdict.reuse.cost == verdict.combine.cost == 3
     assert verdict.reuse.gain.value == pytest.approx((best - ones).mean())
-    assert "best-scored of 3" in verdict.reuse.because
     for k, told in enumerate(ways.by_n, start=1):
         assert told is not None
         assert told.value == pytest.approx(kept_of(base.outcomes, base.scores[kind], k).mean())
@@ -150,7 +147,7 @@ def test_the_relation_is_of_the_choice_that_the_plan_names() -> None:
         base = data.arms["base"]
         ones = base.outcomes.mean()
         x.append(kept_of(base.outcomes, base.outcomes, 2).mean() - ones)
-        y.append(kept_of(base.outcomes, base.scores[data.kind], 2).mean() - ones)
+        y.append(kept_of(base.outcomes, base.scores[data.score_name], 2).mean() - ones)
     assert measure.relate(cells, 2).r == pytest.approx(np.corrcoef(x, y)[0, 1])
 
 
@@ -164,7 +161,7 @@ def test_seeds_that_no_start_has_change_nothing() -> None:
     for own in data.arms.values():
         own.outcomes[:, 3:] = np.nan
     arms = {
-        name: Arm(own.outcomes[:, :3], own.lengths[:, :3], {kind: s[:, :3] for kind, s in own.scores.items()})
+        name: ArmTakes(own.outcomes[:, :3], own.lengths[:, :3], {kind: s[:, :3] for kind, s in own.scores.items()})
         for name, own in data.arms.items()
     }
     wide = measure.cell(data, plan(seeds=5, best_of=3))
@@ -193,7 +190,7 @@ def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
 
 def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_not() -> None:
     data = cell_data(starts=60, ranking=1.0)
-    key = look_key(data.policy, data.env, data.group)
+    key = cell_name(data.policy, data.env, data.group)
     first, same, again, other = (
         measure.cell(data, plan(), looked).verdict
         for looked in (None, {key: [60]}, {key: [20, 40]}, {"another cell": [20]})
@@ -203,30 +200,29 @@ def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_n
     assert first == same == other
     assert first.looks == [60]
     assert again.looks == [20, 40, 60]
-    assert "Looked at 3 times" in again.reuse.because
-    assert "Looked at" not in first.reuse.because
+    assert (first.looked, again.looked) == (1, 3)
     assert again.reuse.gain.low < first.reuse.gain.low  # type: ignore[operator]
 
 
 def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
     data = cell_data(starts=30)
-    found = measure.cell(data, plan(), {look_key(data.policy, data.env, data.group): [20, 60]}).verdict
+    found = measure.cell(data, plan(), {cell_name(data.policy, data.env, data.group): [20, 60]}).verdict
     assert found is not None
     assert found.looks == [20, 30, 60]
-    assert "Looked at 2 times" in found.reuse.because
+    assert found.looked == 2
 
 
 def test_more_starts_of_each_task_come_after_those_there_were() -> None:
     def order(count: int) -> list[tuple[str, str, int]]:
         units = [("env", task, start) for task in ("pick", "push", "stack") for start in range(count)]
-        return [units[i] for i in _as_they_came(units)]
+        return [units[i] for i in in_order(units)]
 
     assert order(40)[:60] == order(20)
     assert len({tuple(task for _, task, _ in order(20)[i : i + 3]) for i in range(0, 60, 3)}) > 1
 
 
-def test_the_looks_of_a_run_are_those_of_its_result(tmp_path: Path) -> None:
-    assert looks_of(tmp_path) == {}
+def test_the_looks_of_a_run_are_those_of_its_result() -> None:
+    assert history_of(None) == {}
     cells = [measure.cell(cell_data(), plan(), {"p env pick": [20]}), measure.cell(cell_data(group="push"), plan())]
     nothing = measure.relate([], 3)
     cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
@@ -234,10 +230,9 @@ def test_the_looks_of_a_run_are_those_of_its_result(tmp_path: Path) -> None:
         besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=cells,
         policies=[], relation=nothing, cost=cost,
     )  # fmt: skip
-    result.save(tmp_path / "result.json")
-    assert looks_of(tmp_path) == {"p env pick": [20, 40], "p env push": [40]}
-    document = json.loads((tmp_path / "result.json").read_text())
+    assert history_of(result) == {"p env pick": [20, 40], "p env push": [40]}
+    document = json.loads(result.model_dump_json())
     for cell in document["cells"]:
         del cell["verdict"]["looks"]
-    (tmp_path / "result.json").write_text(json.dumps({**document, "schema_version": 1}))
-    assert looks_of(tmp_path) == {"p env pick": [40], "p env push": [40]}
+    old = r.Result.model_validate({**document, "schema_version": 1})
+    assert history_of(old) == {"p env pick": [40], "p env push": [40]}

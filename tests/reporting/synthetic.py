@@ -11,47 +11,27 @@ from unittest.mock import patch
 
 import numpy as np
 
-from besttake.core.headroom import as_outcomes, measure_headroom, start_headroom, start_pass_at_k
-from besttake.core.select import start_gain, start_selected
-from besttake.core.stats import Estimate as CoreEstimate
-from besttake.core.stats import (
-    capture_interval,
-    difference_scale,
-    gain_scale,
-    headroom_scale,
-    mean_interval,
-    over_seeds,
-    pick_scale,
-    unit_scale,
-)
-from besttake.core.verdict import Evidence, decide
-from besttake.measure.scores import SCORE_NAMES, Scores, TakeScore
-from besttake.result import (
-    Arm,
-    Arms,
-    Cell,
-    Cost,
-    CurvePoint,
-    Dfe,
-    Estimate,
-    Finding,
-    Fit,
-    Headroom,
-    Ranking,
-    Relation,
-    Result,
-    Selector,
-    Selectors,
-    Split,
-    TaskLine,
-    Verdict,
-)
+from besttake.measure.cell import cell as measure_cell
+from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.scores import SCORE_NAMES, ScoreName, Scores, TakeScore
+from besttake.reporting.words import worded
+from besttake.result import Cell, Cost, Dfe, Estimate, Fit, Relation, Result, Split
 from besttake.takes.film import Film
 from besttake.takes.store import Store
 from besttake.takes.take import Take, TakeKey
 
 ARMS = ("base", "cooled", "shuffled", "retrieve")
 WORTH = 0.03
+WINDOWS = ("full", "common", "episode")
+DFE = Dfe(
+    dfe=Estimate(value=0.52, low=0.49, high=0.55, n=400),
+    floor=Estimate(value=0.38, low=0.36, high=0.4, n=400),
+    ratio=Estimate(value=0.52 / 0.38, low=1.27, high=1.48, n=400),
+    correlation=Estimate(value=0.81, low=0.77, high=0.85, n=400),
+    spread=Estimate(value=0.21, low=0.2, high=0.22, n=400),
+    states=400,
+    samples=3,
+)
 
 
 @dataclass(frozen=True)
@@ -145,171 +125,22 @@ def _score(take: Take, value: float, rng: np.random.Generator) -> TakeScore:
     return TakeScore(take.frame_steps, best, nearest, dict.fromkeys(SCORE_NAMES, value))
 
 
-def _est(found: CoreEstimate) -> Estimate:
-    return Estimate(value=found.value, low=found.low, high=found.high, n=found.n, reason=found.reason)
-
-
-def _selector(y: np.ndarray, s: np.ndarray) -> Selector:
-    n = y.shape[1]
-    gains = start_gain(y, s)
-    return Selector(
-        success=_est(mean_interval(start_selected(y, s), unit_scale())),
-        gain=_est(mean_interval(gains, gain_scale(n))),
-        capture=_est(capture_interval(gains, start_headroom(y))),
-    )
-
-
-def _headroom(y: np.ndarray) -> Headroom:
-    found = measure_headroom(y)
-    points = [
-        CurvePoint(k=k + 1, value=v, low=e.low, high=e.high)
-        for k, v in enumerate(found.curve)
-        for e in [mean_interval(start_pass_at_k(y, k + 1), unit_scale())]
-    ]
-    if 0 < found.pass_1 < 1 and found.n > 1:
-        rest = 1 - found.pass_n
-        points += [
-            CurvePoint(
-                k=found.n + j, value=1 - rest * 0.85**j, measured=False, bounds=(found.pass_n, 1 - rest * 0.5**j)
-            )
-            for j in range(1, found.n + 1)
-        ]
-    return Headroom(
-        n=found.n,
-        starts=found.starts,
-        mixed=found.mixed,
-        pass_1=_est(mean_interval(start_pass_at_k(y, 1), unit_scale())),
-        pass_n=_est(mean_interval(start_pass_at_k(y, found.n), unit_scale())),
-        headroom=_est(mean_interval(start_headroom(y), headroom_scale(max(2, found.n)))),
-        curve=points,
-    )
-
-
 def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | None) -> Cell:
     tasks = shape.tasks if group == "*" else (group,)
-    y = {arm: np.concatenate([outcomes[policy, task, arm] for task in tasks]) for arm in shape.arms}
-    s = None
-    if scores is not None:
-        s = {arm: np.concatenate([scores[policy, task, arm] for task in tasks]) for arm in shape.arms}
-    base = as_outcomes(y["base"])
-    n = base.shape[1]
-    taken = int(np.isfinite(base).sum())
-    nothing = Estimate(reason="there is no score")
-    selectors = ranking = None
-    if s is not None:
-        own = _selector(base, s["base"])
-        lengths = -np.where(base == 1, 40.0, 60.0)
-        zero = Estimate(value=0.0, low=0.0, high=0.0, n=len(base))
-        first = _est(mean_interval(start_pass_at_k(base, 1), unit_scale()))
-        selectors = Selectors(
-            scored={
-                "manifold": {"full": own, "common": own, "episode": own},
-            },
-            random=Selector(success=first, gain=zero, capture=Estimate(reason="random")),
-            shortest=_selector(base, lengths),
-            oracle=_selector(base, np.nan_to_num(base)),
-            by_n=[_est(mean_interval(start_selected(base, s["base"], k), unit_scale())) for k in range(1, n + 1)],
-        )
-        auc = Estimate(value=0.83, low=0.74, high=0.9, n=9)
-        ranking = Ranking(within={"manifold": {"full": auc}}, pooled={"manifold": {"full": auc}}, invalid=0, blind=0)
     arms = {}
     for arm in shape.arms:
-        pair = start_pass_at_k(y[arm], 1) - start_pass_at_k(base, 1)
-        chosen = start_selected(y[arm], s[arm]) - start_pass_at_k(base, 1) if s is not None else None
-        spread, gain_spread = over_seeds(y[arm]), over_seeds(y[arm] - base)
-        arms[arm] = Arm(
-            pass_1=_est(mean_interval(start_pass_at_k(y[arm], 1), unit_scale())),
-            pass_n=_est(mean_interval(start_pass_at_k(y[arm], n), unit_scale())),
-            gain=_est(mean_interval(pair, difference_scale(n))),
-            selected=_selector(y[arm], s[arm]) if s is not None else None,
-            selected_gain=nothing if chosen is None else _est(mean_interval(chosen, pick_scale())),
-            seed_mean=spread.mean,
-            seed_sd=spread.sd,
-            gain_seed_mean=gain_spread.mean if arm != "base" else None,
-            gain_seed_sd=gain_spread.sd if arm != "base" else None,
-            takes=int(np.isfinite(y[arm]).sum()),
-        )
-    content = combine = None
-    if "retrieve" in shape.arms:
-        content = start_pass_at_k(y["retrieve"], 1) - start_pass_at_k(y["cooled"], 1)
-        if s is not None:
-            combine = start_selected(y["retrieve"], s["retrieve"]) - start_selected(base, s["base"])
-    verdict = _verdict(y, s, n, content, combine)
-    lines = [
-        _line(task, outcomes[policy, task, "base"], scores[policy, task, "base"] if scores else None) for task in tasks
-    ]
-    return Cell(
-        policy=policy,
-        env="testbed",
-        group=group,
-        starts=len(base),
-        seeds=n,
-        takes=taken,
-        errors=int(base.size - taken),
-        missing=0,
-        window="full",
-        scorer="manifold",
-        headroom=_headroom(base),
-        selectors=selectors,
-        ranking=ranking,
-        dfe=Dfe(
-            dfe=Estimate(value=0.52, low=0.49, high=0.55, n=400),
-            floor=Estimate(value=0.38, low=0.36, high=0.4, n=400),
-            ratio=Estimate(value=0.52 / 0.38, low=1.27, high=1.48, n=400),
-            correlation=Estimate(value=0.81, low=0.77, high=0.85, n=400),
-            spread=Estimate(value=0.21, low=0.2, high=0.22, n=400),
-            states=400,
-            samples=3,
-        ),
-        arms=Arms(
-            arms=arms,
-            content=nothing if content is None else _est(mean_interval(content, difference_scale(n))),
-            combine=nothing if combine is None else _est(mean_interval(combine, pick_scale())),
-        ),
-        verdict=verdict,
-        tasks=lines,
-        notes=[],
-    )
-
-
-def _verdict(y: dict, s: dict | None, n: int, content: np.ndarray | None, combine: np.ndarray | None) -> Verdict:
-    base = y["base"]
-    found = decide(
-        Evidence(
-            headroom=start_headroom(base),
-            gain=start_gain(base, s["base"]) if s is not None else None,
-            shortest=start_gain(base, -np.where(base == 1, 40.0, 60.0)),
-            retrieve=start_pass_at_k(y["retrieve"], 1) - start_pass_at_k(base, 1) if "retrieve" in y else None,
-            cooled=start_pass_at_k(y["cooled"], 1) - start_pass_at_k(base, 1) if "cooled" in y else None,
-            content=content,
-            combine=combine,
-            n=n,
-        ),
-        WORTH,
-    )
-    findings = {
-        name: Finding(
-            answer=part.choice, gain=_est(part.gain), cost=part.cost, further_starts=part.further, because=part.sentence
-        )
-        for name, part in (("reuse", found.reuse), ("retrieve", found.retrieve), ("combine", found.combine))
-    }
-    head = f"{findings['reuse'].answer} / {findings['retrieve'].answer}: {findings['reuse'].because}"
-    return Verdict(**findings, headline=head, leak=found.reuse.length_leak)
-
-
-def _line(task: str, y: np.ndarray, s: np.ndarray | None) -> TaskLine:
-    room = _headroom(y)
-    gain = _selector(y, s).gain if s is not None else Estimate(reason="there is no score")
-    return TaskLine(
-        env="testbed",
-        task=task,
-        starts=len(y),
-        takes=int(np.isfinite(y).sum()),
-        errors=int(np.isnan(y).sum()),
-        pass_1=room.pass_1,
-        pass_n=room.pass_n,
-        gain=gain,
-    )
+        y = np.concatenate([outcomes[policy, task, arm] for task in tasks])
+        s = np.concatenate([scores[policy, task, arm] for task in tasks]) if scores is not None else y + np.nan
+        lengths = np.where(np.isnan(y), np.nan, np.where(y == 1, 40.0, 60.0))
+        arms[arm] = ArmTakes(y, lengths, {ScoreName("manifold", w): s for w in WINDOWS})
+    units = tuple(("testbed", task, start) for task in tasks for start in range(shape.starts))
+    taken = sum(arm.takes for arm in arms.values())
+    planned = len(units) * len(arms) * shape.seeds
+    data = CellData(policy, "testbed", group, units, arms, WINDOWS, "manifold", planned, planned - taken)
+    cell = worded(measure_cell(data, Settings(shape.seeds, shape.seeds, WORTH)), WORTH)
+    if scores is None:
+        cell = cell.model_copy(update={"selectors": None})
+    return cell.model_copy(update={"dfe": DFE})
 
 
 def _result(shape: Shape, outcomes: dict, scores: dict | None, digest: str) -> Result:

@@ -272,5 +272,5 @@ def test_undecided_says_how_many_more_starts(run: Path) -> None:
     assert further
     seen, _ = page_of(run)
     for count in further:
-        assert f"about {count} more start" in seen.text
+        assert f"about {count:,} more start".replace(",", " ") in seen.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert all(math.isfinite(count) for count in further)

@@ -147,28 +147,3 @@ def plan(
         smallest_effect=smallest_effect(spread, starts) if starts is not None else None,
         advice=seeds_or_starts(within_auc),
     )
-
-
-def plan_from_pilot(
-    outcomes: ArrayLike,
-    gains: ArrayLike | None = None,
-    worth: float = 0.03,
-    *,
-    starts: int | None = None,
-    within_auc: float | None = None,
-) -> Plan:
-    """Plan from pilot outcomes (S, N) and, where a score was measured, its gains G_i (S,)."""
-    seeds = int(np.asarray(outcomes).shape[1])
-    g = None if gains is None else np.asarray(gains, dtype=np.float64)
-    g = None if g is None else g[~np.isnan(g)]
-    known = g is not None and g.size > 1
-    return plan(
-        pilot_v(outcomes),
-        worth,
-        seeds=seeds,
-        n=seeds,
-        gain=float(g.mean()) if known and g is not None else None,
-        sigma2=float(g.var(ddof=1)) if known and g is not None else None,
-        starts=starts,
-        within_auc=within_auc,
-    )

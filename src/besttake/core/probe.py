@@ -13,19 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.estimate import Estimate
+
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 _BLOCK = 64
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval; NaN where it does not exist."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Probe:
 
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
     dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``correlation``:
-    `first_action_correlation`. ``spread``: `sampling_spread`. Floor and ratio are NaN where none was measured.
+    `first_action_correlation`. ``spread``: `sampling_spread`. Floor and ratio have no value where none was measured.
     """
 
     dfe: Estimate
@@ -160,11 +153,13 @@ def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], seed: int = 0,
     """A statistic of column sums, with its percentile interval under resampling of whole clusters.
 
     ``sums`` (C, S): each cluster's sums of S quantities; ``statistic`` maps totals (..., S) to (...,). No interval
-    (NaN) for fewer than two clusters.
+    for fewer than two clusters.
     """
     value = float(statistic(sums.sum(axis=0)))
-    if len(sums) < 2 or np.isnan(value):
-        return Estimate(value, float("nan"), float("nan"))
+    if np.isnan(value):
+        return Estimate(reason="not measured")
+    if len(sums) < 2:
+        return Estimate(value)
     rng = np.random.Generator(np.random.Philox(seed))
     counts = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=draws)
     low, high = np.nanpercentile(statistic(counts @ sums), [2.5, 97.5])

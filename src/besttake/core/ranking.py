@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats as sps
 
+from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, as_outcomes
-from besttake.core.stats import Estimate, Rng, mean_interval, unit_scale
+from besttake.core.stats import Rng, mean_interval, unit_scale
 
 
 def start_auc(outcomes: ArrayLike, scores: ArrayLike) -> F64:
@@ -30,7 +31,7 @@ def within_auc(outcomes: ArrayLike, scores: ArrayLike, *, rng: Rng = 0, level: f
     outcomes count more. With three takes the two are the same.
     """
     found = mean_interval(start_auc(outcomes, scores), unit_scale(), rng=rng, level=level)
-    return found if found.n else Estimate(None, None, None, 0, "no start has a success and a failure to rank")
+    return found if found.n else Estimate(reason="no start has a success and a failure to rank")
 
 
 def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -47,7 +48,7 @@ def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -
     wins, losses = int(label.sum()), int((~label).sum())
     size = int(mask.any(axis=1).sum())
     if not wins or not losses:
-        return Estimate(None, None, None, size, "all takes ended alike, so there is nothing to rank")
+        return Estimate(n=size, reason="all takes ended alike, so there is nothing to rank")
     place = np.empty(value.size)
     place[label] = _below(value[~label], value[label]) / losses
     place[~label] = 1 - _below(value[label], value[~label]) / wins

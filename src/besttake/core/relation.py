@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats as sps
 
+from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64
-from besttake.core.stats import Estimate, Rng, bootstrap
+from besttake.core.stats import Rng, bootstrap
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def pearson(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 10_000) ->
     """
     a, b, reason = _pairs(x, y)
     if reason:
-        return Estimate(None, None, None, a.size, reason)
+        return Estimate(n=a.size, reason=reason)
     a, b = a - a.mean(), b - b.mean()
     found = bootstrap(np.stack([a, b, a * a, b * b, a * b], axis=1), _r_of_moments, rng=rng, draws=draws)
     if found.value is None:
@@ -82,7 +83,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) ->
     """Spearman rho over cells with a percentile interval from resampled cells."""
     a, b, reason = _pairs(x, y)
     if reason:
-        return Estimate(None, None, None, a.size, reason)
+        return Estimate(n=a.size, reason=reason)
     index = np.random.default_rng(rng).integers(a.size, size=(draws, a.size))
     replicas = _rows_r(sps.rankdata(a[index], axis=1), sps.rankdata(b[index], axis=1))
     low, high = _percentiles(replicas)
@@ -116,7 +117,7 @@ def nested_pearson(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) -
     x, y = _means(cells)
     a, b, reason = _pairs(x, y)
     if reason:
-        return Estimate(None, None, None, a.size, reason)
+        return Estimate(n=a.size, reason=reason)
     replicas = _rows_r(*_nested_means(cells, rng, draws))
     return _around(float(sps.pearsonr(a, b).statistic), replicas, a.size)
 
@@ -126,7 +127,7 @@ def nested_spearman(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) 
     x, y = _means(cells)
     a, b, reason = _pairs(x, y)
     if reason:
-        return Estimate(None, None, None, a.size, reason)
+        return Estimate(n=a.size, reason=reason)
     rooms, gains = _nested_means(cells, rng, draws)
     replicas = _rows_r(sps.rankdata(rooms, axis=1), sps.rankdata(gains, axis=1))
     return _around(float(sps.spearmanr(a, b).statistic), replicas, a.size)

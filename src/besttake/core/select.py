@@ -31,14 +31,23 @@ class Picks:
 
 @dataclass(frozen=True)
 class Selection:
-    """A selector on one cell with n takes per start: success, gain over pass@1, per-start gains G_i (S,)."""
+    """A selector on one cell with n takes per start: success (S,) and gain over pass@1, G_i (S,), of each start."""
 
     n: int
-    success: float
-    gain: float
+    successes: F64
     gains: F64
-    invalid: int
-    blind: int
+    invalid: int = 0
+    blind: int = 0
+
+    @property
+    def success(self) -> float:
+        """Mean success over starts."""
+        return mean(self.successes)
+
+    @property
+    def gain(self) -> float:
+        """Mean gain over starts."""
+        return mean(self.gains)
 
 
 def order(scores: ArrayLike, outcomes: ArrayLike) -> NDArray[np.int64]:
@@ -94,8 +103,8 @@ def select(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> Sele
     """A selector by score on one cell."""
     array = as_outcomes(outcomes)
     n = _width(array, n)
-    picks, gains = pick(scores, array), start_gain(array, scores, n)
-    return Selection(n, mean(start_selected(array, scores, n)), mean(gains), gains, picks.invalid, picks.blind)
+    picks, successes = pick(scores, array), start_selected(array, scores, n)
+    return Selection(n, successes, successes - start_pass_at_k(array, 1), picks.invalid, picks.blind)
 
 
 def shortest(outcomes: ArrayLike, lengths: ArrayLike, n: int | None = None) -> Selection:
@@ -106,14 +115,13 @@ def shortest(outcomes: ArrayLike, lengths: ArrayLike, n: int | None = None) -> S
 def random(outcomes: ArrayLike, n: int | None = None) -> Selection:
     """The control that keeps any take, by its exact expectation: pass@1, gain 0."""
     base = start_pass_at_k(outcomes, 1)
-    return Selection(_width(outcomes, n), mean(base), 0.0, base - base, 0, 0)
+    return Selection(_width(outcomes, n), base, base - base)
 
 
 def oracle(outcomes: ArrayLike, n: int | None = None) -> Selection:
     """The control that sees success: pass@n, gain = headroom."""
     n = _width(outcomes, n)
-    gains = start_headroom(outcomes, n)
-    return Selection(n, mean(start_pass_at_k(outcomes, n)), mean(gains), gains, 0, 0)
+    return Selection(n, start_pass_at_k(outcomes, n), start_headroom(outcomes, n))
 
 
 def selection_curve(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:

@@ -20,9 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from besttake.core.estimate import Answer
 from besttake.core.stats import Rng, Scale
-
-Answer = Literal["yes", "no", "undecided"]
 
 HORIZON = 500
 """The starts that bets of a later look are laid out for. It must not depend on what was seen, so it is a constant."""

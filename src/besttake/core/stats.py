@@ -20,23 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats as sps
 
+from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, log_choose
 
 Rng = np.random.Generator | int
 Statistic = Callable[[F64], F64]
 
 _BLOCK = 4_000_000
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its interval from ``n`` starts; all None with a ``reason`` where it is undefined."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,7 @@ def mean_interval(
     """Mean over starts of ``values`` (S,), NaN left out, with its interval (see the module)."""
     x = _kept(values)
     if not x.size:
-        return Estimate(None, None, None, 0, "no start has a value")
+        return Estimate(reason="no start has a value")
     pseudo = np.array(scale.pseudo)[:, None]
     low, high = _pseudo_bootstrap(x[:, None], pseudo, lambda m: m[:, 0], rng, level, draws)
     value = float(x.mean())
@@ -130,7 +120,7 @@ def capture_interval(
     g, h = g[kept], h[kept]
     room = h[h > 1e-12]
     if not room.size:
-        return Estimate(None, None, None, int(g.size), "no start is mixed, so there is no headroom to capture")
+        return Estimate(n=int(g.size), reason="no start is mixed, so there is no headroom to capture")
     typical = float(room.mean())
     pseudo = np.array([[typical, typical], [typical - 1, typical]])
     low, high = _pseudo_bootstrap(np.stack([g, h], 1), pseudo, lambda m: m[:, 0] / m[:, 1], rng, level, draws)
@@ -151,13 +141,13 @@ def bootstrap(
     rows = rows[~np.isnan(rows).any(axis=1)]
     size = len(rows)
     if size < 2:
-        return Estimate(None, None, None, size, "fewer than two starts")
+        return Estimate(n=size, reason="fewer than two starts")
     value = float(statistic(rows.mean(axis=0, keepdims=True))[0])
     unique, counts = _collapse(rows)
     replicas = np.concatenate([statistic(m) for m in _resampled_means(unique, counts, rng, draws)])
     replicas = replicas[np.isfinite(replicas)]
     if not np.isfinite(value) or replicas.size < draws // 2:
-        return Estimate(None, None, None, size, "undefined on these starts")
+        return Estimate(n=size, reason="these starts leave it open")
     left_out = statistic((rows.sum(axis=0) - unique) / (size - 1))
     pull = np.sum(counts * left_out) / size - left_out
     scale = np.sum(counts * pull**2)

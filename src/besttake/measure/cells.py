@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core import headroom
+from besttake.measure.looks import Unit
 from besttake.measure.probes import Probed, TaskProbe
+from besttake.measure.questions import ScoredTakes
 from besttake.measure.scores import SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
 from besttake.types import EnvSpec, PolicySpec
 
-if TYPE_CHECKING:
-    from besttake.config import Plan
-
 F64 = NDArray[np.float64]
-Unit = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
+
+    ``worth``: the smallest effect worth acting on, a fraction.
+    """
+
+    seeds: int
+    n: int
+    worth: float = 0.03
+    scorer: str = "manifold"
+    arms: tuple[str, ...] = ("base",)
+    probe_samples: int = 3
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for.
+    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for."""
 
-    ``scorer`` names the score that picks.
-    """
-
-    plan: Plan
+    settings: Settings
     envs: Mapping[str, EnvSpec]
     policies: Mapping[str, PolicySpec]
     rows: Sequence[Row]
     scores: Scores | None
     probes: Mapping[str, Probed | None]
     goes_on: Mapping[str, bool]
-    planned: set[TakeKey]
-    scorer: str = SCORERS[0]
+    planned: Collection[TakeKey]
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """The scorers that were asked, the one that picks among them."""
         asked = tuple(self.scores.scorers) if self.scores is not None else ()
-        return tuple(dict.fromkeys((*(asked or SCORERS), self.scorer)))
+        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer)))
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmTakes:
     """The takes of one arm over the starts of a cell: (S, N) arrays, NaN where there is no take or no score."""
 
     outcomes: F64
@@ -59,6 +67,15 @@ class Arm:
         """How many takes exist."""
         return int(np.isfinite(self.outcomes).sum())
 
+    def score(self, name: ScoreName) -> F64 | None:
+        """One score of the takes (S, N); None where no take has it."""
+        scores = self.scores.get(name)
+        return scores if scores is not None and np.isfinite(scores).any() else None
+
+    def scored_by(self, name: ScoreName) -> ScoredTakes:
+        """The same takes with one score."""
+        return ScoredTakes(self.outcomes, self.score(name), self.lengths)
+
 
 @dataclass(frozen=True)
 class CellData:
@@ -68,7 +85,7 @@ class CellData:
     env: str
     group: str
     units: tuple[Unit, ...]
-    arms: Mapping[str, Arm]
+    arms: Mapping[str, ArmTakes]
     windows: tuple[str, ...]
     scorer: str
     planned: int
@@ -78,97 +95,137 @@ class CellData:
     deterministic: bool = False
 
     @property
-    def kind(self) -> ScoreName:
+    def score_name(self) -> ScoreName:
         """The score that the verdict reads, on the leak-free window."""
         return ScoreName(self.scorer, self.windows[0])
-
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """The scorers that were asked."""
-        return tuple(dict.fromkeys(name.scorer for name in self.arms["base"].scores))
 
     @property
     def scored(self) -> bool:
         """Whether any take of the base arm has a score."""
         base = self.arms.get("base")
-        return base is not None and bool(np.isfinite(base.scores[self.kind]).any())
+        return base is not None and base.score(self.score_name) is not None
+
+    def start_means(self, arm: str) -> F64:
+        """Mean success (S,) of each start in an arm."""
+        return headroom.start_pass_at_k(self.arms[arm].outcomes, 1)
 
 
-def gather(recorded: Recorded) -> list[CellData]:
-    """The arrays of every cell, in the plan's order."""
+def cells_of(recorded: Recorded) -> list[CellData]:
+    """The arrays of every cell that takes were planned for, in the plan's order."""
     rows = {row.key: row for row in recorded.rows if row.key in recorded.planned}
     cells = []
-    for policy, spec in recorded.policies.items():
+    for policy in recorded.policies:
         keys = [key for key in recorded.planned if key.policy == policy]
-        for env_uri, env in recorded.envs.items():
-            for group in dict.fromkeys(task.group for task in env.tasks):
-                tasks = [task.name for task in env.tasks if task.group == group]
-                own = [k for k in keys if k.env == env_uri and k.task in tasks]
+        for env, spec in recorded.envs.items():
+            for group, tasks in _groups(spec).items():
+                own = [key for key in keys if key.env == env and key.task in tasks]
                 if own:
-                    cells.append(_cell_data(recorded, spec, env_uri, group, tasks, own, rows))
+                    cells.append(_cell_data(recorded, policy, env, group, own, rows))
     return cells
 
 
+def probed_cells_of(
+    scorer: str,
+    envs: Mapping[str, EnvSpec],
+    policies: Mapping[str, PolicySpec],
+    probes: Mapping[str, Probed],
+    tasks: Collection[str] = (),
+) -> list[CellData]:
+    """Cells without takes, which have a probe alone; ``tasks``: only these, all where there are none."""
+    return [
+        CellData(
+            policy=policy, env=env, group=group, units=(), arms={}, windows=("common", "episode"), scorer=scorer,
+            planned=0, errors=0, probe=_probes(probes[policy], env, names), probe_reason=probes[policy].reason,
+            deterministic=spec.kind == "deterministic",
+        )
+        for policy, spec in policies.items()
+        for env, env_spec in envs.items()
+        for group, names in _groups(env_spec).items()
+        if not tasks or set(tasks) & set(names)
+    ]  # fmt: skip
+
+
+def _groups(env: EnvSpec) -> dict[str, list[str]]:
+    """Task names by group, in the order of the env."""
+    groups: dict[str, list[str]] = {}
+    for task in env.tasks:
+        groups.setdefault(task.group, []).append(task.name)
+    return groups
+
+
+def _probes(probed: Probed | None, env: str, tasks: Collection[str]) -> list[TaskProbe]:
+    answers = probed.tasks.items() if probed else ()
+    return [probe for (uri, task), probe in answers if uri == env and task in tasks]
+
+
 def _cell_data(
-    recorded: Recorded,
-    spec: PolicySpec,
-    env: str,
-    group: str,
-    tasks: list[str],
-    keys: list[TakeKey],
-    rows: Mapping[TakeKey, Row],
+    recorded: Recorded, policy: str, env: str, group: str, keys: list[TakeKey], rows: Mapping[TakeKey, Row]
 ) -> CellData:
-    plan, policy = recorded.plan, keys[0].policy
-    units = sorted({(k.env, k.task, k.start) for k in keys}, key=lambda u: (tasks.index(u[1]), u[2]))
+    settings, probed = recorded.settings, recorded.probes.get(policy)
+    tasks = _groups(recorded.envs[env])[group]
+    units = sorted({(k.env, k.task, k.start) for k in keys}, key=lambda unit: (tasks.index(unit[1]), unit[2]))
     windows = ("full", "common", "episode") if recorded.goes_on[env] else ("common", "episode")
     names = [ScoreName(scorer, window) for scorer in recorded.scorers for window in windows]
-    arms: dict[str, Arm] = {}
-    for arm in dict.fromkeys(plan.arms):
-        if any(k.arm == arm for k in keys):
-            named = [[TakeKey(policy, *unit[:2], unit[2], arm, seed) for seed in range(plan.seeds)] for unit in units]
-            arms[arm] = _arm(named, rows, recorded.scores, names)
-    probed = recorded.probes.get(policy)
+    planned_arms = {key.arm for key in keys}
     return CellData(
-        policy=policy, env=env, group=group, units=tuple(units), arms=arms, windows=windows, scorer=recorded.scorer,
-        planned=len(keys), errors=sum(k in rows and rows[k].status == "error" for k in keys),
-        probe=[p for (uri, task), p in probed.tasks.items() if uri == env and task in tasks] if probed else (),
-        probe_reason=probed.reason if probed else "", deterministic=spec.kind == "deterministic",
+        policy=policy, env=env, group=group, units=tuple(units), windows=windows, scorer=settings.scorer,
+        arms={
+            arm: arm_takes(policy, units, arm, settings.seeds, names, rows, recorded.scores)
+            for arm in settings.arms if arm in planned_arms
+        },
+        planned=len(keys), errors=sum(key in rows and rows[key].status == "error" for key in keys),
+        probe=_probes(probed, env, tasks), probe_reason=probed.reason if probed else "",
+        deterministic=recorded.policies[policy].kind == "deterministic",
     )  # fmt: skip
 
 
-def _arm(
-    keys: list[list[TakeKey]], rows: Mapping[TakeKey, Row], scores: Scores | None, names: Iterable[ScoreName]
-) -> Arm:
-    shape = (len(keys), len(keys[0]))
+def arm_takes(
+    policy: str,
+    units: Sequence[Unit],
+    arm: str,
+    seeds: int,
+    names: Iterable[ScoreName],
+    rows: Mapping[TakeKey, Row],
+    scores: Scores | None,
+) -> ArmTakes:
+    """The table's rows of one policy and arm as arrays of starts by seeds, with the scores of ``names``."""
+    shape = (len(units), max(1, seeds))
     outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-    kinds = {name: np.full(shape, np.nan) for name in names}
-    for s, line in enumerate(keys):
-        for n, key in enumerate(line):
+    tables = {name: np.full(shape, np.nan) for name in names}
+    for s, (env, task, start) in enumerate(units):
+        for seed in range(seeds):
+            key = TakeKey(policy, env, task, start, arm, seed)
             row = rows.get(key)
             if row is None or row.status != "done":
                 continue
-            outcomes[s, n] = float(bool(row.success))
-            lengths[s, n] = row.success_step if row.success_step is not None else row.steps
-            scored = scores.get(key) if scores is not None else None
-            if scored is not None:
-                for kind, values in kinds.items():
-                    values[s, n] = scored.scores[kind]
-    return Arm(outcomes, lengths, kinds)
+            outcomes[s, seed] = float(bool(row.success))
+            lengths[s, seed] = row.success_step if row.success_step is not None else row.steps
+            take_score = scores.get(key) if scores is not None else None
+            if take_score is not None:
+                for name, values in tables.items():
+                    values[s, seed] = take_score.scores.get(name, np.nan)
+    return ArmTakes(outcomes, lengths, tables)
 
 
-def pool(policy: str, cells: Sequence[CellData]) -> CellData:
-    """A policy's cells as one: all its starts count alike. Windows that not all cells have are left out."""
+def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
+    """A policy's cells as one: all its starts count alike. Windows and arms that not all cells have are left out.
+
+    Cells with fewer seeds are filled up with takes that do not exist.
+    """
     windows = tuple(w for w in cells[0].windows if all(w in c.windows for c in cells))
-    arms = {}
-    for name in dict.fromkeys(name for c in cells for name in c.arms):
-        parts = [c.arms[name] for c in cells if name in c.arms]
-        if len(parts) == len(cells):
-            kinds = [name for name in parts[0].scores if name.window in windows]
-            arms[name] = Arm(
-                np.concatenate([p.outcomes for p in parts]),
-                np.concatenate([p.lengths for p in parts]),
-                {kind: np.concatenate([p.scores[kind] for p in parts]) for kind in kinds},
-            )
+    arms = {
+        name: ArmTakes(
+            _stacked([c.arms[name].outcomes for c in cells]),
+            _stacked([c.arms[name].lengths for c in cells]),
+            {
+                score: _stacked([c.arms[name].scores[score] for c in cells])
+                for score in cells[0].arms[name].scores
+                if score.window in windows
+            },
+        )
+        for name in cells[0].arms
+        if all(name in c.arms for c in cells)
+    }
     return CellData(
         policy=policy, env=", ".join(dict.fromkeys(c.env for c in cells)), group="*",
         units=tuple(u for c in cells for u in c.units), arms=arms, windows=windows, scorer=cells[0].scorer,
@@ -178,8 +235,8 @@ def pool(policy: str, cells: Sequence[CellData]) -> CellData:
     )  # fmt: skip
 
 
-def start_means(data: CellData, arm: str) -> F64:
-    """Mean success (S,) of each start in an arm; NaN everywhere when the arm was not run."""
-    if arm not in data.arms:
-        return np.full(len(data.units), np.nan)
-    return headroom.start_pass_at_k(data.arms[arm].outcomes, 1)
+def _stacked(arrays: Sequence[F64]) -> F64:
+    width = max(array.shape[1] for array in arrays)
+    return np.concatenate(
+        [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=np.nan) for array in arrays]
+    )

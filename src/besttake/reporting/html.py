@@ -47,6 +47,7 @@ def render(result: Result, takes: PageTakes) -> str:
         result=result,
         views=views,
         overview=words.overview(result),
+        needs=words.needs_text,
         relation=svg(figures.relation(result)),
         relation_words=words.relation(result.relation),
         resampled=words.r_interval(result.relation)[1],

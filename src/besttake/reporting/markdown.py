@@ -103,7 +103,6 @@ def _cells(cells: list[Cell]) -> str:
     for cell in cells:
         room = cell.headroom
         chosen = cell.selectors.scored.get(cell.scorer, {}).get(cell.window) if cell.selectors else None
-        verdict = f"{cell.verdict.reuse.answer} / {cell.verdict.retrieve.answer}" if cell.verdict else "none"
         rows.append(
             (
                 cell.policy,
@@ -113,7 +112,7 @@ def _cells(cells: list[Cell]) -> str:
                 _share(room.pass_n) if room else "not measured",
                 _diff(room.headroom) if room else "not measured",
                 _diff(chosen.gain) if chosen else "not measured",
-                verdict,
+                words.needs_text(cell),
             )
         )
     return _table(("policy", "tasks", "starts", "pass@1", "pass@N", "headroom", "gain", "verdict"), rows)

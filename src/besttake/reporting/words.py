@@ -1,12 +1,21 @@
-"""Plain sentences, numbers first, from the numbers of a cell."""
+"""Every sentence about a verdict, made from the numbers and codes of a result; numbers first, in plain words.
+
+The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline`` and ``because``) all take theirs from here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from besttake.reporting.numbers import count, estimate_points, interval, number, percent, points, times
-from besttake.result import Cell, Estimate, Finding, Relation, Result
 
+if TYPE_CHECKING:
+    from besttake.core.estimate import Estimate, Finding
+    from besttake.result import Cell, Decision, Relation, Result, Verdict
+
+Tone = Literal["act", "open", "rest"]
+PARTS = ("reuse", "retrieve", "combine")
 QUESTIONS = {"reuse": "More takes?", "retrieve": "Demonstrations?", "combine": "Both?"}
 BADGES = {
     "select": "run several takes",
@@ -19,78 +28,284 @@ BADGES = {
     "no": "no",
     "not-measured": "not measured",
 }
-_ACTS = {"select", "retrieve", "cool", "yes"}
+NOTHING = "Leave it as it is: neither more takes, nor retrieval, nor calmer sampling is worth it."
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One finding as it is shown: the question, a badge, a sentence, the reason, and whether it asks to act."""
+    """One part of a verdict as it is shown: the question, a badge, a sentence, the reason, and whether to act."""
 
     name: str
     question: str
     badge: str
     sentence: str
     because: str
-    tone: str
+    tone: Tone
     value: float | None = None
 
 
+@dataclass(frozen=True)
+class Need:
+    """One word of what a cell needs, as tables show it."""
+
+    text: str
+    tone: Tone
+
+
+def worded(cell: Cell, worth: float) -> Cell:
+    """The cell with the sentences of its verdict filled in, as ``result.json`` keeps them."""
+    if cell.verdict is None:
+        return cell
+    parts = {
+        name: getattr(cell.verdict, name).model_copy(update={"because": because(name, cell, worth)}) for name in PARTS
+    }
+    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={**parts, "headline": _headline(cell)})})
+
+
 def answers(cell: Cell, worth: float) -> list[Answer]:
-    """The three findings of a verdict in words."""
+    """The three parts of a verdict in words."""
     if cell.verdict is None:
         return []
-    found = {"reuse": cell.verdict.reuse, "retrieve": cell.verdict.retrieve, "combine": cell.verdict.combine}
     return [
         Answer(
             name,
             QUESTIONS[name],
-            BADGES.get(finding.answer, finding.answer),
-            _sentence(name, finding, cell, worth),
-            finding.because,
-            "act" if finding.answer in _ACTS else "open" if finding.answer in ("undecided", "unranked") else "rest",
-            finding.gain.value,
+            BADGES.get(decision.answer, decision.answer),
+            _sentence(name, decision, cell, worth),
+            because(name, cell, worth),
+            _tone(decision.answer),
+            decision.gain.value,
         )
-        for name, finding in found.items()
+        for name in PARTS
+        for decision in [getattr(cell.verdict, name)]
     ]
 
 
-def _sentence(name: str, finding: Finding, cell: Cell, worth: float) -> str:
-    n = cell.headroom.n if cell.headroom is not None else cell.seeds
-    gain = estimate_points(finding.gain)
-    least = f"{number(worth, 1, scale=100).removesuffix('.0')} points"
-    price = f"{times(finding.cost)} the executions" if finding.cost > 1 else "no further executions"
+def needs(cell: Cell) -> list[Need]:
+    """What a cell needs in a word or two: ``select, retrieve, combine``. Every table of cells shows these."""
+    if cell.verdict is None:
+        return [Need("nothing measured", "rest")]
+    codes = [cell.verdict.reuse.answer, cell.verdict.retrieve.answer]
+    shown = [Need(code.replace("-", " "), _tone(code)) for code in codes]
+    return [*shown, Need("combine", "act")] if cell.verdict.combine.answer == "yes" else shown
+
+
+def needs_text(cell: Cell) -> str:
+    """`needs` as one text."""
+    return ", ".join(need.text for need in needs(cell))
+
+
+def headline(cell: Cell) -> str:
+    """The first sentence about a policy."""
+    if cell.verdict is None:
+        return state(cell) or "There is no verdict for this policy."
+    return cell.verdict.headline or _headline(cell)
+
+
+def further(starts: int | None) -> str:
+    """``about 120 more starts would settle it``; empty where there is no such number."""
+    return f"about {count(starts, 'more start')} would settle it" if starts else ""
+
+
+def because(name: str, cell: Cell, worth: float) -> str:
+    """Why a part of the verdict is as it is, with the control that decided it; results of old keep their sentence."""
+    assert cell.verdict is not None
+    decision: Decision = getattr(cell.verdict, name)
+    if not decision.reason:
+        return decision.because
+    why = {"reuse": _why_reuse, "retrieve": _why_retrieve, "combine": _why_combine}[name](cell, cell.verdict, worth)
+    if cell.verdict.looked > 1 and decision.answer != "not-measured":
+        why += f" Looked at {cell.verdict.looked} times: a test that holds over all looks decides."
+    return why
+
+
+def _why_reuse(cell: Cell, verdict: Verdict, worth: float) -> str:
+    n, asked, decision = _kept_of(cell), verdict.questions, verdict.reuse
+    headroom, gain, shortest = (_say(asked.get(name)) for name in ("headroom", "gain", "shortest"))
+    match decision.reason:
+        case "identical-takes":
+            return "The takes of a start are identical, so there is nothing to choose from."
+        case "one-take":
+            return "One take per start cannot show headroom: run at least two seeds."
+        case "no-headroom":
+            return f"Even an oracle that keeps the best of {n} takes gains {headroom}, less than the {_points(worth)} \
+worth acting on."
+        case "no-score":
+            return f"Headroom is {headroom}, but no score was measured, so nothing says whether a score finds it."
+        case "length-leak":
+            return f"Keeping the shortest take gains {shortest}, the score {gain}, and episodes stop at success: \
+length may give the outcome away, so a window that hides it must decide."
+        case "gain":
+            text = f"Against a random take, keeping the best-scored of {n} gains {gain}; an oracle gains {headroom}"
+        case "not-ranked":
+            text = f"The takes hold {headroom} of headroom, but against a random take the score gains {gain}: it does \
+not find the headroom"
+        case "small-gain":
+            return f"Against a random take the score gains {gain}, less than the {_points(worth)} worth acting on; \
+headroom, {headroom}, is not shown to reach that either."
+        case _:
+            text = f"Against a random take the score gains {gain} of {headroom} of headroom, which neither shows a \
+gain nor rules one out{_open(decision, asked.get('gain'))}"
+    if verdict.leak and cell.window != "episode":
+        text += f"; the shortest take gains {shortest}, as much or more, so length alone tells success here and a gain \
+on whole episodes would prove nothing"
+    return f"{text}."
+
+
+def _why_retrieve(cell: Cell, verdict: Verdict, worth: float) -> str:
+    asked, decision = verdict.questions, verdict.retrieve
+    full, cooled, content = (_say(asked.get(name)) for name in ("retrieve", "cooled", "content"))
+    match decision.reason:
+        case "not-run":
+            also = f"; cooling alone gains {cooled} over base" if "cooled" in asked else ""
+            return f"The arm `retrieve` was not run{also}."
+        case "cooled-only":
+            return f"Cooling alone gains {cooled} over base; the arm `retrieve` was not run."
+        case "no-control":
+            return f"Retrieval gains {full} over base, but without the arm `cooled` nothing tells retrieved content \
+from calmer noise."
+        case "small-gain":
+            both = f" and `cooled` {cooled}, both" if "cooled" in asked else ","
+            return f"Against base, retrieval gains {full}{both} less than the {_points(worth)} worth acting on."
+        case "content":
+            text = f"Against `cooled`, retrieved content gains {content}, and {full} over base"
+        case "together":
+            text = f"Against base, retrieval gains {full}, of which `cooled` gives {cooled} and what is retrieved \
+{content}: neither is shown to be worth acting on alone, the two together are"
+        case "cooling":
+            doubt = "not worth the retrieval"
+            if asked["content"].answer == "undecided":
+                doubt = "which is not shown to be worth it"
+            elif asked["content"].answer == "yes":
+                doubt = "but retrieval is not shown to beat base"
+            return f"`cooled` decides: calmer noise alone gains {cooled} over base, and retrieved content adds \
+{content}, {doubt}."
+        case _:
+            three = [asked.get(name) for name in ("retrieve", "cooled", "content")]
+            return f"Retrieval gains {full} over base and {content} over `cooled`, which itself gains {cooled}: not \
+enough to tell{_open(decision, *three)}."
+    if verdict.any_chunk:
+        text += f", but only {_say(asked['beyond_shuffled'])} against `shuffled`: any demonstration chunk may do"
+    return f"{text}."
+
+
+def _why_combine(cell: Cell, verdict: Verdict, worth: float) -> str:
+    asked, decision = verdict.questions, verdict.combine
+    if decision.reason == "not-run":
+        return "Selection on the takes of `retrieve` was not measured."
+    pair, alone = asked["combine"], asked.get("retrieve_selection")
+    text = f"Against selection alone, selecting among {_kept_of(cell)} retrieval takes gains {_say(pair)}"
+    if alone is not None:
+        text += f", and against retrieval alone {_say(alone)}"
+    if decision.reason == "small-gain":
+        text += f": less than the {_points(worth)} worth acting on"
+    elif decision.reason == "composes":
+        text += ": the two compose"
+    else:
+        text += f": not enough to tell{_open(decision, pair, alone)}"
+    if verdict.by_cooling:
+        text += f", though against selection on `cooled` takes it gains {_say(asked['combine_content'])}, so cooling \
+may do as well"
+    return f"{text}."
+
+
+def _open(decision: Decision, *findings: Finding | None) -> str:
+    """Why an undecided question is open although an interval leaves out zero, and how many more starts settle it."""
+    missed = [
+        f.p_not_above_zero for f in findings if f is not None and f.answer == "undecided" and (f.estimate.low or 0) > 0
+    ]
+    text = ""
+    if missed and min(missed) > 0.05:
+        text = f" (the exact test, stricter than the interval when few starts are mixed, gives p = {min(missed):.2f})"
+    more = further(decision.further_starts)
+    return f"{text}; {more}" if more else text
+
+
+def _headline(cell: Cell) -> str:
+    verdict, n = cell.verdict, _kept_of(cell)
+    assert verdict is not None
+    reuse, retrieve, combine = verdict.reuse, verdict.retrieve, verdict.combine
+    parts = []
+    if combine.answer == "yes":
+        how = "retrieve or cool" if verdict.by_cooling else "retrieve"
+        doubt = ", where retrieving is not shown to beat cooling" if verdict.by_cooling else ""
+        parts.append(f"{how}, run {n} takes and keep the best: {_gain(combine)} beyond selection alone{doubt}")
+    elif reuse.answer == "select":
+        parts.append(f"run {n} takes and keep the best: {_gain(reuse)}, {times(reuse.cost)} the executions")
+    elif reuse.answer == "unranked":
+        parts.append(f"{n} takes hold {_say(verdict.questions.get('headroom'))}, but the score does not find it")
+    elif reuse.answer == "undecided":
+        parts.append(f"whether to run more takes is undecided{_more(reuse)}")
+    if retrieve.answer == "retrieve" and combine.answer != "yes":
+        parts.append(f"retrieve demonstrations: {_gain(retrieve)}")
+    elif retrieve.answer == "cool":
+        parts.append(f"cool the sampling: {_gain(retrieve)}, at no cost")
+    elif retrieve.answer == "undecided":
+        parts.append(f"whether to retrieve or cool is undecided{_more(retrieve)}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else NOTHING
+
+
+def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
+    n = _kept_of(cell)
+    gain = estimate_points(decision.gain)
+    least = _points(worth)
+    price = f"{times(decision.cost)} the executions" if decision.cost > 1 else "no further executions"
     known = f": {gain}" if gain else ""
-    match name, finding.answer:
+    aside = f" ({gain})" if gain else ""
+    match name, decision.answer:
         case "reuse", "select":
             return f"Run {n} takes and keep the best{known}, {price}."
         case "reuse", "unranked":
-            room = estimate_points(cell.headroom.headroom) if cell.headroom is not None else ""
-            return f"{n} takes hold {room or 'headroom'}, but the score does not find it{known}."
+            headroom = estimate_points(cell.headroom.headroom) if cell.headroom is not None else ""
+            return f"{n} takes hold {headroom or 'headroom'}, but the score does not find it{known}."
         case "reuse", "none":
-            return f"One take is enough: keeping the best of {n} gains less than {least}{_so(gain)}."
+            return f"One take is enough: keeping the best of {n} gains less than {least}{aside}."
         case "retrieve", "retrieve":
             return f"Start sampling from retrieved demonstrations{known}, {price}."
         case "retrieve", "cool":
             return f"Cool the sampling noise{known}, {price}. Retrieved actions are not shown to add to it."
         case "retrieve", "none":
-            return f"Neither retrieval nor cooling gains {least}{_so(gain)}."
+            return f"Neither retrieval nor cooling gains {least}{aside}."
         case "combine", "yes":
             return f"Retrieval on top of selection adds{known.removeprefix(':')}, {price}."
         case "combine", "no":
-            return f"Retrieval on top of selection adds less than {least}{_so(gain)}."
+            return f"Retrieval on top of selection adds less than {least}{aside}."
         case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
             return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":
-            further = finding.further_starts
-            rest = f"; about {count(further, 'more start')} would settle it" if further else ""
-            return f"These takes do not settle it{known}{rest}."
+            more = further(decision.further_starts)
+            return f"These takes do not settle it{known}{f'; {more}' if more else ''}."
         case _, "not-measured":
             return "This run did not measure it."
-    return finding.because
+    return decision.because
 
 
-def _so(gain: str) -> str:
-    return f" ({gain})" if gain else ""
+def _kept_of(cell: Cell) -> int:
+    return cell.headroom.n if cell.headroom is not None else cell.seeds
+
+
+def _tone(answer: str) -> Tone:
+    if answer in ("select", "retrieve", "cool", "yes"):
+        return "act"
+    return "open" if answer in ("undecided", "unranked") else "rest"
+
+
+def _say(finding: Finding | None) -> str:
+    return (estimate_points(finding.estimate) if finding is not None else "") or "nothing measurable"
+
+
+def _gain(decision: Decision) -> str:
+    return estimate_points(decision.gain) or "an unknown gain"
+
+
+def _points(fraction: float) -> str:
+    return f"{number(fraction, 1, scale=100).removesuffix('.0')} points"
+
+
+def _more(decision: Decision) -> str:
+    more = further(decision.further_starts)
+    return f" ({more})" if more else ""
 
 
 def state(cell: Cell) -> str:
@@ -124,54 +339,46 @@ def leak(cell: Cell) -> str:
     return f"{fact} The verdict rests on the window {cell.window}, which hides length."
 
 
-def headline(cell: Cell) -> str:
-    """The first sentence about a policy."""
-    if cell.verdict is not None and cell.verdict.headline:
-        return cell.verdict.headline
-    return state(cell) or "There is no verdict for this policy."
-
-
-def relation(found: Relation) -> list[str]:
+def relation(measured: Relation) -> list[str]:
     """What the relation says, a sentence per test."""
     lines: list[str] = []
-    if found.r is None:
-        return [found.reason or f"The relation needs at least three cells; this run has {found.cells}."]
-    ends, resampled = r_interval(found)
+    if measured.r is None:
+        return [measured.reason or f"The relation needs at least three cells; this run has {measured.cells}."]
+    ends, resampled = r_interval(measured)
     span = f" {interval(*ends, digits=2)}" if ends else ""
-    lines.append(
-        f"r = {number(found.r, 2)}{span} over {count(found.cells, 'cell')}{f' ({resampled})' if resampled else ''}."
-    )
-    if found.spearman is not None and found.spearman.value is not None:
-        lines.append(f"Spearman {correlation(found.spearman)}.")
-    if found.disjoint.mean is not None:
-        sd = f" ± {number(found.disjoint.sd, 2)}" if found.disjoint.sd is not None else ""
+    how = f" ({resampled})" if resampled else ""
+    lines.append(f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')}{how}.")
+    if measured.spearman is not None and measured.spearman.value is not None:
+        lines.append(f"Spearman {correlation(measured.spearman)}.")
+    if measured.disjoint.mean is not None:
+        sd = f" ± {number(measured.disjoint.sd, 2)}" if measured.disjoint.sd is not None else ""
         lines.append(
-            f"With headroom and gain from disjoint halves of the starts: {number(found.disjoint.mean, 2)}{sd}"
-            f" ({count(found.disjoint.splits, 'split')})."
+            f"With headroom and gain from disjoint halves of the starts: {number(measured.disjoint.mean, 2)}{sd}"
+            f" ({count(measured.disjoint.splits, 'split')})."
         )
-    elif found.disjoint.reason:
-        lines.append(f"Disjoint halves of the starts: {found.disjoint.reason}.")
-    if found.capture_mean is not None:
-        sd = f" ± {number(found.capture_sd, 2)}" if found.capture_sd is not None else ""
-        lines.append(f"Selection captures {number(found.capture_mean, 2)}{sd} of the headroom on average.")
+    elif measured.disjoint.reason:
+        lines.append(f"Disjoint halves of the starts: {measured.disjoint.reason}.")
+    if measured.capture_mean is not None:
+        sd = f" ± {number(measured.capture_sd, 2)}" if measured.capture_sd is not None else ""
+        lines.append(f"Selection captures {number(measured.capture_mean, 2)}{sd} of the headroom on average.")
     return lines
 
 
-def r_interval(found: Relation) -> tuple[tuple[float, float] | None, str]:
+def r_interval(measured: Relation) -> tuple[tuple[float, float] | None, str]:
     """The interval of r to show, and what was resampled for it: starts too wherever the result has that."""
-    if found.ci_nested is not None:
-        return found.ci_nested, "interval over cells and their starts"
-    if found.ci is not None:
-        rough = ", too short below eight" if found.cells < 8 else ""
-        return found.ci, f"interval over cells alone{rough}"
+    if measured.ci_nested is not None:
+        return measured.ci_nested, "interval over cells and their starts"
+    if measured.ci is not None:
+        rough = ", too short below eight" if measured.cells < 8 else ""
+        return measured.ci, f"interval over cells alone{rough}"
     return None, ""
 
 
-def correlation(found: Estimate | None) -> str:
+def correlation(r: Estimate | None) -> str:
     """``0.88 [0.61, 0.97]``; empty when there is none."""
-    if found is None:
+    if r is None:
         return ""
-    return f"{number(found.value, 2)} {interval(found.low, found.high, digits=2)}".strip()
+    return f"{number(r.value, 2)} {interval(r.low, r.high, digits=2)}".strip()
 
 
 def success(estimate: Estimate) -> str:

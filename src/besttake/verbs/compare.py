@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-
 from besttake.core import relation
-from besttake.core.headroom import start_headroom
-from besttake.core.select import start_gain
 from besttake.errors import BestTakeError, RunError
-from besttake.measure.cell import relation_of
+from besttake.measure.cell import relation_cell, relation_of
+from besttake.measure.cells import arm_takes
 from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import figures, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.notebook import Table, Tabular
-from besttake.result import Cell, Cost, Relation, Result, Split
-from besttake.takes.key import TakeKey
+from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.store import Store
 from besttake.threads import one_thread
+
+_NO_RELATION = "No cell of these runs has scored takes, so there is no gain to set against headroom."
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,9 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
         notes.append("a run was named twice and counts once")
     with one_thread():
         for directory, result in loaded.items():
-            found, why = _gains(directory, result)
-            gains += found
-            notes += why
+            points, remarks = _gains(directory, result)
+            gains += points
+            notes += remarks
             cells += result.cells
             policies += result.policies
             origins += [directory.name] * len(result.cells)
@@ -79,7 +77,7 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
             worth=next(iter(loaded.values())).worth,
             cells=cells,
             policies=policies,
-            relation=relation_of(gains) if gains else _nothing(),
+            relation=relation_of(gains) if gains else Relation(reason=_NO_RELATION),
             cost=_cost([r.cost for r in loaded.values()]),
             notes=notes,
         )
@@ -94,39 +92,20 @@ def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
     except BestTakeError as error:
         return [], [f"{run.name} takes no part in the relation: {error}"]
     scores = Scores.open(run)
-    found, notes = [], []
+    points: list[relation.Cell] = []
+    notes = []
     for cell in result.cells:
         tasks = [(line.env, line.task) for line in cell.tasks]
-        starts = sorted(
-            {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
-        )
-        outcomes = np.full((len(starts), max(1, cell.seeds)), np.nan)
-        values = np.full(outcomes.shape, np.nan)
-        for s, start in enumerate(starts):
-            for n in range(cell.seeds):
-                key = TakeKey(cell.policy, *start, "base", n)
-                row, score = rows.get(key), scores.get(key) if scores is not None else None
-                if row is not None and row.success is not None:
-                    outcomes[s, n] = float(row.success)
-                if score is not None:
-                    values[s, n] = score.scores.get(ScoreName(cell.scorer, cell.window), np.nan)
-        if cell.seeds < 2 or not np.isfinite(values).any() or not np.isfinite(outcomes).any():
+        units = sorted({(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks})
+        name = ScoreName(cell.scorer, cell.window)
+        takes = arm_takes(cell.policy, units, "base", cell.seeds, [name], rows, scores)
+        if cell.seeds < 2 or takes.score(name) is None:
             why = "it has one take per start" if cell.seeds < 2 else "its takes have no score"
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
             continue
         n = cell.headroom.n if cell.headroom is not None else cell.seeds
-        found.append(
-            relation.Cell(cell.policy, cell.group, start_headroom(outcomes, n), start_gain(outcomes, values, n))
-        )
-    return found, notes
-
-
-def _nothing() -> Relation:
-    reason = "No cell of these runs has scored takes, so there is no gain to set against headroom."
-    return Relation(
-        cells=0, r=None, ci=None, spearman=None, disjoint=Split(mean=None, sd=None, splits=0, reason=reason), within={},
-        leave_one_out={}, fit=None, capture_mean=None, capture_sd=None, reason=reason,
-    )  # fmt: skip
+        points.append(relation_cell(cell.policy, cell.group, takes.scored_by(name), n))
+    return points, notes
 
 
 def _cost(costs: Sequence[Cost]) -> Cost:

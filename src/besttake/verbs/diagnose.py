@@ -17,14 +17,16 @@ from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.skip import SkippingEncoder, SkipReport
+from besttake.errors import RunError
 from besttake.files import version
 from besttake.measure.cell import count_cost, measure
-from besttake.measure.cells import Recorded
+from besttake.measure.cells import Recorded, Settings
+from besttake.measure.looks import history_of
 from besttake.measure.probes import Probed
 from besttake.measure.scores import Scores
-from besttake.measure.verdict import looks_of
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
+from besttake.reporting.words import worded
 from besttake.result import Result
 from besttake.scorers.scoring import named_scorers, score_run
 from besttake.takes.jobs import Block, take_draw
@@ -60,17 +62,31 @@ def diagnose(
             _forget_the_bad(store, session.reporter)
             recorded = _record(setup, loaded, store, workers, session)
             with session.timed("statistics"):
-                cells, policies, relation = measure(recorded, workers.map_if_running, looks_of(Path(out)))
+                cells, policies, relation = measure(recorded, history_of(_previous(Path(out))), workers.map_if_running)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
                 digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),
                 library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
-                cells=cells, policies=policies, relation=relation,
+                cells=[worded(c, plan.worth / 100) for c in cells],
+                policies=[worded(c, plan.worth / 100) for c in policies], relation=relation,
                 cost=count_cost(recorded, session.seconds, session.encoded),
                 notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
             store.write_bytes("result.json", result.model_dump_json(indent=1).encode())
     return result
+
+
+def _settings(setup: Setup) -> Settings:
+    plan = setup.plan
+    return Settings(plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples)
+
+
+def _previous(run: Path) -> Result | None:
+    """The last result of a run, whose looks count; None where there is none that can be read."""
+    try:
+        return Result.load(run / "result.json")
+    except RunError:
+        return None
 
 
 @dataclass
@@ -111,13 +127,12 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     with session.timed("scoring"):
         scores = _score(setup, store, workers, session)
     return Recorded(
-        plan=plan, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+        settings=_settings(setup), envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
         planned={
             key for uri, spec in specs.items() for env in setup.envs
             for key in _block(setup, uri, spec, env).take_keys()
         },
-        scorer=setup.scorer.name,
     )  # fmt: skip
 
 

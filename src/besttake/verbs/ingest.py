@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from besttake.config import Plan
-from besttake.core import stats
 from besttake.files import version
 from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import Arm, CellData, pool
-from besttake.measure.scores import SCORERS, ScoreName
+from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
 from besttake.recordings.outcomes import IngestError, Outcome, Source
 from besttake.recordings.read import read
 from besttake.reporting.notebook import Table, Tabular
-from besttake.result import Cell, Cost, Estimate, Relation, Result, Retest, Split
+from besttake.reporting.words import worded
+from besttake.result import Cell, Cost, Relation, Result
 from besttake.threads import one_thread
 
 UNKNOWN = (
@@ -28,6 +26,7 @@ UNKNOWN = (
     "not known; `besttake diagnose` measures them"
 )
 _ALONE = "one outcome per start: headroom is not known; ingest further runs of the same starts together with this one"
+_NO_RELATION = "Outcomes alone hold no gain of selection, so it cannot be set against headroom."
 _WINDOWS = ("common", "episode")
 
 
@@ -95,7 +94,7 @@ def _result(sources: Sequence[Source], notes: list[str], worth: float, command: 
         worth=worth / 100,
         cells=measured,
         policies=[_policy(name, cells, measured, worth) for name in names],
-        relation=_no_relation(),
+        relation=Relation(reason=_NO_RELATION),
         cost=Cost(
             takes=len(done),
             errors=len(outcomes) - len(done),
@@ -134,14 +133,13 @@ def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Outcome
     for task, _ in ordered:
         places[task] = places.get(task, -1) + 1
         units.append((env, task, places[task]))
-    unscored = {ScoreName(scorer, window): np.full(outcomes.shape, np.nan) for scorer in SCORERS for window in _WINDOWS}
     takes = [take for own in starts.values() for take in own]
     return CellData(
         policy=policy,
         env=env,
         group=env,
         units=tuple(units),
-        arms={"base": Arm(outcomes, lengths, unscored)},
+        arms={"base": ArmTakes(outcomes, lengths, {})},
         windows=_WINDOWS,
         scorer="manifold",
         planned=outcomes.size,
@@ -153,67 +151,21 @@ def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], wort
     own = [(data, cell) for data, cell in zip(cells, measured, strict=True) if data.policy == name]
     if len(own) == 1:
         return own[0][1].model_copy(update={"group": "*"})
-    return _cell(_pool(name, [data for data, _ in own]), worth)
-
-
-def _pool(policy: str, cells: Sequence[CellData]) -> CellData:
-    """A policy's cells as one; cells with fewer seeds are filled up with takes that do not exist."""
-    width = max(c.arms["base"].outcomes.shape[1] for c in cells)
-    return pool(policy, [_widened(c, width) for c in cells])
-
-
-def _widened(data: CellData, width: int) -> CellData:
-    base = data.arms["base"]
-    more = ((0, 0), (0, width - base.outcomes.shape[1]))
-
-    def pad(array: Any) -> Any:
-        return np.pad(array, more, constant_values=np.nan)
-
-    arm = Arm(pad(base.outcomes), pad(base.lengths), {kind: pad(values) for kind, values in base.scores.items()})
-    return CellData(
-        data.policy,
-        data.env,
-        data.group,
-        data.units,
-        {"base": arm},
-        data.windows,
-        data.scorer,
-        data.planned,
-        data.errors,
-    )
+    return _cell(merge_cells(name, [data for data, _ in own]), worth)
 
 
 def _cell(data: CellData, worth: float) -> Cell:
     """The measured cell, less what outcomes cannot tell."""
     outcomes = data.arms["base"].outcomes
     seeds = int(outcomes.shape[1])
-    plan = Plan.model_validate({"policy": data.policy, "env": data.env, "seeds": seeds, "arms": "base", "worth": worth})
-    cell = measure_cell(data, plan)
-    update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "dfe": None, "notes": []}
-    if seeds > 1:
-        found = stats.retest(outcomes)
-        update["retest"] = Retest(agreement=_told(found.agreement), kappa=_told(found.kappa))
-    else:
+    cell = measure_cell(data, Settings(seeds, seeds, worth / 100))
+    update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "notes": []}
+    if seeds == 1:
         update |= {"verdict": None, "notes": [_ALONE]}
-        if cell.headroom is not None:
-            unknown = Estimate(reason="one outcome per start")
-            update["headroom"] = cell.headroom.model_copy(update={"headroom": unknown})
-    ragged = np.isfinite(outcomes).sum(axis=1)
-    if seeds > 1 and ragged.min() < ragged.max():
-        update["notes"] = [f"starts have {ragged.min()} to {ragged.max()} outcomes; each counts with those it has"]
-    return cell.model_copy(update=update)
-
-
-def _no_relation() -> Relation:
-    reason = "outcomes alone hold no gain of selection, so it cannot be set against headroom"
-    return Relation(
-        cells=0, r=None, ci=None, spearman=None, disjoint=Split(mean=None, sd=None, splits=0, reason=reason), within={},
-        leave_one_out={}, fit=None, capture_mean=None, capture_sd=None, reason=f"{reason[0].upper()}{reason[1:]}.",
-    )  # fmt: skip
-
-
-def _told(value: stats.Estimate) -> Estimate:
-    return Estimate(value=value.value, low=value.low, high=value.high, n=value.n, reason=value.reason)
+    counts = np.isfinite(outcomes).sum(axis=1)
+    if seeds > 1 and counts.min() < counts.max():
+        update["notes"] = [f"starts have {counts.min()} to {counts.max()} outcomes; each counts with those it has"]
+    return worded(cell.model_copy(update=update), worth / 100)
 
 
 def _write(directory: Path, result: Result, sources: Sequence[Source]) -> None:

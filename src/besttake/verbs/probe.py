@@ -8,6 +8,7 @@ from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
 from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells
+from besttake.measure.cells import Settings
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell
@@ -50,4 +51,5 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         for uri, probed in probes.items():
             for note in probed.notes(specs[uri].name):
                 reporter.note(note)
-        return ProbeResult(probed_cells(plan, envs, specs, probes))
+        settings = Settings(plan.seeds, plan.n, scorer=plan.scorer, probe_samples=plan.probe_samples)
+        return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -72,7 +72,7 @@ class ReproduceResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        numbers = [{"row": n.row, "column": n.column, "paper": n.paper, "here": n.here.model_dump()}
+        numbers = [{"row": n.row, "column": n.column, "paper": n.paper, "here": asdict(n.here)}
                    for n in self.numbers]  # fmt: skip
         return {**self.protocol.to_dict(), "left_protocol": list(self.departures), "numbers": numbers}
 
@@ -196,8 +196,8 @@ def _scaled(of: Callable[[Any], Estimate | None]) -> Callable[[Cell], Estimate |
         own = of(cell)
         if own is None or own.value is None:
             return own
-        scaled = {name: None if (x := getattr(own, name)) is None else 100 * x for name in ("value", "low", "high")}
-        return own.model_copy(update=scaled)
+        value, low, high = (None if x is None else 100 * x for x in (own.value, own.low, own.high))
+        return replace(own, value=value, low=low, high=high)
 
     return read
 

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from besttake.reporting.words import r_interval
+from besttake.reporting import words
 from besttake.result import Cell, Estimate, Result
 
-_GOOD = {"select", "retrieve", "cool", "yes"}
+_STYLES = {"act": "green", "open": "yellow", "rest": "dim"}
 
 
 def verdict_table(result: Result, width: int = 200) -> Group:
@@ -32,13 +32,9 @@ def verdict_table(result: Result, width: int = 200) -> Group:
     sentences: list[RenderableType] = [Text()]
     for policy in result.policies:
         if policy.verdict is not None:
-            sentences.append(Text.assemble((policy.policy, "bold"), f": {policy.verdict.headline}"))
-            if policy.verdict.leak:
-                sentences.append(
-                    Text(
-                        "  Keeping the shortest take does as well or better: length gives success away.", style="yellow"
-                    )
-                )
+            sentences.append(Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}"))
+            if warning := words.leak(policy):
+                sentences.append(Text(f"  {warning}", style="yellow"))
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
     return Group(grid, *sentences, *_relation(result), Text(_caption(result), style="dim"))
 
@@ -116,16 +112,7 @@ def _number(value: Estimate, interval: bool) -> Text:
 
 
 def _needs(cell: Cell) -> Text:
-    if cell.verdict is None:
-        return Text("nothing measured", style="dim")
-    answers = [cell.verdict.reuse.answer, cell.verdict.retrieve.answer]
-    if cell.verdict.combine.answer == "yes":
-        answers.append("combine")
-    text = Text()
-    for answer in answers:
-        style = "green" if answer in _GOOD or answer == "combine" else "yellow" if answer == "undecided" else "dim"
-        text.append(("" if not text else ", ") + answer, style=style)
-    return text
+    return Text(", ").join(Text(need.text, style=_STYLES[need.tone]) for need in words.needs(cell))
 
 
 def _share(value: Estimate | None) -> Text:
@@ -148,7 +135,7 @@ def _ratio(cell: Cell) -> Text:
 
 def _relation(result: Result) -> list[RenderableType]:
     relation = result.relation
-    ends, resampled = r_interval(relation)
+    ends, resampled = words.r_interval(relation)
     if relation.r is None or ends is None:
         return []
     span = f"[{ends[0]:.2f}, {ends[1]:.2f}] ({resampled})"

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from evidence import decide, gather
 from populations import PAIRS, draw
 
-from besttake.core.evidence import Arm, gather
-from besttake.core.verdict import decide
+from besttake.measure.questions import ScoredTakes
 
 
 def arms(starts=300, **world):
@@ -11,16 +11,16 @@ def arms(starts=300, **world):
     sample = draw(rng, PAIRS["pi0 libero-10"], starts, ranking=3.0, jitter=0.0, **world)
 
     def arm(y):
-        return Arm(y, 3 * y + rng.normal(size=y.shape), np.where(y == 1, 50, 100))
+        return ScoredTakes(y, 3 * y + rng.normal(size=y.shape), np.where(y == 1, 50, 100))
 
     return arm(sample.base), arm(sample.cooled), arm(sample.retrieve)
 
 
 def test_every_value_is_that_of_its_start_by_hand():
-    base = Arm([[1, 0, 0], [1, 1, 1], [0, 0, 0]], [[0.1, 0.9, 0.2], [1, 2, 3], [3, 2, 1]], [[9, 5, 7]] * 3)
-    cooled = Arm([[1, 1, 0], [1, 1, 1], [0, 0, 0]], [[0.5, 0.4, 0.6], [1, 2, 3], [3, 2, 1]])
-    retrieve = Arm([[1, 1, 1], [1, 0, 1], [0, 0, 1]], [[1, 2, 3], [1, 3, 2], [1, 2, 3]])
-    shuffled = Arm([[1, 1, 1], [1, 1, 1], [0, 0, 0]])
+    base = ScoredTakes([[1, 0, 0], [1, 1, 1], [0, 0, 0]], [[0.1, 0.9, 0.2], [1, 2, 3], [3, 2, 1]], [[9, 5, 7]] * 3)
+    cooled = ScoredTakes([[1, 1, 0], [1, 1, 1], [0, 0, 0]], [[0.5, 0.4, 0.6], [1, 2, 3], [3, 2, 1]])
+    retrieve = ScoredTakes([[1, 1, 1], [1, 0, 1], [0, 0, 1]], [[1, 2, 3], [1, 3, 2], [1, 2, 3]])
+    shuffled = ScoredTakes([[1, 1, 1], [1, 1, 1], [0, 0, 0]])
     found = gather(base, cooled=cooled, retrieve=retrieve, shuffled=shuffled)
     third = 1 / 3
     np.testing.assert_allclose(found.headroom, [2 * third, 0, 0])
@@ -39,11 +39,11 @@ def test_a_full_diagnosis_where_everything_helps():
     base, cooled, retrieve = arms(content=1.0)
     found = decide(gather(base, cooled=cooled, retrieve=retrieve))
     assert (found.reuse.choice, found.retrieve.choice, found.combine.choice) == ("select", "retrieve", "yes")
-    assert found.reuse.length_leak
+    assert found.leak
 
 
 def test_arms_that_were_not_run_are_not_measured():
-    found = decide(gather(Arm(np.eye(3))))
+    found = decide(gather(ScoredTakes(np.eye(3))))
     assert (found.retrieve.choice, found.combine.choice) == ("not-measured", "not-measured")
     assert found.reuse.choice == "undecided"
 
@@ -52,11 +52,11 @@ def test_starts_without_takes_in_one_arm_leave_the_pair_out():
     base, cooled, retrieve = arms(content=1.0)
     gone = np.array(cooled.outcomes)
     gone[:10] = np.nan
-    found = decide(gather(base, cooled=Arm(gone, cooled.scores), retrieve=retrieve))
-    assert found.retrieve.findings["content"].estimate.n == 290
-    assert found.retrieve.findings["retrieve"].estimate.n == 300
+    found = decide(gather(base, cooled=ScoredTakes(gone, cooled.scores), retrieve=retrieve))
+    assert found.findings["content"].estimate.n == 290
+    assert found.findings["retrieve"].estimate.n == 300
 
 
 def test_arms_of_other_starts_are_refused():
     with pytest.raises(ValueError, match="arm cooled has 2 starts, base has 3"):
-        gather(Arm(np.eye(3)), cooled=Arm(np.eye(3)[:2]))
+        gather(ScoredTakes(np.eye(3)), cooled=ScoredTakes(np.eye(3)[:2]))

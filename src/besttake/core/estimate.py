@@ -1,0 +1,38 @@
+"""A number with its interval, and the answer to a question about it: the values that results are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Answer = Literal["yes", "no", "undecided"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval over ``n`` starts (or other units, where said).
+
+    All three are None, with a ``reason``, where the value is undefined or was not measured.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question about a mean over starts: is it worth acting on?
+
+    ``p_not_above_zero`` and ``p_not_below_worth`` are the p-values of the two nulls. ``further_starts`` would settle
+    an undecided question. ``variance`` is that of the values over starts, which further starts are worked out from.
+    """
+
+    answer: Answer
+    estimate: Estimate
+    p_not_above_zero: float = 1.0
+    p_not_below_worth: float = 1.0
+    further_starts: int | None = None
+    variance: float | None = None

@@ -1,0 +1,51 @@
+"""How often a run was looked at before: a later look with more starts needs a test that holds over all looks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from besttake.core.sequential import Looks
+
+if TYPE_CHECKING:
+    from besttake.result import Result
+
+Unit = tuple[str, str, int]
+"""A start of a cell: (env, task, start)."""
+
+History = Mapping[str, Sequence[int]]
+"""How many starts each cell had whenever a result of the run was written, by `cell_name`."""
+
+
+def history_of(previous: Result | None) -> dict[str, list[int]]:
+    """The looks that the previous result of a run remembers; empty for a new run."""
+    if previous is None:
+        return {}
+    return {
+        cell_name(cell.policy, cell.env, cell.group): cell.verdict.looks or [cell.headroom.starts]
+        for cell in (*previous.cells, *previous.policies)
+        if cell.verdict is not None and cell.headroom is not None
+    }
+
+
+def cell_name(policy: str, env: str, group: str) -> str:
+    """What a cell is known by from one look to the next; a policy's summary stays the same when envs are added."""
+    return " ".join((policy, *([] if group == "*" else [env]), group))
+
+
+def looks_at(units: Sequence[Unit], starts: int, earlier: Sequence[int]) -> Looks:
+    """The looks of a cell that now has ``starts`` starts with takes, and had as many as ``earlier`` says before."""
+    return Looks(in_order(units), tuple(sorted({count for count in earlier if 0 < count < starts})))
+
+
+def in_order(units: Sequence[Unit]) -> np.ndarray:
+    """Positions of the starts by index, the tasks of one index shuffled: more starts per task go to the end."""
+
+    def place(i: int) -> tuple[int, bytes]:
+        env, task, start = units[i]
+        return start, hashlib.sha256(f"{env} {task} {start}".encode()).digest()
+
+    return np.array(sorted(range(len(units)), key=place), dtype=np.int64)

@@ -1,0 +1,143 @@
+"""The one list of questions that a diagnosis asks of a cell, each estimated once.
+
+The verdict, the table of arms, headroom, the selectors, the report and `besttake plan` all read these estimates.
+
+| name | value of a start | kind |
+| --- | --- | --- |
+| ``headroom`` | pass@n - pass@1 of base | headroom |
+| ``gain`` | best-scored of n base takes - pass@1 of base | choice |
+| ``shortest`` | shortest of n base takes - pass@1 of base | choice |
+| ``ARM`` | pass@1 of the arm - pass@1 of base | difference |
+| ``ARM_selection`` | best-scored of n takes of the arm - its pass@1 | choice |
+| ``ARM_selected`` | best-scored of n takes of the arm (or of base) - pass@1 of base | pick |
+| ``content`` | pass@1 of retrieve - pass@1 of cooled | difference |
+| ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
+| ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
+| ``combine_content`` | best-scored of n retrieve takes - best-scored of n cooled takes | pick |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from besttake.core import select, stats, verdict
+from besttake.core.estimate import Estimate, Finding
+from besttake.core.headroom import start_headroom, start_pass_at_k, tally
+from besttake.core.sequential import Looks, fixed_stake
+
+Kind = Literal["headroom", "choice", "difference", "pick"]
+"""What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
+
+
+@dataclass(frozen=True)
+class ScoredTakes:
+    """The takes of one arm: ``outcomes`` (S, N), ``scores`` (S, N) on the window that decides, ``lengths`` (S, N)."""
+
+    outcomes: ArrayLike
+    scores: ArrayLike | None = None
+    lengths: ArrayLike | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is the mean over starts of ``values`` (S,) worth acting on? NaN where a start has no value.
+
+    ``stake``: what the test for later looks bets on each start. ``reason``: why no start has a value.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    scale: stats.Scale
+    stake: float
+    reason: str = ""
+
+    def estimate(self, looks: Looks | None = None) -> Estimate:
+        """The mean with its interval, by the test for repeated looks where there were earlier ones."""
+        if self.reason:
+            return Estimate(reason=self.reason)
+        if looks is None or not looks.earlier:
+            return stats.mean_interval(self.values, self.scale)
+        return verdict.estimate_again(self.values, self.scale, looks, self.stake)
+
+    def ask(self, worth: float, looks: Looks | None = None, *, rng: stats.Rng = 0, draws: int = 10_000) -> Finding:
+        """The answer, with the same estimate."""
+        if self.reason:
+            return Finding("undecided", Estimate(reason=self.reason))
+        if looks is None or not looks.earlier:
+            return verdict.ask(self.values, self.scale, worth, rng=rng, draws=draws)
+        return verdict.ask_again(self.values, self.scale, worth, looks, self.stake)
+
+
+def question(name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike) -> Question:
+    """A question about ``values`` (S,) where one of n takes is kept; ``takes``: how many each start has."""
+    counts = np.atleast_1d(np.asarray(takes, dtype=np.int64))
+    fewest = int(counts[counts > 0].min()) if np.any(counts > 0) else n
+    x, reason = np.asarray(values, dtype=np.float64), ""
+    if kind in ("headroom", "choice") and min(n, counts.max(initial=0)) < 2:
+        x, reason = np.full_like(x, np.nan), "one take per start leaves nothing to choose from"
+    scale = stats.pick_scale()
+    if kind == "headroom":
+        scale = stats.headroom_scale(n, counts)
+    elif kind == "choice":
+        scale = stats.gain_scale(n, counts)
+    elif kind == "difference":
+        scale = stats.difference_scale(fewest)
+    stake = fixed_stake("headroom" if kind == "headroom" else "gain" if kind == "choice" else "content", fewest)
+    return Question(name, x, scale, stake, reason)
+
+
+def questions_of(arms: Mapping[str, ScoredTakes], n: int) -> list[Question]:
+    """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them."""
+    base = arms["base"]
+    takes = {name: tally(arm.outcomes)[0] for name, arm in arms.items()}
+    for name, counts in takes.items():
+        if len(counts) != len(takes["base"]):
+            raise ValueError(f"arm {name} has {len(counts)} starts, base has {len(takes['base'])}: they must match")
+    ones = {name: start_pass_at_k(arm.outcomes, 1) for name, arm in arms.items()}
+    kept = {
+        name: select.select(arm.outcomes, arm.scores, n).successes
+        for name, arm in arms.items()
+        if arm.scores is not None
+    }
+    others = [name for name in arms if name != "base"]
+    asked: list[tuple[str, Kind, str, ArrayLike]] = [("headroom", "headroom", "base", start_headroom(base.outcomes, n))]
+    if "base" in kept:
+        asked.append(("gain", "choice", "base", kept["base"] - ones["base"]))
+    if base.lengths is not None:
+        asked.append(("shortest", "choice", "base", select.shortest(base.outcomes, base.lengths, n).gains))
+    asked += [(name, "difference", "base", ones[name] - ones["base"]) for name in others]
+    asked += [
+        (name, "difference", "base", ones["retrieve"] - ones[control])
+        for name, control in (("content", "cooled"), ("beyond_shuffled", "shuffled"))
+        if {"retrieve", control} <= set(arms)
+    ]
+    asked += [(f"{name}_selection", "choice", name, kept[name] - ones[name]) for name in others if name in kept]
+    asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in kept]
+    asked += [
+        (name, "pick", "base", kept["retrieve"] - kept[control])
+        for name, control in (("combine", "base"), ("combine_content", "cooled"))
+        if {"retrieve", control} <= set(kept)
+    ]
+    return [question(name, kind, values, n, takes[arm]) for name, kind, arm, values in asked]
+
+
+def answer(
+    questions: Iterable[Question],
+    worth: float,
+    looks: Looks | None = None,
+    *,
+    rng: stats.Rng = 0,
+    draws: int = 10_000,
+) -> dict[str, Finding]:
+    """The answer to each question, by name. ``worth`` is a fraction: .03 is 3 points.
+
+    ``looks``: where the run was looked at before with fewer starts.
+    """
+    if not 0 < worth < 1:
+        raise ValueError(f"worth must be a fraction between 0 and 1, as 0.03 for 3 points, not {worth}")
+    return {question.name: question.ask(worth, looks, rng=rng, draws=draws) for question in questions}

@@ -1,0 +1,54 @@
+"""The verdict on values that a test makes up, or on the takes of arms: the same path that a diagnosis goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from besttake.core import verdict
+from besttake.core.headroom import tally
+from besttake.measure.questions import Question, ScoredTakes, answer, question, questions_of
+
+KINDS = {
+    "headroom": "headroom", "gain": "choice", "shortest": "choice", "retrieve_selection": "choice",
+    "combine": "pick", "combine_content": "pick",
+}  # fmt: skip
+
+
+class Evidence:
+    """Questions about one cell; ``evidence.gain`` are the values of the question `gain`."""
+
+    def __init__(
+        self, *, n: int = 3, takes: Any = None, leak_free: bool = True, deterministic: bool = False, **values: Any
+    ) -> None:
+        self.n, self.leak_free, self.deterministic = n, leak_free, deterministic
+        self.takes = n if takes is None else takes
+        self.questions: list[Question] = [
+            question(name, KINDS.get(name, "difference"), x, n, self.takes)  # type: ignore[arg-type]
+            for name, x in values.items()
+            if x is not None
+        ]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        return next(q.values for q in self.questions if q.name == name)
+
+
+def gather(base: ScoredTakes, **arms: ScoredTakes) -> Evidence:
+    """The questions that the takes of arms answer, the best of all takes kept."""
+    n = np.asarray(base.outcomes).shape[1]
+    evidence = Evidence(n=n, takes=tally(base.outcomes)[0])
+    evidence.questions = questions_of({"base": base, **arms}, n)
+    return evidence
+
+
+def decide(evidence: Evidence, worth: float = 0.03, **how: Any) -> verdict.Verdict:
+    """The verdict; ``how`` is passed to `answer`."""
+    findings = answer(evidence.questions, worth, **how)
+    return verdict.decide(
+        findings,
+        evidence.n,
+        most_takes=int(np.max(evidence.takes)),
+        deterministic=evidence.deterministic,
+        leak_free=evidence.leak_free,
+    )
