@@ -33,8 +33,10 @@ print(besttake.diagnose(plan, out="run").digest)
 """
 
 HOLDS_WORKERS = """
+import signal
 import time
 from besttake.takes.pool import LocalPool
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 pool = LocalPool(2)
 pool.map(abs, [1, 2, 3, 4])
 print(*pool.pids, flush=True)

@@ -171,7 +171,7 @@ def test_demonstrations_shorter_than_a_chunk_and_a_missing_floor_are_said(made):
     found, one = probed(made(length=8, each=1))
     assert one.padded
     assert found.notes("half") == [
-        "demonstrations of pick are shorter than a chunk of half: their ends were filled up",
+        "demonstrations of pick are shorter than a chunk of half: their ends were padded",
         "pick has no floor for half: that needs two demonstrations",
     ]
 
@@ -180,7 +180,7 @@ def test_the_probe_command_says_what_its_numbers_lack(made, capsys):
     words = ("probe", *PICK, "--demos", made(length=8, each=1), "--states", "4")
     code, lines = said(capsys, *words)
     assert code == 0
-    assert any("their ends were filled up" in line for line in lines)
+    assert any("their ends were padded" in line for line in lines)
     assert any("has no floor" in line for line in lines)
 
 
