@@ -20,11 +20,12 @@ from besttake import registry
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
-from besttake.takes.take import TakeKey
 from besttake.threads import one_thread
 from besttake.types import Start
 
@@ -71,9 +72,9 @@ def engine(work: list[TakeKey], workers: int) -> float:
     pool = LocalPool(workers)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            with Store.write(Path(scratch) / "warm", {"identity": {}, "extent": {}}) as store:
+            with Store.write(Path(scratch) / "warm", Manifest()) as store:
                 play(jobs[:: max(1, len(jobs) // 64)], sampler, draw, store, pool, batch=_BATCH * workers)
-            with Store.write(Path(scratch) / "run", {"identity": {}, "extent": {}}) as store:
+            with Store.write(Path(scratch) / "run", Manifest()) as store:
                 began = time.perf_counter()
                 play(jobs, sampler, draw, store, pool, batch=_BATCH * workers)
                 return len(work) / (time.perf_counter() - began)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from besttake.errors import RunError
-from besttake.takes.store import Row, Store
+from besttake.takes.key import Row
+from besttake.takes.store import Store
 
 PLAN = """
 policy: [testbed:half, testbed:mid]

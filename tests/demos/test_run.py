@@ -8,8 +8,10 @@ from besttake.demos.library import build
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, RunError
 from besttake.takes.film import Film
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.take import Take
 
 ENV = "testbed:pick"
 
@@ -33,7 +35,7 @@ def run(tmp_path):
         take(0, 0, 14), take(0, 1, None), take(1, 0, 20), take(1, 0, 9, arm="retrieve"),
         take(2, 0, 11, policy="testbed:mid"),
     ]  # fmt: skip
-    with Store.write(tmp_path / "run", {"identity": {}, "extent": {}}) as store:
+    with Store.write(tmp_path / "run", Manifest()) as store:
         for one in takes:
             store.add(one)
         store.add_error(TakeKey("testbed:half", ENV, "pick", 3, "base", 0), "fell over")

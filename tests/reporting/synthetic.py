@@ -17,8 +17,10 @@ from besttake.measure.scores import SCORE_NAMES, ScoreName, Scores, TakeScore
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Dfe, Estimate, Fit, Relation, Result, Split
 from besttake.takes.film import Film
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.take import Take
 
 ARMS = ("base", "cooled", "shuffled", "retrieve")
 WORTH = 0.03
@@ -56,7 +58,7 @@ def build(run: Path, shape: Shape | None = None) -> Result:
     rng = np.random.default_rng(7)
     films = [Film.pack(_film(shape, i)) for i in range(6)]
     outcomes, scores, table = {}, {}, {}
-    manifest = {"identity": {}, "extent": {}, "library": None, "plan": {"starts": shape.starts}}
+    manifest = Manifest(plan={"starts": shape.starts})
     # Nobody pulls the plug on a synthetic run, and syncing each of its files takes most of the time.
     with patch("os.fsync"), Store.write(run, manifest) as store:
         for p, policy in enumerate(shape.policies):
@@ -89,7 +91,7 @@ def build(run: Path, shape: Shape | None = None) -> Result:
 
 def empty(run: Path) -> Result:
     """A run that was stopped before its first take."""
-    with Store.write(run, {"identity": {}, "extent": {}, "library": None, "plan": {}}):
+    with Store.write(run, Manifest()):
         pass
     result = _result(Shape(policies=(), tasks=()), {}, None, "")
     result.save(run / "result.json")

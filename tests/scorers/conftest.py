@@ -12,14 +12,12 @@ from besttake.demos.library import Library, build
 from besttake.encoders.pixels import Pixels
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 from besttake.types import U8, Demo
 
-MANIFEST = {
-    "identity": {"seed": 0},
-    "extent": {"policies": ["p"], "tasks": ["w pick", "w push"], "starts": [0], "seeds": [0], "arms": ["base"]},
-}
+MANIFEST = Manifest(identity={"seed": 0})
 
 
 def film(rng: np.random.Generator, length: int) -> U8:

@@ -20,11 +20,12 @@ from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
 from besttake.takes.draws import Draw
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
-from besttake.takes.take import TakeKey
 from besttake.types import F32, Observation, Start
 
 Diagnosed = Callable[[RetrievalConfig, str], dict[int, F32]]
@@ -60,7 +61,7 @@ def played(directory: Path, library: Library, config: RetrievalConfig, arm: str)
     ]
     pool = LocalPool(1)
     try:
-        with Store.write(directory, {"identity": {}, "extent": {}}) as store:
+        with Store.write(directory, Manifest()) as store:
             tally = play(jobs, sampler, lambda key: Draw(SEED, key.task, key.start, 0), store, pool, batch=2)
             assert (tally.done, tally.failed) == (2, 0)
             return {take.key.start: take.actions for _, take in store.takes()}

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +19,16 @@ import toy
 from besttake.arms.base import Request
 from besttake.errors import RolloutError
 from besttake.takes.draws import Draw
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Tally, play
 from besttake.takes.sampling import Sampler
-from besttake.takes.store import Row, Store
-from besttake.takes.take import TakeKey
+from besttake.takes.store import Store
 from besttake.types import F32
 
-MANIFEST: dict[str, Any] = {"identity": {}, "extent": {}}
+MANIFEST = Manifest()
 
 
 @pytest.fixture(scope="module")

@@ -5,21 +5,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from besttake.errors import BestTakeError, RunError
 from besttake.takes.film import Film
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.take import Take
 
-MANIFEST: dict[str, Any] = {
-    "identity": {"seed": 0},
-    "extent": {"policies": ["p"], "tasks": ["testbed pick"], "starts": [0, 1], "seeds": [0, 1], "arms": ["base"]},
-}
+MANIFEST = Manifest(
+    identity={"seed": 0},
+    extent=Extent(policies=["p"], tasks=["testbed pick"], starts=[0, 1], seeds=[0, 1], arms=["base"]),
+)
 
 
 def make_take(start: int = 0, seed: int = 0, success: int | None = 3) -> Take:
@@ -94,8 +95,8 @@ def test_a_damaged_file_is_noticed_and_not_trusted(tmp_path: Path, damage: str) 
 
 def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from besttake.takes.store import Store\n"
-        f"Store.write({str(tmp_path / 'run')!r}, {MANIFEST!r}); print('have it', flush=True); time.sleep(60)"
+        "import sys, time; from besttake.takes.store import Store; from besttake.takes.manifest import Manifest\n"
+        f"Store.write({str(tmp_path / 'run')!r}, Manifest()); print('have it', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
@@ -118,15 +119,17 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
             open_it()
 
 
+def planned(starts: list[int]) -> Manifest:
+    return MANIFEST.model_copy(update={"extent": MANIFEST.extent.model_copy(update={"starts": starts})})
+
+
 def test_another_plan_is_refused_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     Store.write(tmp_path / "run", MANIFEST).close()
     with pytest.raises(RunError, match="another plan: its seed is 0, yours is 1"):
-        Store.write(tmp_path / "run", {**MANIFEST, "identity": {"seed": 1}})
-    fewer = {**MANIFEST["extent"], "starts": [0]}
+        Store.write(tmp_path / "run", MANIFEST.model_copy(update={"identity": {"seed": 1}}))
     with pytest.raises(RunError, match="its starts include 1, yours do not"):
-        Store.write(tmp_path / "run", {**MANIFEST, "extent": fewer})
-    more = {**MANIFEST["extent"], "starts": [0, 1, 2]}
-    Store.write(tmp_path / "run", {**MANIFEST, "extent": more}).close()
+        Store.write(tmp_path / "run", planned([0]))
+    Store.write(tmp_path / "run", planned([0, 1, 2])).close()
 
 
 def test_a_fingerprint_learned_later_must_stay_the_same(tmp_path: Path) -> None:
@@ -193,3 +196,48 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
             store.add(make_take(seed=3000))
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_run_of_an_older_version_opens(tmp_path: Path) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    old = {"schema": 1, "identity": {"seed": 0}, "extent": {"starts": [0]}, "noted": "by an older version"}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(old))
+    with Store.open(tmp_path / "run") as store:
+        assert store.manifest.extent.starts == [0]
+        assert store.manifest.skipped == {}
+        assert store.manifest.library is None
+    Store.write(tmp_path / "run", MANIFEST).close()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 1, "extent": 3}', '{"schema": "new"}'])
+def test_a_damaged_manifest_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    (tmp_path / "run" / "run.json").write_text(text)
+    with pytest.raises(RunError, match=r"run.json is damaged .*choose another directory") as caught:
+        Store.open(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_table_is_read_once_and_follows_what_is_added_and_forgotten(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take(seed=1))
+        statements: list[str] = []
+        store._db.set_trace_callback(statements.append)
+        late = store.add(make_take(seed=0))
+        failed = store.add_error(TakeKey("p", "testbed", "pick", 1, "base", 0), "the arm\nfell off")
+        assert [row.key.seed for row in store.rows()] == [0, 1, 0]
+        store.forget([late])
+        store.rows().clear()
+        in_memory, digest = store.rows(), store.digest()
+        assert not [text for text in statements if text.lower().startswith("select")]
+    assert in_memory[-1] == failed
+    with Store.open(tmp_path / "run") as store:
+        assert store.rows() == in_memory
+        assert store.digest() == digest
+
+
+def test_what_a_policy_cannot_run_is_kept_in_the_manifest(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.skip("p", ["retrieve"])
+    with Store.open(tmp_path / "run") as store:
+        assert store.manifest.skipped == {"p": ["retrieve"]}

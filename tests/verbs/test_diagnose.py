@@ -18,8 +18,8 @@ from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
-from besttake.takes.store import Row, Store
-from besttake.takes.take import TakeKey
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
 from besttake.types import F32, U8
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe

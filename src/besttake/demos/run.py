@@ -13,7 +13,8 @@ import numpy as np
 from besttake import registry
 from besttake.demos.source import Bad
 from besttake.errors import BestTakeError, LibraryError
-from besttake.takes.store import Row, Store
+from besttake.takes.key import Row
+from besttake.takes.store import Store
 from besttake.types import Demo, EnvSpec
 
 

@@ -22,6 +22,7 @@ from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Cell, Result
 from besttake.takes.film import Film
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.types import U8
 
@@ -283,9 +284,9 @@ def _finite(value: float, digits: int | None = None) -> float | None:
     return None if not math.isfinite(number) else number if digits is None else round(number, digits)
 
 
-def _library(run: Path, manifest: Mapping[str, Any]) -> Library | None:
+def _library(run: Path, manifest: Manifest) -> Library | None:
     """The run's library; None when it has none, or when it is no longer where it was."""
-    name = manifest.get("library")
+    name = manifest.library
     if not name:
         return None
     from besttake.demos.library import Library

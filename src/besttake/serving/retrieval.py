@@ -8,7 +8,7 @@ from pathlib import Path
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import PlanError
-from besttake.takes.store import Store
+from besttake.takes.manifest import Manifest
 
 
 def retrieval_from(path: Path, alpha: float | None = None) -> tuple[Library, RetrievalConfig]:
@@ -21,16 +21,14 @@ def retrieval_from(path: Path, alpha: float | None = None) -> tuple[Library, Ret
     try:
         return library, config if alpha is None else replace(config, alpha=alpha)
     except ValueError as error:
-        raise PlanError(f"--alpha: {error}") from None
+        raise PlanError(str(error)) from None
 
 
 def _of_run(path: Path) -> tuple[Library, RetrievalConfig]:
-    with Store.open(path) as store:
-        manifest = store.manifest
-    identity = manifest["identity"]
-    if "retrieval" not in identity or not manifest.get("library"):
+    manifest = Manifest.read(path)
+    if "retrieval" not in manifest.identity or not manifest.library:
         raise PlanError(f"{path} was diagnosed without retrieval, so there is none to serve; name a library instead")
-    library = Library.open(manifest["library"])
-    if library.fingerprint != identity["library"]:
+    library = Library.open(manifest.library)
+    if library.fingerprint != manifest.identity["library"]:
         raise PlanError(f"{library.path} is no longer the library that {path} was diagnosed with; diagnose again")
-    return library, RetrievalConfig.from_dict(identity["retrieval"])
+    return library, RetrievalConfig.from_dict(manifest.identity["retrieval"])

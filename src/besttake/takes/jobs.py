@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from besttake import registry
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
+from besttake.takes.key import TakeKey
 from besttake.takes.orders import Job
 from besttake.takes.sampling import Actor
-from besttake.takes.take import TakeKey
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 
 

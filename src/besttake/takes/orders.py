@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from besttake.arms.base import Request
 from besttake.takes.draws import Draw
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.key import TakeKey
+from besttake.takes.take import Take
 from besttake.types import F32, Observation
 
 if TYPE_CHECKING:

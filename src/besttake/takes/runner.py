@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from besttake.arms.base import Request
 from besttake.errors import one_line
 from besttake.takes.draws import Draw
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.takes.pool import Pool
 from besttake.takes.sampling import Sampler, next_blocks
-from besttake.takes.store import Row, Store
-from besttake.takes.take import Take, TakeKey
+from besttake.takes.store import Store
+from besttake.takes.take import Take
 
 _LIVES = 3
 _LANES = 2

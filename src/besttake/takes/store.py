@@ -1,28 +1,30 @@
 """The run directory: the unit of trust.
 
 ``run.json`` says what was planned and with which versions and fingerprints; ``takes.sqlite`` (WAL) has one row per
-take; ``takes/ab/abcd….take`` holds its arrays. A file is written under a temporary name, fsynced, renamed, and only
-then does its row appear, so that a row always stands for a whole file. One process writes.
+take; ``takes/ab/abcd….take`` holds its arrays. A file is written under a temporary name, flushed to the disk, renamed,
+and only then does its row appear, so that a row always stands for a whole file. One process writes.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Self
 
+from besttake import files
 from besttake.errors import RolloutError, RunError
-from besttake.takes.key import Row as Row
-from besttake.takes.key import TakeKey
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.take import Take
 
-SCHEMA = 1
 _TABLE = """
 create table if not exists takes (
     policy text, env text, task text, start integer, arm text, seed integer,
@@ -39,46 +41,44 @@ _COLUMNS = (
 
 
 class Store:
-    """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`)."""
+    """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
-        self.path = path
-        self._db = connection
-        self._lock = lock
+    The table of takes is read once, when it is first needed, and kept up to date by what is added here.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, connection: sqlite3.Connection, lock: int | None) -> None:
+        self.path, self.manifest = path, manifest
+        self._db, self._lock = connection, lock
+        self._rows: dict[TakeKey, Row] | None = None
+        self._ordered: list[Row] | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Open an existing run to read."""
         directory = Path(path)
         if not (directory / "run.json").is_file():
-            raise RunError(
-                f"{directory} is not a run (it has no run.json); make one with `besttake diagnose -o {directory}`"
-            )
-        _read_manifest(directory)
-        return cls(directory, _connect(directory, read_only=True), None)
+            raise RunError(f"{directory} is not a run (it has no run.json); `besttake diagnose` makes one")
+        return cls(directory, Manifest.read(directory), _connect(directory, read_only=True), None)
 
     @classmethod
-    def write(cls, path: str | Path, manifest: Mapping[str, Any]) -> Self:
-        """Open a run to write: a new one, or one that the new manifest goes on with (see `_check_same_plan`)."""
+    def write(cls, path: str | Path, manifest: Manifest) -> Self:
+        """Open a run to write: a new one, or one that the new manifest goes on with."""
         directory = Path(path)
         new = not (directory / "run.json").exists()
         if new and directory.exists() and any(p.name != ".lock" for p in directory.iterdir()):
-            raise RunError(f"{directory} holds something that is not a run; choose an empty directory with -o")
+            raise RunError(f"{directory} holds something that is not a run; choose an empty directory with `out`")
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"cannot make {directory}: {error.strerror}; choose another directory with -o") from error
+            raise RunError(f"cannot make {directory}: {error.strerror}; choose another directory with `out`") from error
         lock = _acquire(directory)
         try:
-            identity = dict(manifest["identity"])
             if not new:
-                old = _read_manifest(directory)
-                _check_same_plan(directory, old, manifest)
-                identity = {**old["identity"], **identity}
-            with _room(directory):
-                _write_atomically(directory / "run.json", _dump({**manifest, "identity": identity, "schema": SCHEMA}))
+                manifest = Manifest.read(directory).continued_by(manifest, directory)
             (directory / "takes").mkdir(exist_ok=True)
-            store = cls(directory, _connect(directory, read_only=False), lock)
+            with _disk_errors_explained(directory):
+                files.write_bytes(directory / "run.json", manifest.to_bytes())
+            store = cls(directory, manifest, _connect(directory, read_only=False), lock)
             store._sweep()
             return store
         except BaseException:
@@ -98,58 +98,44 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What ``run.json`` says."""
-        return _read_manifest(self.path)
-
     def claim(self, name: str, value: Any) -> None:
         """Enter a fingerprint that is known only now into ``identity``; RunError when the run was made with another."""
-        manifest = self.manifest
-        identity = manifest["identity"]
-        if identity.get(name, value) != value:
-            raise _another_plan(self.path, f"its {name} is {_short(identity[name])}, yours is {_short(value)}")
-        if name not in identity:
-            identity[name] = value
-            with _room(self.path):
-                _write_atomically(self.path / "run.json", _dump(manifest))
+        identity = self.manifest.identity
+        check_same(self.path, name, identity.get(name, value), value)
+        self._change(identity={**identity, name: value})
 
-    def remember(self, name: str, key: str, value: Any) -> None:
-        """Keep something worth knowing in ``run.json``: ``manifest[name][key] = value``."""
-        manifest = self.manifest
-        manifest.setdefault(name, {})[key] = value
-        with _room(self.path):
-            _write_atomically(self.path / "run.json", _dump(manifest))
+    def skip(self, policy: str, arms: Sequence[str]) -> None:
+        """Note which planned arms a policy cannot run."""
+        self._change(skipped={**self.manifest.skipped, policy: list(arms)})
+
+    def _change(self, **entries: Any) -> None:
+        changed = self.manifest.model_copy(update=entries)
+        if changed != self.manifest:
+            self.manifest = changed
+            self.write_bytes("run.json", changed.to_bytes())
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""
         data = take.to_bytes()
         name = f"takes/{take.key.id[:2]}/{take.key.id}.take"
-        row = Row(
-            take.key, "done", take.success, take.success_step, take.steps, take.calls,
-            name, len(data), hashlib.sha256(data).hexdigest(), None, seconds,
+        self.write_bytes(name, data)
+        return self._insert(
+            Row(
+                take.key, "done", take.success, take.success_step, take.steps, take.calls,
+                name, len(data), hashlib.sha256(data).hexdigest(), None, seconds,
+            )
         )  # fmt: skip
-        with _room(self.path):
-            (self.path / name).parent.mkdir(exist_ok=True)
-            _write_atomically(self.path / name, data)
-            self._insert(row)
-        return row
 
     def add_error(self, key: TakeKey, reason: str, seconds: float = 0.0) -> Row:
         """Record that a take could not be made, and why."""
-        row = Row(key, "error", None, None, 0, 0, None, 0, None, " ".join(reason.split()), seconds)
-        with _room(self.path):
-            self._insert(row)
-        return row
+        return self._insert(Row(key, "error", None, None, 0, 0, None, 0, None, " ".join(reason.split()), seconds))
 
     def rows(self) -> list[Row]:
         """All rows in canonical order."""
-        try:
-            found = self._db.execute(f"select {_COLUMNS} from takes").fetchall()
-        except sqlite3.DatabaseError as error:
-            raise _damaged(self.path, error) from error
-        rows = [Row(TakeKey(*r[:6]), r[6], None if r[7] is None else bool(r[7]), *r[8:]) for r in found]
-        return sorted(rows, key=lambda row: row.key)
+        if self._ordered is None:
+            table = self._table()
+            self._ordered = [table[key] for key in sorted(table)]
+        return list(self._ordered)
 
     def load(self, row: Row) -> Take:
         """The take of ``row``; RunError when its file is missing or not what was written."""
@@ -157,42 +143,66 @@ class Store:
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
         """All finished takes in canonical order, one at a time."""
-        for row in self.rows():
-            if row.status == "done":
-                yield row, self.load(row)
+        for row in self._done():
+            yield row, self.load(row)
 
     def forget(self, rows: Sequence[Row]) -> None:
         """Drop rows, so that their takes are made again."""
-        with _room(self.path), self._db:
+        table = self._table()
+        with _disk_errors_explained(self.path), self._db:
             self._db.executemany(
                 "delete from takes where policy=? and env=? and task=? and start=? and arm=? and seed=?",
                 [astuple(row.key) for row in rows],
             )
+        for row in rows:
+            table.pop(row.key, None)
+        self._ordered = None
 
     def damaged(self) -> list[Row]:
         """Finished takes whose file is missing or is not what was written."""
-        bad = []
-        for row in self.rows():
-            if row.status == "done":
-                try:
-                    self._verified(row)
-                except RunError:
-                    bad.append(row)
-        return bad
+        return [row for row in self._done() if not self._is_whole(row)]
 
     def digest(self) -> str:
         """Sha256 over all finished takes in canonical order; two runs of one plan have the same."""
         whole = hashlib.sha256()
-        for row in self.rows():
-            if row.status == "done":
-                whole.update(f"{json.dumps(astuple(row.key))} {row.sha256}\n".encode())
+        for row in self._done():
+            whole.update(f"{json.dumps(astuple(row.key))} {row.sha256}\n".encode())
         return whole.hexdigest()
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file of the run atomically."""
-        with _room(self.path):
-            _write_atomically(self.path / name, data)
-        return self.path / name
+        with _disk_errors_explained(self.path):
+            return files.write_bytes(self.path / name, data, parents=True)
+
+    def _done(self) -> list[Row]:
+        return [row for row in self.rows() if row.status == "done"]
+
+    def _table(self) -> dict[TakeKey, Row]:
+        if self._rows is None:
+            try:
+                lines = self._db.execute(f"select {_COLUMNS} from takes").fetchall()
+            except sqlite3.DatabaseError as error:
+                raise _damaged(self.path, error) from error
+            rows = (Row(TakeKey(*x[:6]), x[6], None if x[7] is None else bool(x[7]), *x[8:]) for x in lines)
+            self._rows = {row.key: row for row in rows}
+        return self._rows
+
+    def _insert(self, row: Row) -> Row:
+        table, (_, *values) = self._table(), astuple(row)
+        marks = ", ".join("?" * (6 + len(values)))
+        with _disk_errors_explained(self.path), self._db:
+            self._db.execute(
+                f"insert or replace into takes ({_COLUMNS}) values ({marks})", (*astuple(row.key), *values)
+            )
+        table[row.key], self._ordered = row, None
+        return row
+
+    def _is_whole(self, row: Row) -> bool:
+        try:
+            self._verified(row)
+        except RunError:
+            return False
+        return True
 
     def _verified(self, row: Row) -> bytes:
         try:
@@ -202,13 +212,6 @@ class Store:
         if hashlib.sha256(data).hexdigest() != row.sha256:
             raise RunError(f"{self.path}/{row.file} is damaged; run the diagnosis again to redo it")
         return data
-
-    def _insert(self, row: Row) -> None:
-        values = (*astuple(row.key), row.status, row.success, row.success_step, row.steps, row.calls,
-                  row.file, row.size, row.sha256, row.error, row.seconds)  # fmt: skip
-        marks = ", ".join("?" * len(values))
-        with self._db:
-            self._db.execute(f"insert or replace into takes ({_COLUMNS}) values ({marks})", values)
 
     def _sweep(self) -> None:
         """Remove what a killed writer left behind under temporary names."""
@@ -230,11 +233,9 @@ def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
             raise sqlite3.DatabaseError("quick_check failed")
         connection.execute(f"select {_COLUMNS} from takes limit 1")
     except sqlite3.DatabaseError as error:
-        if "full" in str(error) or "disk I/O" in str(error):
-            raise _full(directory) from error
         if "no such table" in str(error):
             raise _no_takes(directory) from error
-        raise _damaged(directory, error) from error
+        raise (_full(directory) if _is_full(error) else _damaged(directory, error)) from error
     return connection
 
 
@@ -255,87 +256,41 @@ def _full(directory: Path) -> RolloutError:
     )
 
 
-class _room:
-    """Turns "no space left" of files and of SQLite into one clear line."""
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error))
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, OSError) and error.errno in (28, 122):
-            raise _full(self.directory) from error
-        if isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error)):
-            raise _full(self.directory) from error
+@contextmanager
+def _disk_errors_explained(directory: Path) -> Iterator[None]:
+    """Turn "no space left", of files and of SQLite, and a damaged database into one clear line."""
+    try:
+        yield
+    except (OSError, sqlite3.DatabaseError) as error:
+        if _is_full(error):
+            raise _full(directory) from error
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError):
-            raise _damaged(self.directory, error) from error
+            raise _damaged(directory, error) from error
+        raise
 
 
 def _acquire(directory: Path) -> int:
+    """The lock of a run, which a killed process lets go of. Its file names the process that holds it.
+
+    (The library filelock would empty that file when a second process asks for the lock.)
+    """
     try:
         lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with -o") from error
+        raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with `out`") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(lock)
         raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
-    with _room(directory):
+    with _disk_errors_explained(directory):
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
-
-
-def _read_manifest(directory: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads((directory / "run.json").read_text())
-        schema = int(manifest["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{directory}/run.json is damaged ({error}); choose another directory with -o") from error
-    if schema > SCHEMA:
-        raise RunError(
-            f"{directory} was written by a newer BestTake (schema {schema}, this one knows {SCHEMA}); upgrade besttake"
-        )
-    return dict(manifest)
-
-
-def _check_same_plan(directory: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """A run goes on when ``identity`` is the same, and may grow: each list of ``extent`` must contain the old one."""
-    before, after = old.get("identity", {}), new.get("identity", {})
-    for name in sorted(set(before) & set(after)):
-        if before[name] != after[name]:
-            raise _another_plan(directory, f"its {name} is {_short(before[name])}, yours is {_short(after[name])}")
-    for name, values in old.get("extent", {}).items():
-        gone = [value for value in values if value not in new.get("extent", {}).get(name, ())]
-        if gone:
-            raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
-
-
-def _another_plan(directory: Path, what: str) -> RunError:
-    return RunError(f"{directory} holds another plan: {what}; choose another directory with -o")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _dump(manifest: Mapping[str, Any]) -> bytes:
-    return json.dumps(manifest, indent=1, sort_keys=True).encode()

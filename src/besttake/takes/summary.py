@@ -47,14 +47,14 @@ def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
     with Store.open(path) as store:
         rows, damaged, digest, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
-    extent, skipped = manifest["extent"], manifest.get("skipped", {})
+    extent = manifest.extent
     bad = {row.key for row in damaged}
-    each = len(extent["starts"]) * len(extent["seeds"])
+    each = len(extent.starts) * len(extent.seeds)
     seen: dict[tuple[str, str, str, str], list[int]] = {}
-    for policy in extent["policies"]:
-        for place in extent["tasks"]:
+    for policy in extent.policies:
+        for place in extent.tasks:
             env, task = place.split(" ", 1)
-            for arm in (a for a in extent["arms"] if a not in skipped.get(policy, ())):
+            for arm in (a for a in extent.arms if a not in manifest.skipped.get(policy, ())):
                 seen[policy, env, task, arm] = [0, 0, 0]
     for row in rows:
         counts = seen.setdefault((row.key.policy, row.key.env, row.key.task, row.key.arm), [0, 0, 0])

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from besttake import files
 from besttake.errors import RunError
 from besttake.takes.film import Film
-from besttake.takes.key import TakeKey as TakeKey
+from besttake.takes.key import TakeKey
 from besttake.types import F32, U8
 
 
@@ -66,8 +67,7 @@ class Take:
     def from_bytes(cls, data: bytes) -> Take:
         """The take whose `to_bytes` this is; RunError when it is damaged."""
         try:
-            size = int.from_bytes(data[:8], "little")
-            head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["head"])
+            head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
             count, height, width, columns = json.loads(head["film"])
             return cls(

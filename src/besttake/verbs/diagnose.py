@@ -30,9 +30,11 @@ from besttake.reporting.words import worded
 from besttake.result import Result
 from besttake.scorers.scoring import named_scorers, score_run
 from besttake.takes.jobs import Block, take_draw
+from besttake.takes.key import Row
+from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
-from besttake.takes.store import Row, Store
+from besttake.takes.store import Store
 from besttake.takes.workers import Workers
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
@@ -142,7 +144,7 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> None:
         check_compatible(spec, env)
     store.claim(f"policy {uri}", spec.fingerprint)
     possible, _ = chosen.runnable(spec, setup.plan.arms)
-    store.remember("skipped", uri, [arm for arm in setup.plan.arms if arm not in possible])
+    store.skip(uri, [arm for arm in setup.plan.arms if arm not in possible])
 
 
 def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers: Workers, reporter: Reporter) -> None:
@@ -226,7 +228,7 @@ def _forget_the_bad(store: Store, reporter: Reporter) -> None:
         reporter.note(f"{len(failed)} takes failed before and will be tried again")
 
 
-def _manifest(setup: Setup, command: str) -> dict[str, Any]:
+def _manifest(setup: Setup, command: str) -> Manifest:
     """What ``run.json`` says: identity (may not change when a run goes on) and extent (may only grow)."""
     plan, library = setup.plan, setup.library
     identity: dict[str, Any] = {
@@ -236,21 +238,15 @@ def _manifest(setup: Setup, command: str) -> dict[str, Any]:
     }
     fingerprint = None if library is None else library.fingerprint
     identity |= chosen.identity(chosen.specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
-    return {
-        "besttake": version(),
-        "command": command,
-        "plan": plan.model_dump(mode="json"),
-        "versions": versions(),
-        "library": None if library is None else str(library.path),
-        "identity": identity,
-        "extent": {
-            "policies": list(plan.policy),
-            "tasks": [f"{uri} {task.name}" for uri, env in setup.envs.items() for task in setup.tasks(env)],
-            "starts": sorted({s for uri, env in setup.envs.items() for s in plan.chosen_starts(env.starts, uri)}),
-            "seeds": list(range(plan.seeds)),
-            "arms": list(plan.arms),
-        },
-    }
+    return Manifest(
+        besttake=version(), command=command, plan=plan.model_dump(mode="json"), versions=versions(),
+        library=None if library is None else str(library.path), identity=identity,
+        extent=Extent(
+            policies=list(plan.policy), seeds=list(range(plan.seeds)), arms=list(plan.arms),
+            tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in setup.tasks(env)],
+            starts=sorted({s for uri, env in setup.envs.items() for s in plan.chosen_starts(env.starts, uri)}),
+        ),
+    )  # fmt: skip
 
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:

@@ -26,6 +26,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
+from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
@@ -172,7 +173,7 @@ class _Bench:
         for uri, model in self.models.items():
             with (
                 tempfile.TemporaryDirectory() as scratch,
-                Store.write(scratch, {"identity": {}, "extent": {}}) as store,
+                Store.write(scratch, Manifest()) as store,
             ):
                 sampler = arm_sampler(model, self.env.world, config, self.library, self.library.encoder())
                 block = Block(uri, self.env_uri, self.env.tasks, self.starts, ("retrieve",), self.seeds)

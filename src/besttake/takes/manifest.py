@@ -1,0 +1,93 @@
+"""``run.json``: what a run was planned as, and with which versions and fingerprints it is made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from besttake.errors import RunError, one_line
+
+SCHEMA = 1
+
+
+class Extent(BaseModel):
+    """Which takes are planned: every combination. A run may grow, so a later plan must contain all of an earlier one.
+
+    A task is written with its env, ``"testbed:pick pick"``.
+    """
+
+    policies: list[str] = []
+    tasks: list[str] = []
+    starts: list[int] = []
+    seeds: list[int] = []
+    arms: list[str] = []
+
+
+class Manifest(BaseModel):
+    """``identity`` is what takes depend on, by name: seeds, settings, fingerprints of envs, policies and library.
+
+    A run goes on only where it is the same. ``skipped`` has the planned arms that each policy cannot run. ``library``
+    is the path of the demonstrations. Runs of older versions may lack any entry but ``schema``.
+    """
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    schema_version: int = Field(SCHEMA, alias="schema")
+    besttake: str = ""
+    command: str = ""
+    plan: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    library: str | None = None
+    identity: dict[str, Any] = {}
+    extent: Extent = Extent()
+    skipped: dict[str, list[str]] = {}
+
+    @classmethod
+    def read(cls, directory: Path) -> Manifest:
+        """The manifest of a run; RunError when it is damaged or of a newer version."""
+        try:
+            values = json.loads((directory / "run.json").read_text())
+            schema = int(values["schema"])
+            if schema > SCHEMA:
+                raise RunError(
+                    f"{directory} was written by a newer BestTake (schema {schema}, this one knows {SCHEMA});"
+                    " upgrade besttake"
+                )
+            return cls.model_validate(values)
+        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            raise RunError(
+                f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`"
+            ) from error
+
+    def to_bytes(self) -> bytes:
+        """The content of ``run.json``."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True).encode()
+
+    def continued_by(self, new: Manifest, directory: Path) -> Manifest:
+        """``new``, with what it does not know of the identity; RunError when the run holds another plan."""
+        for name in sorted(set(self.identity) & set(new.identity)):
+            check_same(directory, name, self.identity[name], new.identity[name])
+        planned = new.extent.model_dump()
+        for name, values in self.extent.model_dump().items():
+            gone = [value for value in values if value not in planned[name]]
+            if gone:
+                raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
+        return new.model_copy(update={"identity": {**self.identity, **new.identity}})
+
+
+def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
+    """RunError when an entry of the identity is not what the run was made with."""
+    if old != new:
+        raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")
+
+
+def _another_plan(directory: Path, difference: str) -> RunError:
+    return RunError(f"{directory} holds another plan: {difference}; choose another directory with `out`")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
