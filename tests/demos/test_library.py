@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,8 @@ import pytest
 from besttake.core import probe, score
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
+from besttake.demos.head import LibraryHead
 from besttake.demos.library import Bad, Library, build, build_cached
 from besttake.encoders.hog import Hog
 from besttake.encoders.pixels import Pixels
@@ -45,7 +48,7 @@ def test_states_actions_and_order_are_kept_exactly(library, two_tasks):
 
 def test_embeddings_are_those_of_the_stored_encoder(library, two_tasks):
     encoder = Library.open(library.path).encoder()
-    assert encoder.spec.fingerprint == library.head["encoder"]["fingerprint"]
+    assert encoder.spec.fingerprint == library.head.encoder.fingerprint
     for number, demo in enumerate(two_tasks.demos):
         rows = np.flatnonzero(library.frame_demo == number)
         np.testing.assert_array_equal(library.frame_step[rows], demo.frame_steps)
@@ -152,7 +155,7 @@ def test_the_same_library_is_built_once_and_anything_else_builds_another(make_de
     (first.path / "embeddings.npy").write_bytes(b"broken")
     mended = build_cached(source, Hog(), tmp_path)
     assert mended.fingerprint == first.fingerprint
-    mended.check()
+    check_content(mended)
 
 
 def test_building_twice_gives_the_same_fingerprint_and_other_demos_another(make_demo, source_of, tmp_path):
@@ -205,7 +208,7 @@ def test_with_skip_bad_the_rest_is_built_and_what_was_left_out_is_listed(make_de
     bad = bad_ones(make_demo)
     made = build(source_of([make_demo(0), *bad.values(), make_demo(9)]), Pixels(), tmp_path / "rest", skip_bad=True)
     assert [d.id for d in made.demos] == ["pick/0", "pick/9"]
-    left = {b.id: b.reason for b in Library.open(made.path).left_out}
+    left = {b.id: b.reason for b in Library.open(made.path).head.left_out}
     assert set(left) == {item.id for item in bad.values()}
     assert all(reason in left[item.id] for reason, item in bad.items())
     with pytest.raises(LibraryError, match="no demonstration is left"):
@@ -219,7 +222,7 @@ def test_a_library_of_pictures_alone_scores_but_cannot_be_retrieved_from(make_de
     assert pictures.states is None
     assert len(pictures.view("pick").index.nearest(pictures.embeddings[:4]).best) == 4
     with pytest.raises(LibraryError, match="only pictures"):
-        pictures.check_fit(env())
+        check_retrieval(pictures, env())
     with pytest.raises(LibraryError, match="only pictures"):
         pictures.view("pick").retriever(RetrievalConfig(rule="frame"), 5)
 
@@ -229,35 +232,35 @@ def task(name, instruction=""):
 
 
 def test_a_task_without_demonstrations_is_told_unless_there_is_but_one_of_each(library, make_demo, source_of, tmp_path):
-    assert library.check_tasks([task(name) for name in library.tasks]) == []
+    assert check_tasks(library, [task(name) for name in library.tasks]) == []
     with pytest.raises(LibraryError, match="has 0 of the 1 demonstrations of stack"):
-        library.check_tasks([task("stack")])
+        check_tasks(library, [task("stack")])
     one = build(source_of([make_demo(0)]), Hog(), tmp_path / "one")
-    (note,) = one.check_tasks([task("carry")])
+    (note,) = check_tasks(one, [task("carry")])
     assert note == f"the library calls its task {one.tasks[0]!r}; it was taken for carry"
     with pytest.raises(LibraryError, match="0 of the 1 demonstrations of carry"):
-        one.check_tasks([task(one.tasks[0]), task("carry")])
-    assert one.check_tasks([task("carry", instruction=one.demos[0].instruction or one.tasks[0])]) == []
+        check_tasks(one, [task(one.tasks[0]), task("carry")])
+    assert check_tasks(one, [task("carry", instruction=one.demos[0].instruction or one.tasks[0])]) == []
 
 
 def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tmp_path):
-    library.check_fit(env())
+    check_retrieval(library, env())
     for changes, words in (
         ({"action_dim": 7}, "actions of 4 numbers, but world has 7"),
         ({"state_dim": 8}, "states of 4 numbers, but world has 8"),
         ({"score_camera": "agentview"}, "shows camera wrist, but world is scored by agentview"),
     ):
         with pytest.raises(LibraryError, match=words):
-            library.check_fit(env(**changes))
+            check_retrieval(library, env(**changes))
     with pytest.raises(LibraryError, match="was embedded by pixels"):
-        library.check_encoder(Hog())
+        check_encoder(library, Hog())
     with pytest.raises(LibraryError, match="has 4 of the 5 demonstrations of push that are needed"):
-        library.check_tasks([task("push")], least=5)
+        check_tasks(library, [task("push")], least=5)
     blind = build(source_of([make_demo(0)], gripper_dim=None, eef_dims=None), Hog(), tmp_path / "blind")
-    with pytest.raises(LibraryError, match="no events.*--gripper-dim"):
-        blind.check_fit(env())
-    blind.check_fit(env(), RetrievalConfig(rule="frame"))
-    with pytest.raises(LibraryError, match="--gripper-dim 9 is outside"):
+    with pytest.raises(LibraryError, match="no events.*`gripper_dim`"):
+        check_retrieval(blind, env())
+    check_retrieval(blind, env(), RetrievalConfig(rule="frame"))
+    with pytest.raises(LibraryError, match="`gripper_dim` 9 is outside"):
         build(source_of([make_demo(0)]), Hog(), tmp_path / "wide", gripper_dim=9)
 
 
@@ -265,7 +268,7 @@ def test_the_users_dimensions_stand_in_where_the_source_does_not_say(make_demo, 
     source = source_of([make_demo(0)], gripper_dim=None, eef_dims=None)
     told = build(source, Hog(), tmp_path / "told", gripper_dim=3, eef_dims=[0, 1])
     assert told.demos[0].events.tolist() == [0, 10, 20]
-    assert told.eef_dims == (0, 1)
+    assert told.head.eef_dims == (0, 1)
 
 
 def test_missing_damaged_and_newer_libraries_are_told_apart(library, two_tasks, tmp_path):
@@ -281,7 +284,7 @@ def test_missing_damaged_and_newer_libraries_are_told_apart(library, two_tasks, 
     data[500] ^= 255
     (copy.path / "embeddings.npy").write_bytes(data)
     with pytest.raises(LibraryError, match=r"embeddings.npy is damaged"):
-        Library.open(copy.path).check()
+        check_content(Library.open(copy.path))
     (copy.path / "library.json").write_text(json.dumps({**head, "format": 99}))
     with pytest.raises(LibraryError, match="newer BestTake"):
         Library.open(copy.path)
@@ -346,6 +349,7 @@ def test_more_frames_than_the_encoder_is_fitted_to_are_spread_evenly(monkeypatch
 _STREAM = """
 import resource, sys
 import numpy as np
+from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
 from besttake.demos.library import build
 
 from besttake.types import Demo, EncoderSpec
@@ -387,3 +391,19 @@ def test_a_hundred_thousand_frames_are_indexed_and_searched_under_a_gigabyte_and
 def test_a_demo_replaced_by_name_is_not_confused_with_another(make_demo, source_of, tmp_path):
     made = build(source_of([replace(make_demo(0), task=""), make_demo(1)]), Hog(), tmp_path / "unnamed")
     assert made.view("pick").demos.tolist() == [1]
+
+
+def test_library_json_is_written_again_byte_for_byte_and_older_ones_open(library, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(library.path, copy)
+    before = (copy / "library.json").read_bytes()
+    LibraryHead.read(copy).write(copy)
+    assert (copy / "library.json").read_bytes() == before
+    values = json.loads(before)
+    del values["shows"]
+    (copy / "library.json").write_text(json.dumps(values))
+    assert Library.open(copy).head.fingerprint == library.fingerprint
+    del values["camera"]
+    (copy / "library.json").write_text(json.dumps(values))
+    with pytest.raises(LibraryError, match=r"library.json is damaged \(camera: Field required\)"):
+        Library.open(copy)

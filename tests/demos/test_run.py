@@ -76,7 +76,7 @@ def test_a_damaged_take_is_left_out_by_name_and_the_rest_is_a_library(run, tmp_p
     file.write_bytes(file.read_bytes()[:-7])
     made = build(registry.demos(f"run:{path}"), Hog(), tmp_path / "library", skip_bad=True)
     assert len(made.demos) == 2
-    assert "pick/0/base/0" in made.left_out[0].id
+    assert "pick/0/base/0" in made.head.left_out[0].id
     with pytest.raises(LibraryError, match="cannot be read"):
         build(registry.demos(f"run:{path}"), Hog(), tmp_path / "other")
 

@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_built(tmp_path):
     video(root / "single.mp4", length=1)
     made = build(registry.demos(f"video:{root}"), Hog(), tmp_path / "library", skip_bad=True)
     assert [d.id for d in made.demos] == ["good.mp4"]
-    left = {b.id: b.reason for b in made.left_out}
+    left = {b.id: b.reason for b in made.head.left_out}
     assert "damaged video" in left["cut.mp4"]
     assert "damaged video" in left["text.mp4"]
     assert left["short.mp4"] == "has 12 frames, but short.csv has 7 rows"

@@ -43,7 +43,7 @@ class Retrieve:
         own, embedding = yield [Sample(take.observation, take.draw), Embed(tools.picture(take))]
         query, phase = _Query(take.step, embedding, own, take.observation.state), None
         if config.onset_alignment or config.gripper_gating:
-            now = current(*tools.motion(take), tools.demonstrations.events, step=take.step)
+            now = current(*tools.motion(take), tools.demonstrations.head.event_config, step=take.step)
             phase = now.open
             if config.onset_alignment:
                 query = _at_onset(take, query, now.onset)

@@ -94,10 +94,11 @@ def check(directory: Directory) -> None:
     Example:
       besttake library check libraries/mine
     """
+    from besttake.demos.checks import check_content
     from besttake.demos.library import Library
 
     library = Library.open(directory)
-    library.check()
+    check_content(library)
     library.encoder()
     show(
         Text(f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"), "", False

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame
+from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
 from besttake.demos.source import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.write import Writer
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import U8, Demo
 
-FORMAT = 1
 _FIT_FRAMES = 2048
 _FIT_BYTES = 160 << 20
 _HELD_BYTES = 96 << 20
@@ -98,7 +98,7 @@ class _Building:
     def __init__(self, source: Source, encoder: Encoder, options: Options, progress: Callable[[str], None]) -> None:
         self._source, self._encoder, self._options, self._progress = source, encoder, options, progress
         self._shape: Shape | None = None
-        self._demos: list[dict[str, Any]] = []
+        self._demos: list[DemoHead] = []
         self._left_out: list[Bad] = []
 
     def run(self, out: Path, items: Iterable[Demo | Bad]) -> Path:
@@ -113,13 +113,14 @@ class _Building:
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
-            writer.finish(self._head(), stored, self._aside())
+            shows = self._source.uri if isinstance(self._source, Showing) else None
+            writer.finish(self._content(), stored, self._source.name, shows)
         return out
 
     def _refuse(self, name: str, reason: str) -> None:
         if not self._options.skip_bad:
             raise LibraryError(
-                f"{self._source.name}: demonstration {name} {reason}; mend it, or leave it out with --skip-bad"
+                f"{self._source.name}: demonstration {name} {reason}; repair it, or leave it out with `skip_bad`"
             )
         self._left_out.append(Bad(name, reason))
 
@@ -144,16 +145,11 @@ class _Building:
             if values is not None:
                 writer.append(name, values, "<f4")
         self._demos.append(
-            {
-                "id": demo.id,
-                "task": demo.task,
-                "instruction": demo.instruction,
-                "length": length_of(demo),
-                "frames": len(rows),
-                "events": starts.tolist(),
-                "source": dict(demo.source),
-            }
-        )
+            DemoHead(
+                id=demo.id, task=demo.task, instruction=demo.instruction, length=length_of(demo), frames=len(rows),
+                events=starts.tolist(), source=dict(demo.source),
+            )
+        )  # fmt: skip
 
     def _events(self, demo: Demo) -> NDArray[np.int64]:
         options = self._options
@@ -162,45 +158,38 @@ class _Building:
         return event_starts(length_of(demo), positions, gripper, options.events)
 
     def _check_dims(self, shape: Shape) -> None:
-        for flag, dims, size, of in (
-            ("--gripper-dim", self._options.gripper_dim, shape.action_dim, "actions"),
-            ("--eef-dims", self._options.eef_dims, shape.state_dim, "states"),
+        for option, dims, size, of in (
+            ("`gripper_dim`", self._options.gripper_dim, shape.action_dim, "actions"),
+            ("`eef_dims`", self._options.eef_dims, shape.state_dim, "states"),
         ):
             if dims is None or size is None:
                 continue
             for dim in np.atleast_1d(dims).tolist():
                 if not -size <= dim < size:
-                    raise LibraryError(f"{self._source.name}: {flag} {dim} is outside {of} of {size} numbers")
+                    raise LibraryError(f"{self._source.name}: {option} {dim} is outside {of} of {size} numbers")
 
-    def _head(self) -> dict[str, Any]:
+    def _content(self) -> LibraryContent:
         source, options, spec = self._source, self._options, self._encoder.spec
         assert options.events is not None
         assert self._shape is not None
-        return {
-            "format": FORMAT,
-            "source_fingerprint": source.fingerprint,
-            "encoder": {
-                "uri": options.encoder_uri or spec.name,
-                "name": spec.name,
-                "dim": spec.dim,
-                "fingerprint": spec.fingerprint,
-            },
-            "camera": source.camera,
-            "fps": float(source.fps),
-            "stride": options.stride,
-            "pad": options.pad,
-            "action_dim": self._shape.action_dim,
-            "state_dim": self._shape.state_dim,
-            "gripper_dim": options.gripper_dim,
-            "eef_dims": options.eef_dims,
-            "event_config": asdict(options.events),
-            "demos": self._demos,
-            "left_out": [asdict(bad) for bad in self._left_out],
-        }
-
-    def _aside(self) -> dict[str, Any]:
-        shows = self._source.uri if isinstance(self._source, Showing) else None
-        return {"source": self._source.name, "shows": shows, "retrieval": None}
+        return LibraryContent(
+            format=FORMAT,
+            source_fingerprint=source.fingerprint,
+            encoder=EncoderHead(
+                uri=options.encoder_uri or spec.name, name=spec.name, dim=spec.dim, fingerprint=spec.fingerprint
+            ),
+            camera=source.camera,
+            fps=source.fps,
+            stride=options.stride,
+            pad=options.pad,
+            action_dim=self._shape.action_dim,
+            state_dim=self._shape.state_dim,
+            gripper_dim=options.gripper_dim,
+            eef_dims=options.eef_dims,
+            event_config=options.events,
+            demos=tuple(self._demos),
+            left_out=tuple(self._left_out),
+        )
 
 
 def _options(values: dict[str, Any]) -> Options:

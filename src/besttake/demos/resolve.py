@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake import registry
+from besttake.demos.checks import check_encoder_uri
 from besttake.demos.library import Library, build, build_cached
 from besttake.demos.source import Source
 from besttake.encoders.base import Encoder, Fitted
@@ -33,7 +34,7 @@ def open_or_build(
     if (Path(named) / "library.json").is_file():
         library = Library.open(named)
         if encoder is not None:
-            library.check_encoder_uri(encoder)
+            check_encoder_uri(library, encoder)
         return library
     uri = encoder or DEFAULT_ENCODER
     return build_cached(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from besttake.core.events import onset_frame, phases
 from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever
 from besttake.core.search import Index
+from besttake.demos.checks import check_events
 from besttake.types import F32
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class View:
         if config.rule == "frame":
             rows, demo, step = np.arange(len(self.frames)), self.frame_demo, self.frame_step
         else:
-            self.library.check_events()
+            check_events(self.library)
             demo = np.concatenate([np.full(len(self.library.demos[d].events), d) for d in self.demos])
             step = np.concatenate([self.library.demos[d].events for d in self.demos])
             rows = np.array([self._row(int(d), int(s)) for d, s in zip(demo, step, strict=True)])
@@ -75,11 +76,11 @@ class View:
         return int(own[onset_frame(self.frame_step[own], step)])
 
     def _open(self, demo: I64, step: I64) -> NDArray[np.bool_] | None:
-        library = self.library
-        if library.gripper_dim is None or library.actions is None:
+        library, gripper = self.library, self.library.head.gripper_dim
+        if gripper is None or library.actions is None:
             return None
         phase = {
-            int(d): phases(library.chunk(int(d), 0, library.demos[d].length)[:, library.gripper_dim], library.events)
+            int(d): phases(library.chunk(int(d), 0, library.demos[d].length)[:, gripper], library.head.event_config)
             for d in self.demos
         }
         return np.array([phase[int(d)][int(s)] for d, s in zip(demo, step, strict=True)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import os
 import shutil
 import tempfile
@@ -16,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.demos.head import LibraryContent, LibraryHead, StoredFile
 from besttake.errors import LibraryError
-from besttake.files import sha256_of, write_text
+from besttake.files import sha256_of
 from besttake.types import U8
 
 PICTURE_PX = 128
@@ -56,12 +55,12 @@ class Writer:
     def __init__(self, out: Path) -> None:
         self.out = out
         if out.exists() and not (out / "library.json").exists() and (not out.is_dir() or any(out.iterdir())):
-            raise LibraryError(f"{out} holds something that is not a library; choose an empty directory with -o")
+            raise LibraryError(f"{out} holds something that is not a library; choose an empty directory (`out`)")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             self.path = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
         except OSError as error:
-            raise LibraryError(f"cannot write {out}: {error.strerror}; choose another directory with -o") from error
+            raise LibraryError(f"cannot write {out}: {error.strerror}; choose another directory (`out`)") from error
         self._arrays: dict[str, GrowingArray] = {}
         self._pictures = (self.path / "pictures.bin").open("wb")
         self._ends: list[int] = []
@@ -85,11 +84,11 @@ class Writer:
             self._ends.append(self._pictures.tell())
 
     def finish(
-        self, head: Mapping[str, Any], encoder: Mapping[str, NDArray[Any]] | None, aside: Mapping[str, Any]
+        self, content: LibraryContent, encoder: Mapping[str, NDArray[Any]] | None, source: str, shows: str | None
     ) -> None:
         """Write ``library.json`` with the sha256 of every file, and put the directory in its place.
 
-        The fingerprint covers ``head`` and all files; ``aside`` holds what is told but does not change what it is.
+        The fingerprint covers ``content`` and all files, not the name of the ``source`` nor what it ``shows``.
         """
         for array in self._arrays.values():
             array.close()
@@ -99,10 +98,9 @@ class Writer:
             from safetensors.numpy import save_file
 
             save_file({k: np.ascontiguousarray(v) for k, v in encoder.items()}, self.path / "encoder.safetensors")
-        files = {p.name: {"size": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(self.path.iterdir())}
-        content = {**head, "files": files}
-        fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        write_text(self.path / "library.json", library_text({**content, **aside, "fingerprint": fingerprint}))
+        paths = sorted(self.path.iterdir())
+        files = {path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path)) for path in paths}
+        LibraryHead.of(content, files, source, shows).write(self.path)
         replace_directory(self.path, self.out)
 
     def __enter__(self) -> Self:
@@ -118,7 +116,7 @@ class Writer:
             shutil.rmtree(self.path, ignore_errors=True)
         if isinstance(error, OSError) and error.errno == 28:
             raise LibraryError(
-                f"no room left on the disk of {self.out}; make room and build the library again"
+                f"no space left on the disk of {self.out}; free some and build the library again"
             ) from error
 
 
@@ -133,8 +131,3 @@ def replace_directory(made: Path, out: Path) -> None:
     made.rename(out)
     if old.exists():
         shutil.rmtree(old, ignore_errors=True)
-
-
-def library_text(head: Mapping[str, Any]) -> str:
-    """The content of ``library.json``."""
-    return json.dumps(head, indent=1, sort_keys=True)

@@ -17,6 +17,7 @@ from besttake import registry
 from besttake.arms.base import Request
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy
@@ -116,10 +117,10 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     if not spec.warm_start:
         raise ComponentError(f"{spec.name} cannot be warm-started, so nothing can be retrieved for it")
     world = World(
-        spec.name, camera or library.camera, spec.action_dim, spec.state_dim or library.state_dim or 0,
-        library.gripper_dim, library.eef_dims,
+        spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.state_dim or 0,
+        library.head.gripper_dim, library.head.eef_dims,
     )  # fmt: skip
-    library.check_fit(world, config)
+    check_retrieval(library, world, config)
     arms = arm_sampler(policy, world, config, library, library.encoder())
     how = f"retrieving ({config.rule}, alpha {config.alpha})"
     return Augmented(arms, "retrieve", how, f"{config} {library.fingerprint}")

@@ -31,7 +31,7 @@ def probe_policy(
     ):
         if takes is not None and has != takes:
             return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {takes}")
-    if spec.cameras and not library.can_show(spec.cameras):
+    if spec.cameras and not library.pictures.can_show(spec.cameras):
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
     tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
     each = max(1, plan.probe_states // max(1, len(tasks)))
@@ -70,5 +70,5 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
 
 
 def _observation(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
-    images = library.show(demo, step, cameras) if cameras else {}
-    return Observation(images, library.state(demo, step), library.instruction(demo))
+    images = library.pictures.show(demo, step, cameras) if cameras else {}
+    return Observation(images, library.state(demo, step), library.demos[demo].instruction)

@@ -119,7 +119,7 @@ def rank(
         ranked = _ranked(films, chosen, view, coder, _Frames(window, stride, task))
     return RankResult(
         takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
-        library=library.source["name"], demos=len(view.demos), frames=len(view.frames), task=task,
+        library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
         matched=view.matched, notes=tuple(_notes(window, films, view, task)),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from besttake import registry
 from besttake.arms.chosen import specs_of
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos import checks
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder
@@ -101,7 +102,7 @@ def library_for(
 
 def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:
     """LibraryError when it lacks demonstrations of a planned task; else remarks on how tasks were matched."""
-    return library.check_tasks([task for env in envs for task in planned_tasks(plan, env)])
+    return checks.check_tasks(library, [task for env in envs for task in planned_tasks(plan, env)])
 
 
 def planned_tasks(plan: Plan, env: EnvSpec) -> list[TaskSpec]:
@@ -121,9 +122,9 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
             )
         return config
     for env in envs.values():
-        library.check_camera(env)
+        checks.check_camera(library, env)
     for uri, env in envs.items() if needs else ():
-        library.check_fit(env, config)
+        checks.check_retrieval(library, env, config)
         _check_not_tuned_here(plan, library, uri, env)
     return config
 

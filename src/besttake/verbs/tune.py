@@ -20,6 +20,7 @@ from besttake import registry
 from besttake.arms.sampler import arm_sampler
 from besttake.compatibility import check_compatible
 from besttake.core.retrieve import RetrievalConfig, Retriever, targets
+from besttake.demos.checks import check_retrieval, check_tasks
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
@@ -91,8 +92,8 @@ def tune(
     if not 1 <= starts <= len(spec.tuning):
         told = f"keeps {len(spec.tuning)} starts per task apart for tuning" if len(spec.tuning) else "keeps none apart"
         raise PlanError(f"--starts {starts}: {env_uri} {told}, and tuning never uses starts that are evaluated on")
-    library.check_fit(spec)
-    library.check_tasks(spec.tasks, least=2)
+    check_retrieval(library, spec)
+    check_tasks(library, spec.tasks, least=2)
     models = {uri: registry.policy(uri) for uri in policies}
     for model in models.values():
         check_compatible(model.spec, spec)

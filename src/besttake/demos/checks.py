@@ -1,0 +1,103 @@
+"""Whether a library can serve: its files are whole, its encoder is right, it suits the env, the tasks and retrieval.
+
+Each check raises `LibraryError` with one line that says what is wrong and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from besttake import registry
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.source import is_wrist
+from besttake.encoders.base import Encoder
+from besttake.errors import LibraryError
+from besttake.files import sha256_of
+from besttake.types import EnvSpec, TaskSpec, World
+
+if TYPE_CHECKING:
+    from besttake.demos.library import Library
+
+
+def check_content(library: Library) -> None:
+    """Read every byte and compare it with what was written."""
+    for name, file in library.head.files.items():
+        if sha256_of(library.path / name) != file.sha256:
+            raise LibraryError(f"{library.path}/{name} is damaged; build the library again")
+
+
+def check_encoder(library: Library, encoder: Encoder) -> None:
+    """The embeddings were made by ``encoder``."""
+    own, other = library.head.encoder, encoder.spec
+    if other.fingerprint != own.fingerprint:
+        raise LibraryError(
+            f"{library.path} was embedded by {own.uri} ({own.fingerprint}), not by {other.name} ({other.fingerprint});"
+            " use that encoder or build the library again"
+        )
+
+
+def check_encoder_uri(library: Library, uri: str) -> None:
+    """The embeddings were made by the encoder that ``uri`` names."""
+    if uri not in (library.head.encoder.uri, library.head.encoder.name):
+        check_encoder(library, registry.encoder(uri))
+
+
+def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
+    """Chunks can be retrieved for ``env``: camera, actions, states and events are as they must be."""
+    check_camera(library, env)
+    for what, here, there in (
+        ("actions", library.head.action_dim, env.action_dim),
+        ("states", library.head.state_dim, env.state_dim),
+    ):
+        if here is None:
+            raise LibraryError(
+                f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
+            )
+        if here != there:
+            raise LibraryError(
+                f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
+            )
+    if config is None or config.rule != "frame":
+        check_events(library)
+
+
+def check_camera(library: Library, env: EnvSpec | World) -> None:
+    """The library shows the wrist where ``env`` is scored by a wrist camera, and another view where it is not."""
+    if is_wrist(library.head.camera) != is_wrist(env.score_camera):
+        raise LibraryError(
+            f"{library.path} shows camera {library.head.camera}, but {env.name} is scored by {env.score_camera};"
+            " build it with the matching ?camera=…"
+        )
+
+
+def check_events(library: Library) -> None:
+    """Some demonstration has an event after its start, so that there is something to match."""
+    if all(len(demo.events) < 2 for demo in library.demos):
+        known = library.head.gripper_dim is not None or library.head.eef_dims is not None
+        raise LibraryError(
+            f"{library.path} has no events beyond episode starts; retrieve by `rule` frame"
+            + ("" if known else ", or build it again with `gripper_dim` and `eef_dims`")
+        )
+
+
+def check_tasks(library: Library, tasks: Sequence[TaskSpec], least: int = 1) -> list[str]:
+    """Each task has ``least`` demonstrations; returns remarks on how tasks were matched.
+
+    Where library and plan have one task each and call it differently, one is taken for the other, and a remark says so.
+    A library that names no tasks serves all.
+    """
+    notes = []
+    for task in tasks:
+        rows, matched = library.demos_of(task.name, task.instruction)
+        if matched == "all" and any(library.tasks):
+            if len(tasks) > 1 or len(library.tasks) > 1:
+                rows = []
+            else:
+                notes.append(f"the library calls its task {library.tasks[0]!r}; it was taken for {task.name}")
+        if len(rows) < least:
+            raise LibraryError(
+                f"{library.path} has {len(rows)} of the {least} demonstrations of {task.name} that are needed (its"
+                f" tasks: {', '.join(library.tasks)}); add more, or leave the task out"
+            )
+    return notes

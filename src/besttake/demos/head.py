@@ -1,0 +1,124 @@
+"""What ``library.json`` says: where a library comes from, how it was built, its demonstrations and its files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from besttake.core.events import EventConfig
+from besttake.demos.source import Bad
+from besttake.errors import LibraryError
+from besttake.files import write_text
+
+FORMAT = 1
+FILE = "library.json"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class EncoderHead(_Part):
+    """The encoder of the frames: how to make it again, and how to know it."""
+
+    uri: str
+    name: str
+    dim: int
+    fingerprint: str
+
+
+class StoredFile(_Part):
+    """A file of the library."""
+
+    size: int
+    sha256: str
+
+
+class DemoHead(_Part):
+    """One demonstration: its steps, its embedded frames, the steps of its events, and where it comes from."""
+
+    id: str
+    task: str
+    instruction: str
+    length: int
+    frames: int = 0
+    events: tuple[int, ...]
+    source: dict[str, Any]
+
+
+class TunedHead(_Part):
+    """The retrieval that was chosen for the library, and on what."""
+
+    config: dict[str, Any]
+    tuned_on: dict[str, Any]
+
+
+class LibraryContent(_Part):
+    """What makes a library the one that it is: the fingerprint covers this and the files."""
+
+    format: int
+    source_fingerprint: str
+    encoder: EncoderHead
+    camera: str
+    fps: float
+    stride: int
+    pad: Literal["hold", "repeat"]
+    action_dim: int | None
+    state_dim: int | None
+    gripper_dim: int | None
+    eef_dims: tuple[int, ...] | None
+    event_config: EventConfig
+    demos: tuple[DemoHead, ...]
+    left_out: tuple[Bad, ...]
+
+
+class LibraryHead(LibraryContent):
+    """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy."""
+
+    files: dict[str, StoredFile]
+    source: str
+    shows: str | None = None
+    retrieval: TunedHead | None = None
+    fingerprint: str
+
+    @classmethod
+    def of(
+        cls, content: LibraryContent, files: Mapping[str, StoredFile], source: str, shows: str | None
+    ) -> LibraryHead:
+        """The head of a new library, with its fingerprint."""
+        parts = {**content.model_dump(), "files": {name: file.model_dump() for name, file in files.items()}}
+        fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return cls(**parts, source=source, shows=shows, fingerprint=fingerprint)
+
+    @classmethod
+    def read(cls, directory: Path) -> LibraryHead:
+        """The head of the library in ``directory``; LibraryError when it is missing, damaged or of a newer format."""
+        damaged = f"{directory}/{FILE} is damaged"
+        try:
+            values = json.loads((directory / FILE).read_text(encoding="utf-8"))
+            version = int(values["format"])
+        except FileNotFoundError:
+            raise LibraryError(
+                f"{directory} is not a library (it has no {FILE}); make one with `besttake library build`"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LibraryError(f"{damaged} ({error}); build the library again") from error
+        if version > FORMAT:
+            raise LibraryError(
+                f"{directory} was written by a newer BestTake (format {version}, this one knows {FORMAT}); upgrade"
+            )
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise LibraryError(f"{damaged} ({place}: {first['msg']}); build the library again") from error
+
+    def write(self, directory: Path) -> None:
+        """Write ``library.json``, whole or not at all."""
+        write_text(directory / FILE, json.dumps(self.model_dump(), indent=1, sort_keys=True))
