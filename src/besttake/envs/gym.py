@@ -7,8 +7,8 @@ passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,15 +24,6 @@ from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 _CAMERA = "render"
 _TUNING_OFFSET = 100_000
-
-
-@dataclass(frozen=True)
-class GymOptions:
-    """What BestTake needs to know of an env and Gymnasium does not tell."""
-
-    success: str
-    state: tuple[str, ...]
-    rebuild: bool
 
 
 def make(
@@ -64,7 +55,7 @@ def make(
         space = inner.action_space
         if len(getattr(space, "shape", None) or ()) != 1:
             raise ComponentError(f"{read.uri}: actions must be vectors (a Box of one dimension), not {space}")
-        options = GymOptions(success or "", names(state), facts.rebuild)
+        keys = names(state)
         observed, _ = inner.reset(seed=0)
         label = task or str(arguments.get("env_name", env_id.rpartition(":")[2]))
         spec = EnvSpec(
@@ -73,7 +64,7 @@ def make(
             starts=range(facts.starts or 50),
             tuning=range(_TUNING_OFFSET, _TUNING_OFFSET + 50),
             action_dim=int(space.shape[0]),
-            state_dim=_state(observed, options.state, env_id).size,
+            state_dim=_state(observed, keys, read.uri).size,
             cameras=(_CAMERA,),
             score_camera=_CAMERA,
             gripper_dim=facts.gripper_dim,
@@ -86,14 +77,21 @@ def make(
     except ComponentError:
         inner.close()
         raise
-    return GymEnv(spec, inner, env_id, arguments, options)
+    build = partial(_build, env_id, arguments)
+    return GymEnv(spec, inner, names(success) or ("success", "is_success"), keys, build if facts.rebuild else None)
 
 
 class GymEnv:
-    """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset."""
+    """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset.
 
-    def __init__(self, spec: EnvSpec, inner: Any, env_id: str, arguments: dict[str, Any], options: GymOptions) -> None:
-        self._spec, self._inner, self._id, self._arguments, self._options = spec, inner, env_id, arguments, options
+    ``success`` are keys of ``info``, the first that is there counts; ``state`` keys of the observation; ``build``
+    makes the env anew at each reset, for envs that do not reset exactly.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, inner: Any, success: Sequence[str], state: Sequence[str], build: Callable[[], Any] | None
+    ) -> None:
+        self._spec, self._inner, self._success_keys, self._state_keys, self._build = spec, inner, success, state, build
         self._state: F32 | None = None
         self._success, self._over = False, False
 
@@ -108,12 +106,12 @@ class GymEnv:
         from gymnasium.utils import seeding
 
         with global_seed(start.index):
-            if self._options.rebuild:
+            if self._build is not None:
                 self._inner.close()
-                self._inner = _build(self._id, self._arguments)
+                self._inner = self._build()
             self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
             observed, _ = self._inner.reset(seed=start.index)
-        self._state = _state(observed, self._options.state, self._id)
+        self._state = _state(observed, self._state_keys, self._spec.name)
         self._success, self._over = False, False
 
     def step(self, action: F32) -> Step:
@@ -122,7 +120,7 @@ class GymEnv:
         if self._state is None or self._over:
             raise ComponentError(f"{self._spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
-        self._state = _state(observed, self._options.state, self._id)
+        self._state = _state(observed, self._state_keys, self._spec.name)
         self._success = self._success or self._reached(info)
         self._over = bool(terminated) or bool(truncated)
         return Step(success=self._success, done=self._over)
@@ -145,14 +143,11 @@ class GymEnv:
         self._inner.close()
 
     def _reached(self, info: dict[str, Any]) -> bool:
-        keys = (self._options.success,) if self._options.success else ("success", "is_success")
-        for key in keys:
+        for key in self._success_keys:
             if key in info:
                 return bool(info[key])
-        raise ComponentError(
-            f"{self._spec.name}: info has no {' or '.join(keys)} (it has {', '.join(map(str, info)) or 'nothing'}); "
-            "name the key with success=…"
-        )
+        keys, there = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"
+        raise ComponentError(f"{self._spec.name}: info has no {keys} (it has {there}); name the key with success=…")
 
 
 def _build(env_id: str, arguments: dict[str, Any]) -> Any:
@@ -169,13 +164,13 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
 
 
-def _state(observed: Any, keys: tuple[str, ...], env_id: str) -> F32:
+def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
     if isinstance(observed, dict):
         if not keys:
-            raise ComponentError(f"gym:{env_id}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
+            raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
         missing = [key for key in keys if key not in observed]
         if missing:
-            raise ComponentError(f"gym:{env_id}: no {missing[0]!r} in the observation ({', '.join(observed)})")
+            raise ComponentError(f"{uri}: no {missing[0]!r} in the observation ({', '.join(observed)})")
         parts = [np.asarray(observed[key]) for key in keys]
     else:
         parts = [np.asarray(observed)]

@@ -74,10 +74,7 @@ class FlowPolicy:
         return self._spec
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim) within [-1, 1]."""
         starts = warm or [None] * len(draws)

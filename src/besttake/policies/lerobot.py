@@ -1,4 +1,4 @@
-"""``lerobot:ORG/NAME`` or ``lerobot:DIRECTORY``: any LeRobot policy, with the processors saved beside it.
+"""``lerobot:ORG/NAME`` or ``lerobot:DIRECTORY``: any LeRobot policy, with the processors saved with it.
 
 A chunk in environment space goes into the policy's own space through the checkpoint's own preprocessor, as an action
 in training does (relative to the state where the checkpoint works so, then normalised), and the policy's answer comes
@@ -119,10 +119,7 @@ class LerobotPolicy:
         return dict(self._cameras)
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
         starts = list(warm) if warm is not None else [None] * len(observations)

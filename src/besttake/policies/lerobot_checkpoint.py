@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,17 +40,25 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
         raise MissingExtra("lerobot", "lerobot", f"lerobot:{name}") from None
     where = directory(f"lerobot:{name}", name, revision, _FILES)
     family = _family(where, name)
-    with _quiet(), _one_line(name):
-        config = PreTrainedConfig.from_pretrained(where)
-        _settle(config, device, steps, name)
-        policy = get_policy_class(family).from_pretrained(where, config=config)
-        # Its own device may be one that this machine lacks.
-        overrides = {"device_processor": {"device": str(config.device)}}
-        before, after = make_pre_post_processors(config, pretrained_path=str(where), preprocessor_overrides=overrides)
+    try:
+        # LeRobot prints while it loads; stdout belongs to our caller's answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            config = PreTrainedConfig.from_pretrained(where)
+            _settle(config, device, steps, name)
+            policy = get_policy_class(family).from_pretrained(where, config=config)
+            # Its own device may be one that this machine lacks.
+            overrides = {"device_processor": {"device": str(config.device)}}
+            before, after = make_pre_post_processors(
+                config, pretrained_path=str(where), preprocessor_overrides=overrides
+            )
+    except ComponentError:
+        raise
+    except Exception as error:  # the checkpoint's content decides what can go wrong in there
+        raise ComponentError(f"lerobot:{name}: cannot be loaded: {one_line(error)}") from error
     _check_weights(policy, where / _WEIGHTS, name)
     for step in before.steps:
         if hasattr(step, "tokenizer_name") and hasattr(step, "padding"):
-            # "longest" would let a row's tokens depend on the instructions beside it.
+            # "longest" would let a row's tokens depend on the other instructions in its batch.
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES))
@@ -105,20 +112,3 @@ def _check_weights(policy: Any, path: Path, name: str) -> None:
         same = all(torch.equal(file.get_tensor(k).to(state[there[k]]), state[there[k]]) for k in sampled)
     if not same or len(known) < 0.9 * len(there):
         raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """LeRobot prints while it loads; stdout belongs to our caller's answer."""
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
-
-
-@contextlib.contextmanager
-def _one_line(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ComponentError:
-        raise
-    except Exception as error:  # the checkpoint's content decides what can go wrong in there
-        raise ComponentError(f"lerobot:{name}: cannot be loaded: {one_line(error)}") from error

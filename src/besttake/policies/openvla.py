@@ -108,10 +108,7 @@ class OpenvlaPolicy:
         return self._spec
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """One action per row, float32 (B, 1, action_dim)."""
         starts = list(warm) if warm is not None else [None] * len(observations)

@@ -139,10 +139,7 @@ class RemotePolicy(ABC):
         return dict(self._connections[0].greeting or {})
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """One chunk per row; the draws cannot reach the server's noise."""
         if any(row is not None for row in warm or ()):

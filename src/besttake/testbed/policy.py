@@ -49,10 +49,7 @@ class TestbedPolicy:
         return self._spec
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """One chunk per row, float32 (B, 10, 4); a row has the same bits alone and in any batch."""
         if not observations:
