@@ -15,7 +15,6 @@ LONG: frozenset[str] = frozenset()
 WIDE = frozenset(
     {
         "demos.lerobot.LeRobotDemos.__init__",
-        "policies.openvla.make",
         "serving.server.serve",
         "testbed.fitting.fit",
         "verbs.plan._plan",
