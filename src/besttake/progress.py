@@ -26,26 +26,21 @@ class Stage:
 
 
 class Reporter:
-    """Where progress goes. ``level`` 0 is quiet, 1 the default, 2 verbose."""
+    """Shows progress and notes on standard error, unless it is quiet."""
 
-    def __init__(self, level: int = 1) -> None:
+    def __init__(self, shown: bool = True) -> None:
         self.console = Console(stderr=True, highlight=False, emoji=False, markup=False)
-        self.level = level
+        self.shown = shown
 
     def note(self, text: str) -> None:
-        """A line worth reading in any case but quiet."""
-        if self.level >= 1:
-            self.console.print(text, style="dim", soft_wrap=True)
-
-    def detail(self, text: str) -> None:
-        """A line for those who asked for more."""
-        if self.level >= 2:
+        """A line worth reading unless one wants quiet."""
+        if self.shown:
             self.console.print(text, style="dim", soft_wrap=True)
 
     @contextmanager
     def stage(self, name: str, total: int, unit: str = "") -> Iterator[Stage]:
         """Show a stretch of ``total`` steps."""
-        if self.level < 1 or total == 0:
+        if not self.shown or total == 0:
             yield Stage(name, total)
         elif self.console.is_terminal:
             with Progress(
@@ -59,7 +54,7 @@ class Reporter:
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
     """The reporter itself, or one that shows progress (True) or nothing (False)."""
-    return progress if isinstance(progress, Reporter) else Reporter(int(progress))
+    return progress if isinstance(progress, Reporter) else Reporter(progress)
 
 
 class _BarStage(Stage):
@@ -75,13 +70,13 @@ class _BarStage(Stage):
 class _LineStage(Stage):
     def __init__(self, name: str, total: int, unit: str) -> None:
         super().__init__(name, total)
-        self._unit, self._began, self._told = unit, time.monotonic(), time.monotonic()
+        self._unit, self._began, self._printed = unit, time.monotonic(), time.monotonic()
 
     def advance(self, count: int = 1) -> None:
         super().advance(count)
         now = time.monotonic()
-        if now - self._told >= _EVERY and self.done < self.total:
-            self._told = now
+        if now - self._printed >= _EVERY and self.done < self.total:
+            self._printed = now
             rate = self.done / (now - self._began)
             left = (self.total - self.done) / rate
             line = f"{self.name}: {self.done}/{self.total} {self._unit}, {rate:.1f}/s, {left:.0f} s left"

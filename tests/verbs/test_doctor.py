@@ -20,17 +20,17 @@ def printed(result: module.DoctorResult, path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def found() -> module.DoctorResult:
+def machine() -> module.DoctorResult:
     return doctor("testbed:half", "testbed")
 
 
-def test_the_base_install_works_and_every_extra_is_told(found: module.DoctorResult) -> None:
-    assert found.healthy
-    base = [check for check in found.checks if check.group == "base"]
+def test_the_base_install_works_and_every_extra_is_told(machine: module.DoctorResult) -> None:
+    assert machine.healthy
+    base = [check for check in machine.checks if check.group == "base"]
     assert {"python", "testbed", "encoder pixels"} <= {check.name for check in base}
-    told = {check.name for check in found.checks if check.group == "extras"}
-    assert told == {extra.name for extra in module.EXTRAS}
-    for check in found.checks:
+    names = {check.name for check in machine.checks if check.group == "extras"}
+    assert names == {extra.name for extra in module.EXTRAS}
+    for check in machine.checks:
         if not check.works:
             assert check.mend, check.name
 
@@ -56,17 +56,17 @@ def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     check = module._extra(Extra("vision", "pictures", ("broken_library",), "no-such"))
     assert not check.works
-    assert "libfoo.so.1" in check.found
+    assert "libfoo.so.1" in check.detail
 
 
-def test_the_fit_of_a_policy_and_an_env_is_shown(found: module.DoctorResult, tmp_path: Path) -> None:
-    assert found.fit is not None
-    assert found.fit.problem == ""
-    text = printed(found, tmp_path / "log")
+def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
+    assert machine.pairing is not None
+    assert machine.pairing.problem == ""
+    text = printed(machine, tmp_path / "log")
     assert "They fit." in text
     assert "pick, push" in text
     assert "base, cooled, rerank, retrieve, shuffled" in text
-    assert json.loads(found.to_json())["fit"]["problem"] == ""
+    assert json.loads(machine.to_json())["pairing"]["problem"] == ""
 
 
 def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPa
         spec = replace(policy.spec, cameras=("overhead",), action_dim=7)
 
     monkeypatch.setattr(registry, "policy", lambda uri: Other())
-    result = module._fit("other:policy", "testbed")
+    result = module._pairing("other:policy", "testbed")
     assert "overhead" in result.problem
     assert ", ".join(env.spec.cameras) in result.problem
     assert "overhead (MISSING)" in {line[0]: line[1] for line in result.lines}["cameras"]
 
 
 def test_a_policy_that_cannot_be_built_says_why(tmp_path: Path) -> None:
-    result = module._fit("testbod:half", None)
+    result = module._pairing("testbod:half", None)
     assert "did you mean testbed" in result.problem
     assert not module.DoctorResult((), result).healthy

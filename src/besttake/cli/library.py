@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from besttake.cli.flags import Flags, option, plan_flags
-from besttake.cli.options import Json, Quiet, reporter, show
+from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 app = typer.Typer(
     help="Demonstrations as a library: build, look, check, tune.", no_args_is_help=True, rich_markup_mode=None
@@ -34,6 +34,7 @@ def build(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be used, and list it.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Turn demonstrations into a library.
 
@@ -53,7 +54,7 @@ def build(
         dims = parse_dims(given.get("eef_dims"))
     except ValueError as error:
         raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
-    with reporter(quiet or as_json).stage("library", 0) as stage, one_thread():
+    with reporter(quiet or as_json, verbose).stage("library", 0) as stage, one_thread():
         library = build_at(
             out, demos, given.get("encoder"), stride=stride, tasks=tuple(given["task"]) if "task" in given else None,
             max_demos=max_demos, gripper_dim=given.get("gripper_dim"), eef_dims=dims, pad=pad, skip_bad=skip_bad,
@@ -115,6 +116,7 @@ def tune(
     workers: Annotated[int, option("workers")] = 2,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Choose rule, variant and alpha once, for all policies together, and freeze them into the library.
 
@@ -130,6 +132,6 @@ def tune(
         raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
     tuned = choose(
         Library.open(directory), policy, env, starts=starts, seeds=seeds, workers=workers,
-        reporter=reporter(quiet or as_json),
+        reporter=reporter(quiet or as_json, verbose),
     )  # fmt: skip
     show(render(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from besttake import log
 from besttake.cli.flags import option
 from besttake.progress import Reporter
 
@@ -25,8 +26,10 @@ Worth = Annotated[float, option("worth")]
 
 
 def reporter(quiet: bool, verbose: bool = False) -> Reporter:
-    """Progress as loud as asked for."""
-    return Reporter(0 if quiet else 2 if verbose else 1)
+    """Progress as loud as asked for; ``verbose`` shows the log as well."""
+    if verbose:
+        log.show()
+    return Reporter(not quiet)
 
 
 def command() -> str:

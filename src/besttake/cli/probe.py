@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import Console
 
 from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.options import Json, Quiet, reporter, show
+from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 
 @plan_flags(
     "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "trust_remote_code", "seed",
     flags={"probe_states": "--states", "probe_samples": "--samples"},
 )  # fmt: skip
-def probe(given: Flags, as_json: Json = False, quiet: Quiet = False) -> None:
+def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
     """Measure the demonstration-fit error alone: how close is the policy to the demonstrations, and they to each other?
 
     Examples:
@@ -23,5 +23,5 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False) -> None:
     from besttake.reporting.terminal.verdict import probe_table
     from besttake.verbs.probe import probe as run
 
-    result = run(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json))
+    result = run(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
     show(probe_table(result, Console().width), [cell.model_dump(mode="json") for cell in result], as_json)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.options import Json, Quiet, command, pairs, reporter, show
+from besttake.cli.options import Json, Quiet, Verbose, command, pairs, reporter, show
 
 
 @plan_flags("demos", "encoder", "starts", "seeds", "stride", "trust_remote_code", "workers", "batch")
@@ -24,6 +24,7 @@ def reproduce(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run (default: runs/TABLE).")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a protocol of the paper with your policies, and see the paper's numbers beside your own.
 
@@ -52,7 +53,7 @@ def reproduce(
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
     where = out or Path("runs") / protocol.name
     result = paper.reproduce(
-        protocol.name, policies, envs=envs, changes=given, out=where, progress=reporter(quiet or as_json),
+        protocol.name, policies, envs=envs, changes=given, out=where, progress=reporter(quiet or as_json, verbose),
         command=command(),
     )  # fmt: skip
     report(where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -21,6 +22,7 @@ from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import U8, Demo
 
+_log = logging.getLogger(__name__)
 _FIT_FRAMES = 2048
 _FIT_BYTES = 160 << 20
 _HELD_BYTES = 96 << 20
@@ -91,7 +93,9 @@ def build_cached_at(
     spec = encoder.spec  # type: ignore[union-attr]
     parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
-    return out if whole(out) else build_to(source, encoder, out, **how, **options)
+    there = whole(out)
+    _log.info("library of %s: %s %s", source.name, "found in the cache at" if there else "building at", out)
+    return out if there else build_to(source, encoder, out, **how, **options)
 
 
 class _Building:

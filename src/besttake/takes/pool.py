@@ -5,6 +5,7 @@ Between takes its processes may share other work, by `LocalPool.map`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +20,8 @@ _LIVES = 3
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
 
 
 class Pool(Protocol):
@@ -75,6 +78,7 @@ class LocalPool:
                     answers.append((worker, member.pipe.recv()))
                 except (EOFError, ConnectionResetError):
                     member.end()
+                    _log.info("worker %d (process %d) died and is replaced", worker, member.pid)
                     self._members[worker] = WorkerProcess()
                     answers.append((worker, None))
         return answers

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
+from besttake.log import show_if_parent_does
 from besttake.takes.worker import Worker
 
 # As many simulators run as there are cores: threads of their own would only get into each other's way.
@@ -68,6 +69,7 @@ class WorkerProcess:
 def serve(descriptor: int) -> None:
     """The worker's side: obey orders until the parent hangs up."""
     os.set_inheritable(descriptor, False)
+    show_if_parent_does()
     pipe, worker = Connection(descriptor), Worker()
     while True:
         try:

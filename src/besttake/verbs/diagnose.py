@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.setup import Setup, load_policy, open_envs, set_up
 
+_log = logging.getLogger(__name__)
+
 
 def diagnose(
     plan: Plan | str | Path, out: str | Path, *, progress: bool | Reporter = False, command: str = ""
@@ -62,6 +65,7 @@ def diagnose(
         session.notes += setup.notes
         with Store.write(out, _manifest(setup, command)) as store:
             _forget_the_bad(store, session.reporter)
+            _log.info("run %s: %d takes are there", store.path, len(store.rows()))
             recorded = _record(setup, loaded, store, workers, session)
             with session.timed("statistics"):
                 cells, policies, relation = measure(recorded, history_of(_previous(Path(out))), workers.map_if_running)
@@ -108,6 +112,7 @@ class _Session:
             yield
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+            _log.debug("%s: %.2f s", stage, time.perf_counter() - began)
 
 
 def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: _Session) -> Recorded:
@@ -156,6 +161,7 @@ def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers:
             actor=_actor(setup, uri, policy.spec),
         )  # fmt: skip
         jobs = [job for job in planned if job.key not in done]
+        _log.info("%s in %s: %d of %d takes to play", uri, env_uri, len(jobs), len(planned))
         if not jobs:
             continue
         sampler = arm_sampler(policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
@@ -164,7 +170,7 @@ def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers:
             def finished(row: Row) -> None:
                 stage.advance()
                 if row.error:
-                    reporter.detail(f"{row.key.task} start {row.key.start} seed {row.key.seed}: {row.error}")
+                    _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
             tally = play(
                 jobs, sampler, partial(take_draw, setup.plan.seed), store, workers.pool(), batch=setup.plan.batch,
@@ -213,6 +219,8 @@ def _score(setup: Setup, store: Store, workers: Workers, session: _Session) -> S
         )  # fmt: skip
     if skipping is not None and stage.done:
         session.notes.append(_skipped_note(skipping.report()))
+    if isinstance(encoder, CachedEncoder):
+        _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
     session.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0
     return scores
 

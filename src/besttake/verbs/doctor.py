@@ -1,6 +1,6 @@
 """What works on this machine, and what to install for the rest (`besttake doctor`).
 
-With a policy and an env it also shows how the two fit: cameras, state and action, and what each can do.
+With a policy and an env it also shows whether they can be used together: cameras, state, action, and what each can do.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from besttake import registry
 from besttake.arms import chosen
 from besttake.compatibility import check_compatible
-from besttake.errors import BestTakeError
+from besttake.errors import BestTakeError, one_line
+from besttake.files import version
 from besttake.reporting.notebook import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec
 
@@ -54,24 +54,27 @@ EXTRAS = (
     Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
-    Extra("ray", "--on ray", ("ray",), "ray"),
+    Extra("ray", "workers on several machines", ("ray",), "ray"),
 )
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: whether it works, what was found, and what mends it."""
+    """One thing that was checked: whether it works, in detail, and what mends it."""
 
     group: str
     name: str
     works: bool
-    found: str
+    detail: str
     mend: str = ""
 
 
 @dataclass(frozen=True)
-class Fit:
-    """How two parts fit: ``lines`` of (what, the policy's side, the env's side); ``problem`` is empty where they do."""
+class Pairing:
+    """A policy and an env side by side: ``lines`` of (what, the policy's side, the env's side).
+
+    ``problem`` says why they cannot be used together, or why one cannot be built; empty where all is well.
+    """
 
     policy: str
     env: str
@@ -82,40 +85,40 @@ class Fit:
 
 @dataclass(frozen=True)
 class DoctorResult(Tabular):
-    """All checks, and the fit where a policy or an env was named."""
+    """All checks, and the pairing where a policy or an env was named."""
 
     checks: tuple[Check, ...]
-    fit: Fit | None
+    pairing: Pairing | None
 
     @property
     def healthy(self) -> bool:
         """Whether the base install works (extras may be missing) and the named parts fit."""
         base = all(check.works for check in self.checks if check.group == "base")
-        return base and (self.fit is None or not self.fit.problem)
+        return base and (self.pairing is None or not self.pairing.problem)
 
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
-        rows = [(c.group, c.name, "ok" if c.works else "no", c.found, c.mend) for c in self.checks]
+        rows = [(c.group, c.name, "ok" if c.works else "no", c.detail, c.mend) for c in self.checks]
         heading = (
             "BestTake works on this machine" if self.healthy else "BestTake does not work on this machine as it is"
         )
-        problem = [self.fit.problem] if self.fit is not None and self.fit.problem else []
-        return Table(heading, ("group", "what", "works", "found", "to mend it"), rows, problem)
+        problem = [self.pairing.problem] if self.pairing is not None and self.pairing.problem else []
+        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, problem)
 
 
 def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:
     """Look at this machine; with ``policy`` and/or ``env`` (URIs), build them and show how they fit."""
     checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics(), *_tools()]
-    return DoctorResult(tuple(checks), _fit(policy, env) if policy or env else None)
+    return DoctorResult(tuple(checks), _pairing(policy, env) if policy or env else None)
 
 
 def _base() -> Iterable[Check]:
     supported = sys.version_info >= (3, 11)
     yield Check("base", "python", supported, platform.python_version(), "" if supported else "Python 3.11 or newer")
-    yield Check("base", "besttake", True, _version("besttake") or "unknown")
+    yield Check("base", "besttake", True, version())
     yield _tried("testbed", _try_testbed, "reinstall besttake")
     yield _tried("encoder pixels", _try_pixels, "reinstall besttake")
     yield _tried("video (av)", _try_av, "pip install av")
@@ -125,7 +128,7 @@ def _tried(name: str, attempt: Callable[[], str], mend: str) -> Check:
     try:
         return Check("base", name, True, attempt())
     except Exception as error:
-        return Check("base", name, False, _line(error), mend)
+        return Check("base", name, False, one_line(error, 200), mend)
 
 
 def _try_testbed() -> str:
@@ -156,7 +159,7 @@ def _extra(extra: Extra) -> Check:
     install = f"pip install 'besttake[{extra.name}]'"
     if missing:
         return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
-    known = _version(extra.distribution) or "installed"
+    known = version(extra.distribution, "installed")
     if extra.imports:
         wrong = _import_fails(extra.modules)
         if wrong:
@@ -180,9 +183,9 @@ def _import_fails(modules: tuple[str, ...]) -> str:
 
 def _graphics() -> Iterable[Check]:
     for name, library, package in (("EGL", "EGL", "libegl1"), ("OSMesa", "OSMesa", "libosmesa6")):
-        found = ctypes.util.find_library(library)
-        mend = "" if found else f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
-        yield Check("graphics", name, found is not None, found or "not found", mend)
+        file = ctypes.util.find_library(library)
+        mend = "" if file else f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
+        yield Check("graphics", name, file is not None, file or "not found", mend)
     yield _vulkan()
 
 
@@ -205,7 +208,7 @@ def _tools() -> Iterable[Check]:
     yield Check("tools", "cores", True, str(len(os.sched_getaffinity(0))))
 
 
-def _fit(policy_uri: str | None, env_uri: str | None) -> Fit:
+def _pairing(policy_uri: str | None, env_uri: str | None) -> Pairing:
     policy: PolicySpec | None = None
     env: EnvSpec | None = None
     problem = ""
@@ -219,7 +222,7 @@ def _fit(policy_uri: str | None, env_uri: str | None) -> Fit:
     except BestTakeError as error:
         problem = str(error)
     notes = (*(policy.notes if policy else ()), *(env.notes if env else ()))
-    return Fit(policy_uri or "", env_uri or "", tuple(_lines(policy, env)), problem, notes)
+    return Pairing(policy_uri or "", env_uri or "", tuple(_lines(policy, env)), problem, notes)
 
 
 def _lines(policy: PolicySpec | None, env: EnvSpec | None) -> Iterable[tuple[str, str, str]]:
@@ -251,8 +254,8 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
         "tasks": _few([task.name for task in env.tasks]),
         "starts": f"{len(env.starts)} per task, {len(env.tuning)} more for tuning",
         "score camera": env.score_camera,
-        "gripper": _dims(env.gripper_dim, "action", "--gripper-dim"),
-        "end effector": _dims(env.eef_dims, "state", "--eef-dims"),
+        "gripper": _dims(env.gripper_dim, "action", "`gripper_dim`"),
+        "end effector": _dims(env.eef_dims, "state", "`eef_dims`"),
         "after success": "goes on (window full)" if env.goes_on else "stops (window common)",
     }
 
@@ -261,21 +264,10 @@ def _arms(policy: PolicySpec) -> str:
     return ", ".join(chosen.runnable(policy, registry.schemes("arms"))[0])
 
 
-def _dims(dims: int | tuple[int, ...] | None, of: str, flag: str) -> str:
-    return f"not known: name it with {flag}" if dims is None else f"{of} {dims}"
+def _dims(dims: int | tuple[int, ...] | None, of: str, option: str) -> str:
+    return f"not known: name it with {option}" if dims is None else f"{of} {dims}"
 
 
 def _few(names: list[str], most: int = 6) -> str:
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return ""
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -5,6 +5,7 @@ Everything that can be wrong with a plan is found here, before the first take.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import ScorerSpec
 from besttake.types import EnvSpec, TaskSpec
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,14 @@ def set_up(
     notes = check_tasks(plan, list(envs.values()), library) if library is not None else []
     retrieval = _retrieval(plan, envs, library)
     encoder = cached(library.encoder()) if library is not None else None
+    if library is not None and encoder is not None:
+        _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
     return Setup(plan, envs, library, encoder, retrieval, scorer, tuple(notes))
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
     """The policy ``uri``, which may run code that comes with its checkpoint if the plan says so."""
+    _log.info("loading policy %s", uri)
     return registry.policy(uri, trust_remote_code=plan.trust_remote_code)
 
 
@@ -139,6 +145,7 @@ def _check_not_tuned_here(plan: Plan, library: Library, uri: str, env: EnvSpec) 
 
 def _spec_of(uri: str) -> EnvSpec:
     env = registry.env(uri)
+    _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
     try:
         return env.spec
     finally:

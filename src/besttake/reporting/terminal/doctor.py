@@ -10,11 +10,11 @@ from rich.text import Text
 from besttake.reporting.terminal.tables import Value, notes, table
 
 if TYPE_CHECKING:
-    from besttake.verbs.doctor import DoctorResult, Fit
+    from besttake.verbs.doctor import DoctorResult, Pairing
 
 
 def render(result: DoctorResult) -> RenderableType:
-    """Checks as a table; below it, whether the named policy and env fit."""
+    """Checks as a table; below it, whether the named policy and env pairing."""
     rows: list[tuple[Value, ...]] = []
     group = ""
     for check in result.checks:
@@ -22,17 +22,17 @@ def render(result: DoctorResult) -> RenderableType:
             group = check.group
             rows.append(("", Text(group, style="bold"), "", ""))
         mark = Text("ok", style="green") if check.works else Text("no", style="yellow")
-        rows.append((mark, check.name, check.found, check.mend))
+        rows.append((mark, check.name, check.detail, check.mend))
     parts: list[RenderableType] = [table(("", "what", "found", "to mend it"), rows)]
-    if result.fit is not None:
-        parts += [Text(), *_fit(result.fit)]
+    if result.pairing is not None:
+        parts += [Text(), *_pairing(result.pairing)]
     return Group(*parts)
 
 
-def _fit(fit: Fit) -> list[RenderableType]:
-    parts: list[RenderableType] = [table(("", fit.policy or "no policy", fit.env or "no env"), fit.lines)]
-    if fit.problem:
-        parts.append(Text(fit.problem, style="red"))
-    elif fit.policy and fit.env:
-        parts.append(Text("They fit.", style="green"))
-    return [*parts, *notes(fit.notes)]
+def _pairing(pairing: Pairing) -> list[RenderableType]:
+    parts: list[RenderableType] = [table(("", pairing.policy or "no policy", pairing.env or "no env"), pairing.lines)]
+    if pairing.problem:
+        parts.append(Text(pairing.problem, style="red"))
+    elif pairing.policy and pairing.env:
+        parts.append(Text("They pairing.", style="green"))
+    return [*parts, *notes(pairing.notes)]
