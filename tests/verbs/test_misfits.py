@@ -151,7 +151,7 @@ def probed(library, task="pick"):
     plan = load_plan(None, {"policy": "testbed:half", "env": f"testbed:{task}", "probe_states": 50})
     env = registry.env(f"testbed:{task}")
     policy = registry.policy("testbed:half")
-    found = probe_policy(policy, Library.open(library), {f"testbed:{task}": env.spec}, plan, Reporter(0))
+    found = probe_policy(policy, Library.open(library), {f"testbed:{task}": env.spec}, plan, Reporter(False))
     return found, found.tasks[f"testbed:{task}", task]
 
 

@@ -8,7 +8,7 @@ import pytest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.reporting.notebook import Tabular
 from besttake.result import Cell, Dfe, Estimate
-from besttake.verbs.doctor import Check, DoctorResult, Fit
+from besttake.verbs.doctor import Check, DoctorResult, Pairing
 from besttake.verbs.ingest import ingest
 from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
@@ -49,7 +49,7 @@ RESULTS = {
     "rank": lambda _: ranked(),
     "plan": lambda _: plan(pass1=0.64),
     "doctor": lambda _: DoctorResult(
-        (Check("base", "python", True, "3.12"),), Fit("p", "e", (), "no camera <wrist>", ())
+        (Check("base", "python", True, "3.12"),), Pairing("p", "e", (), "no camera <wrist>", ())
     ),
     "tune": lambda _: Tuned(RetrievalConfig(), (Trial("frame, plain", RetrievalConfig(), 1.5, 0.75, 40),)),
     "ingest": ingested,

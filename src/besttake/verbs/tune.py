@@ -101,7 +101,7 @@ def tune(
             raise PlanError(f"{model.spec.name} cannot be warm-started, so retrieval cannot be tuned for it")
     bench = _Bench(library, models, env_uri, spec, tuple(spec.tuning[:starts]), seeds, run_seed, batch)
     with one_thread():
-        tuned = _search(bench, workers, reporter or Reporter(0))
+        tuned = _search(bench, workers, reporter or Reporter(False))
     library.with_retrieval(
         tuned.config,
         {

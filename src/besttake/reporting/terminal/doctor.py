@@ -34,5 +34,5 @@ def _pairing(pairing: Pairing) -> list[RenderableType]:
     if pairing.problem:
         parts.append(Text(pairing.problem, style="red"))
     elif pairing.policy and pairing.env:
-        parts.append(Text("They pairing.", style="green"))
+        parts.append(Text("They fit.", style="green"))
     return [*parts, *notes(pairing.notes)]
