@@ -214,12 +214,12 @@ def _basis(frames: F32) -> F32:
     sample = frames[np.unique(np.linspace(0, len(frames) - 1, 2048).astype(np.int64))]
     guess = np.random.Generator(np.random.Philox(0)).standard_normal((frames.shape[1], _PREFIX), dtype=np.float32)
     for _ in range(3):
-        basis = _orthonormal(_orthonormal((sample.T @ (sample @ guess)).astype(np.float64)))
+        basis = orthonormal(orthonormal((sample.T @ (sample @ guess)).astype(np.float64)))
         guess = basis.astype(np.float32)
     return np.ascontiguousarray(guess)
 
 
-def _orthonormal(block: F64) -> F64:
+def orthonormal(block: F64) -> F64:
     """Orthonormal columns that span those of ``block``; columns that add nothing become zero.
 
     By products and a small eigenproblem, because LAPACK's QR takes many times as long on a busy machine.

@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.search import orthonormal
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import F32, U8, Array, EncoderSpec
@@ -126,17 +127,9 @@ def _principal(flat: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     rng = np.random.Generator(np.random.Philox(0))
     block = rng.standard_normal((flat.shape[1], min(width + 16, *flat.shape)))
     for _ in range(6):
-        block = _orthonormal(flat.T @ (flat @ block))
-    block = _orthonormal(block)
+        block = orthonormal(flat.T @ (flat @ block))
+    block = orthonormal(block)
     seen = flat @ block
     turn = np.linalg.eigh(seen.T @ seen)[1][:, ::-1]
     axes: NDArray[np.float64] = (block @ turn)[:, :width]
     return axes
-
-
-def _orthonormal(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """An orthonormal basis of the columns of ``block``; columns that add nothing become zero."""
-    values, turn = np.linalg.eigh(block.T @ block)
-    scale = np.where(values > 1e-10 * values[-1], 1 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
-    basis: NDArray[np.float64] = block @ (turn * scale)
-    return basis
