@@ -184,7 +184,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
     assert any("not known" in note for note in loaded.notes)
     page = make_html(tmp_path / "run").read_text()
     assert "This run holds outcomes only" in page
-    assert "No arm beside the frozen policy was run" in page
+    assert "Only the frozen policy was run" in page
     assert "None" not in make_markdown(tmp_path / "run").read_text()
     again = ingest([tmp_path / "run" / "outcomes.csv"]).result
     assert again.cells[0].headroom == loaded.cells[0].headroom

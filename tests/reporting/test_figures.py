@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from besttake.reporting.axes import Frame, Scale, spread, ticks
-from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Line, Mark
+from besttake.reporting.axes import Axis, Frame, spread, ticks
+from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
 from besttake.reporting.figures import save_figures
 from besttake.reporting.numbers import count, duration, interval, number, percent, points
 from besttake.result import Result
@@ -21,7 +21,7 @@ def test_every_figure_is_written_as_svg(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_figure_has_fixed_colours_in_a_file_and_follows_the_theme_on_a_page() -> None:
-    figure = Figure(100, 50, "a dot", (Mark(70, 20, 6, "s1"), Line([(0, 45), (100, 45)], "ink", 2)))
+    figure = Figure(100, 50, "a dot", (Mark(70, 20, 6, "s1"), Polyline([(0, 45), (100, 45)], "ink", 2)))
     circle = ET.fromstring(figure.svg()).find("{*}circle")
     assert circle is not None
     assert (circle.get("cx"), circle.get("cy")) == ("70", "20")
@@ -48,8 +48,8 @@ def test_text_in_a_figure_is_escaped() -> None:
 def test_scales_and_ticks_are_round_and_inside() -> None:
     assert ticks(0, 1, 4) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert ticks(-0.07, 0.22, 5) == pytest.approx([0, 0.1, 0.2])
-    assert Scale(0, 2, 10, 30)(1) == 20
-    assert Scale(0, 2, 10, 30).clip(9) == 30
+    assert Axis(0, 2, 10, 30)(1) == 20
+    assert Axis(0, 2, 10, 30).clip(9) == 30
     assert spread([None, 0.5, float("nan")], low=0, high=0.1)[1] > 0.5
 
 

@@ -209,7 +209,7 @@ def test_json_in_a_script_cannot_end_it() -> None:
         ({"scored": False}, "no score"),
         ({"starts": 1, "seeds": 1, "tasks": ("pick",), "arms": ("base",)}, "one take"),
         ({"seeds": 1}, "one take per start"),
-        ({"arms": ("base",)}, "No arm beside the frozen policy was run"),
+        ({"arms": ("base",)}, "Only the frozen policy was run"),
         ({"starts": 2, "error": "Boom"}, "Boom"),
     ],
 )

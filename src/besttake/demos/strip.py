@@ -76,8 +76,8 @@ def shown_frames(frames: int, events: list[int], columns: int) -> list[int]:
     """Which of ``frames`` to show: all events, and as many others as fill the row, spread evenly."""
     even = np.linspace(0, frames - 1, min(frames, max(columns, 1))).round().astype(int).tolist()
     spare = [i for i in even if i not in events]
-    room = max(0, min(frames, columns) - len(events))
-    picked = [spare[(k * len(spare)) // room] for k in range(min(room, len(spare)))] if room else []
+    wanted = max(0, min(frames, columns) - len(events))
+    picked = [spare[(k * len(spare)) // wanted] for k in range(min(wanted, len(spare)))]
     return sorted({*events, *picked})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import IngestError, Outcome, Source
+from besttake.recordings.outcomes import Episode, IngestError, Recording
 
 _BY_ORDER = (
     "lerobot-eval does not record which start an episode had: episodes of several files were paired by their place, "
@@ -20,12 +20,12 @@ def is_info(data: Any) -> bool:
     return isinstance(data, dict) and ("per_task" in data or "per_episode" in data)
 
 
-def read_info(path: Path, data: Mapping[str, Any]) -> list[Source]:
+def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
     """The episodes of one evaluation."""
     try:
         if "per_task" in data:
             outcomes = [
-                Outcome(f"{task['task_group']}/{task['task_id']}", str(i), _won(won), env=str(task["task_group"]))
+                Episode(f"{task['task_group']}/{task['task_id']}", str(i), _won(won), env=str(task["task_group"]))
                 for task in data["per_task"]
                 for i, won in enumerate(task["metrics"]["successes"])
             ]
@@ -33,7 +33,7 @@ def read_info(path: Path, data: Mapping[str, Any]) -> list[Source]:
         else:
             seeded = all(episode.get("seed") is not None for episode in data["per_episode"])
             outcomes = [
-                Outcome("task", str(episode["seed"] if seeded else episode["episode_ix"]), _won(episode["success"]))
+                Episode("task", str(episode["seed"] if seeded else episode["episode_ix"]), _won(episode["success"]))
                 for episode in data["per_episode"]
             ]
             notes = () if seeded else (_BY_ORDER,)
@@ -41,7 +41,7 @@ def read_info(path: Path, data: Mapping[str, Any]) -> list[Source]:
         raise IngestError(
             f"{path}: not an eval_info.json of lerobot-eval (no {error}); give the file that lerobot-eval wrote"
         ) from error
-    return [Source(str(path), "lerobot-eval", tuple(outcomes), notes=notes)]
+    return [Recording(str(path), "lerobot-eval", tuple(outcomes), notes=notes)]
 
 
 def _won(value: Any) -> bool | None:

@@ -12,7 +12,7 @@ class IngestError(BestTakeError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Episode:
     """One episode. ``start`` names its initial state within the task; ``seed`` tells repeats apart, where known.
 
     ``success`` is None where the episode could not be run (``error`` says why).
@@ -29,12 +29,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Source:
+class Recording:
     """What one file held. ``evaluation`` names the evaluation, so that a file and its export are not counted twice."""
 
     path: str
     format: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Episode, ...]
     evaluation: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -9,16 +9,16 @@ from typing import Any
 
 from besttake.files import sha256_of
 from besttake.recordings.lerobot_eval import is_info, read_info
-from besttake.recordings.outcomes import IngestError, Source
+from besttake.recordings.outcomes import IngestError, Recording
 from besttake.recordings.table import SUFFIXES, read_table
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
 
 Columns = Mapping[str, str]
 
 
-def read(paths: Sequence[str | Path], columns: Columns | None = None) -> tuple[list[Source], list[str]]:
+def read(paths: Sequence[str | Path], columns: Columns | None = None) -> tuple[list[Recording], list[str]]:
     """All sources that ``paths`` hold, each evaluation once, and notes on how they were read."""
-    sources: list[Source] = []
+    sources: list[Recording] = []
     notes: list[str] = []
     seen: dict[str, str] = {}
     for path, source in _sources(paths, columns or {}, notes):
@@ -34,7 +34,7 @@ def read(paths: Sequence[str | Path], columns: Columns | None = None) -> tuple[l
     return sources, list(dict.fromkeys(notes))
 
 
-def _sources(paths: Sequence[str | Path], columns: Columns, notes: list[str]) -> Iterator[tuple[Path, Source]]:
+def _sources(paths: Sequence[str | Path], columns: Columns, notes: list[str]) -> Iterator[tuple[Path, Recording]]:
     for path in map(Path, paths):
         if path.is_dir():
             files = list(_directory(path, columns, notes))
@@ -45,7 +45,7 @@ def _sources(paths: Sequence[str | Path], columns: Columns, notes: list[str]) ->
         yield from ((file, source) for file, sources in files for source in sources)
 
 
-def _directory(path: Path, columns: Columns, notes: list[str]) -> Iterator[tuple[Path, list[Source]]]:
+def _directory(path: Path, columns: Columns, notes: list[str]) -> Iterator[tuple[Path, list[Recording]]]:
     """The files of a directory that a reader knows. Tables of other things are passed over with a note."""
     known = False
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
@@ -78,7 +78,7 @@ def _may_hold_outcomes(file: Path) -> bool:
     return file.suffix == ".json" or file.name.startswith("recording")
 
 
-def _read(path: Path, columns: Columns) -> list[Source]:
+def _read(path: Path, columns: Columns) -> list[Recording]:
     if path.suffix.lower() in SUFFIXES:
         return read_table(path, columns)
     if path.suffix == ".json":

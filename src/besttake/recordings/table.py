@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import IngestError, Outcome, Source
+from besttake.recordings.outcomes import Episode, IngestError, Recording
 
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "outcome", "result"),
@@ -26,7 +26,7 @@ _YES = {"1", "1.0", "true", "yes", "success", "succeeded", "s", "y", "t"}
 _NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
 
 
-def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Source]:
+def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Recording]:
     """Episodes of a table. ``columns`` maps our words (`NAMES`) to the table's, e.g. ``{"success": "won"}``."""
     rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
     if not rows:
@@ -35,7 +35,7 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Sou
     outcomes = tuple(_outcome(path, number, row, chosen) for number, row in enumerate(rows, start=1))
     read = ", ".join(f"{name} from {column!r}" for name, column in chosen.items() if name != column)
     notes = (f"{path.name}: read {read}",) if read else ()
-    return [Source(str(path), path.suffix.removeprefix("."), outcomes, notes=notes)]
+    return [Recording(str(path), path.suffix.removeprefix("."), outcomes, notes=notes)]
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def _columns(path: Path, present: list[str], named: Mapping[str, str]) -> dict[s
     return chosen
 
 
-def _outcome(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Outcome:
+def _outcome(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Episode:
     def text(name: str) -> str:
         value = row.get(columns[name]) if name in columns else None
         if isinstance(value, float) and value.is_integer():
@@ -94,7 +94,7 @@ def _outcome(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[s
         return "" if value is None else str(value).strip()
 
     steps = text("steps")
-    return Outcome(
+    return Episode(
         task=text("task") or "task",
         start=text("start"),
         success=_success(path, number, row.get(columns["success"])),

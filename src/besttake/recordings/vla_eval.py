@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import IngestError, Outcome, Source
+from besttake.recordings.outcomes import Episode, IngestError, Recording
 
 # As vla-eval's own export: when an episode was run again, its last result counts.
 _EPISODES = """
@@ -32,13 +32,13 @@ def is_recording(path: Path) -> bool:
         return False
 
 
-def read_recording(path: Path) -> list[Source]:
+def read_recording(path: Path) -> list[Recording]:
     """One source per benchmark of a ``recording-<id>.sqlite``. The file is opened to read only."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
             return [
-                _source(
+                _recording(
                     path,
                     "vla-eval recording",
                     evaluation["eval_id"],
@@ -58,12 +58,12 @@ def is_export(data: Any) -> bool:
     return isinstance(data, dict) and "benchmark" in data and isinstance(data.get("tasks"), list)
 
 
-def read_export(path: Path, data: Mapping[str, Any]) -> list[Source]:
+def read_export(path: Path, data: Mapping[str, Any]) -> list[Recording]:
     """The aggregate JSON of one benchmark."""
     episodes = [
         {**episode, "task_name": task["task"]} for task in data["tasks"] for episode in task.get("episodes", ())
     ]
-    return [_source(path, "vla-eval export", str(data.get("eval_id", "")), data, episodes)]
+    return [_recording(path, "vla-eval export", str(data.get("eval_id", "")), data, episodes)]
 
 
 def _recorded(row: sqlite3.Row) -> dict[str, Any]:
@@ -73,18 +73,18 @@ def _recorded(row: sqlite3.Row) -> dict[str, Any]:
     return {**context, **{name: row[name] for name in names}, "metrics": metrics}
 
 
-def _source(path: Path, kind: str, evaluation: str, about: Mapping[str, Any], episodes: list[dict[str, Any]]) -> Source:
+def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows: list[dict[str, Any]]) -> Recording:
     benchmark = str(about.get("benchmark") or "vla-eval")
     policy = str((about.get("server_info") or {}).get("model_server") or "")
-    outcomes = tuple(_outcome(path, episode, benchmark, policy) for episode in episodes)
+    outcomes = tuple(_outcome(path, episode, benchmark, policy) for episode in rows)
     versions = {"vla-eval": str(about["harness_version"])} if about.get("harness_version") else {}
     notes = []
     if about.get("partial"):
         notes.append(f"{path.name}: vla-eval marked this evaluation as unfinished")
-    return Source(str(path), kind, outcomes, evaluation, versions, tuple(notes))
+    return Recording(str(path), kind, outcomes, name, versions, tuple(notes))
 
 
-def _outcome(path: Path, episode: Mapping[str, Any], benchmark: str, policy: str) -> Outcome:
+def _outcome(path: Path, episode: Mapping[str, Any], benchmark: str, policy: str) -> Episode:
     task = str(episode.get("task_name") or "unknown")
     metrics = episode.get("metrics") or {}
     reason = str(episode.get("failure_reason") or "")
@@ -95,7 +95,7 @@ def _outcome(path: Path, episode: Mapping[str, Any], benchmark: str, policy: str
     # A wrapped count (throughput mode) names the start that was really reset; the plain one is its place in the run.
     start = episode.get("episode_idx", episode.get("episode_id"))
     steps = episode.get("steps")
-    return Outcome(
+    return Episode(
         task=task,
         start=str(start),
         success=None if reason else bool(metrics["success"]),

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from besttake.reporting.drawing import Area, Label, Line, Point, Shape
+from besttake.reporting.drawing import Area, Element, Label, Point, Polyline
 from besttake.reporting.numbers import MINUS
 
 
 @dataclass(frozen=True)
-class Scale:
+class Axis:
     """A linear map of values [low, high] to positions [start, end]."""
 
     low: float
@@ -34,8 +34,8 @@ class Frame:
 
     width: float
     height: float
-    x: Scale
-    y: Scale
+    x: Axis
+    y: Axis
 
     @classmethod
     def of(
@@ -47,7 +47,7 @@ class Frame:
     ) -> Frame:
         """A frame of ``size`` that shows the ranges ``x`` and ``y`` inside ``margins`` (left, top, right, bottom)."""
         (width, height), (left, top, right, bottom) = size, margins
-        return cls(width, height, Scale(*x, left, width - right), Scale(*y, height - bottom, top))
+        return cls(width, height, Axis(*x, left, width - right), Axis(*y, height - bottom, top))
 
     def at(self, x: float, y: float) -> Point:
         """The place of a point; values above or below the frame stand at its edge."""
@@ -58,12 +58,12 @@ class Frame:
         edges = [self.at(x, high) for x, _, high in ranges] + [self.at(x, low) for x, low, _ in reversed(ranges)]
         return Area(edges, color, opacity=opacity)
 
-    def grid(self, about: int = 5) -> list[Shape]:
+    def grid(self, about: int = 5) -> list[Element]:
         """Horizontal grid lines with numbers at the left."""
-        shapes: list[Shape] = []
+        shapes: list[Element] = []
         for tick in ticks(self.y.low, self.y.high, about):
             y = self.y(tick)
-            shapes.append(Line([(self.x.start, y), (self.x.end, y)], color="faint"))
+            shapes.append(Polyline([(self.x.start, y), (self.x.end, y)], color="faint"))
             shapes.append(Label(self.x.start - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
         return shapes
 
@@ -92,14 +92,14 @@ def tick_text(value: float, scale: float = 100) -> str:
 
 
 def horizontal(
-    axis: Scale, top: float, bottom: float, *, zero: bool = False, about: int = 5, scale: float = 100
-) -> list[Shape]:
+    axis: Axis, top: float, bottom: float, *, zero: bool = False, about: int = 5, scale: float = 100
+) -> list[Element]:
     """Vertical grid lines with numbers below; the line at 0 stands out where ``zero``."""
-    shapes: list[Shape] = []
+    shapes: list[Element] = []
     for tick in ticks(axis.low, axis.high, about):
         x = axis(tick)
         strong = zero and abs(tick) < 1e-12
-        shapes.append(Line([(x, top), (x, bottom)], color="muted" if strong else "faint"))
+        shapes.append(Polyline([(x, top), (x, bottom)], color="muted" if strong else "faint"))
         shapes.append(Label(x, bottom + 16, tick_text(tick, scale), color="muted", size=11.5, anchor="middle"))
     return shapes
 

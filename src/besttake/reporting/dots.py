@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from besttake.reporting.axes import Scale, datum, horizontal, shorten
-from besttake.reporting.drawing import Figure, Label, Line, Mark, Shape
+from besttake.reporting.axes import Axis, datum, horizontal, shorten
+from besttake.reporting.drawing import Element, Figure, Label, Mark, Polyline
 from besttake.reporting.numbers import interval
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _RIGHT = 124.0
 
 
 @dataclass(frozen=True)
-class Row:
+class DotRow:
     """One line of a dot plot: a label, a number with its interval, and where ``result.json`` has it."""
 
     label: str
@@ -38,21 +38,27 @@ class Style:
     """How numbers of a plot are written: beside the dot, on hover, and by how much the axis is scaled."""
 
     text: Callable[[float | None], str]
-    tip: Callable[[Row], str]
+    tip: Callable[[DotRow], str]
     scale: float = 100.0
 
 
 def dots(
-    rows: list[Row], title: str, low: float, high: float, style: Style, *, mark: float | None = None, zero: bool = False
+    rows: list[DotRow],
+    title: str,
+    ends: tuple[float, float],
+    style: Style,
+    *,
+    mark: float | None = None,
+    zero: bool = False,
 ) -> Figure:
-    """A dot plot over [low, high]; ``mark`` is where a dashed line stands, ``zero`` makes the one at 0 stand out."""
+    """A dot plot between ``ends``; ``mark`` is where a dashed line stands, ``zero`` makes the one at 0 stand out."""
     top = 4.0
     height = top + sum(_ROW + (_GAP if row.gap else 0) for row in rows) + 26
-    axis = Scale(low, high, _LEFT, WIDTH - _RIGHT)
+    axis = Axis(*ends, _LEFT, WIDTH - _RIGHT)
     bottom = height - 26
-    shapes: list[Shape] = [*horizontal(axis, top, bottom, zero=zero, about=4, scale=style.scale)]
+    shapes: list[Element] = [*horizontal(axis, top, bottom, zero=zero, about=4, scale=style.scale)]
     if mark is not None:
-        shapes.append(Line([(axis(mark), top), (axis(mark), bottom)], "muted", 1, (3, 3)))
+        shapes.append(Polyline([(axis(mark), top), (axis(mark), bottom)], "muted", 1, (3, 3)))
     y = top
     for row in rows:
         y += _ROW + (_GAP if row.gap else 0)
@@ -60,14 +66,14 @@ def dots(
     return Figure(WIDTH, height, title, tuple(shapes))
 
 
-def _dot(row: Row, y: float, axis: Scale, style: Style) -> list[Shape]:
+def _dot(row: DotRow, y: float, axis: Axis, style: Style) -> list[Element]:
     label = Label(_LEFT - 12, y + 4.5, shorten(row.label, 22), row.color, 12.5, "end", row.strong)
     value, low, high = row.estimate.value, row.estimate.low, row.estimate.high
     if value is None:
         return [label, Label(_LEFT + 6, y + 4.5, shorten(row.estimate.reason or "not measured", 48), "muted", 11.5)]
-    shapes: list[Shape] = [label]
+    shapes: list[Element] = [label]
     if low is not None and high is not None:
-        shapes.append(Line([(axis.clip(low), y), (axis.clip(high), y)], row.color, 2.2 if row.strong else 1.6))
+        shapes.append(Polyline([(axis.clip(low), y), (axis.clip(high), y)], row.color, 2.2 if row.strong else 1.6))
     data = datum(f"{row.path}/value", value)
     size = 5.0 if row.strong else 4.2
     shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=style.tip(row), data=data))

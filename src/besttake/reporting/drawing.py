@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Shape:
+class Element:
     """What all shapes share: ``tip`` is shown on hover, ``data`` becomes ``data-…`` attributes of the SVG."""
 
     tip: str = field(default="", kw_only=True)
@@ -35,7 +35,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Line(Shape):
+class Polyline(Element):
     """A line through ``points``."""
 
     points: Sequence[Point]
@@ -45,7 +45,7 @@ class Line(Shape):
 
 
 @dataclass(frozen=True)
-class Area(Shape):
+class Area(Element):
     """A filled polygon."""
 
     points: Sequence[Point]
@@ -53,7 +53,7 @@ class Area(Shape):
 
 
 @dataclass(frozen=True)
-class Mark(Shape):
+class Mark(Element):
     """A marker of radius ``r``; ``hollow`` ones are filled with the paper's colour."""
 
     x: float
@@ -65,7 +65,7 @@ class Mark(Shape):
 
 
 @dataclass(frozen=True)
-class Label(Shape):
+class Label(Element):
     """A line of text; ``anchor`` is start, middle or end."""
 
     x: float
@@ -84,7 +84,7 @@ class Figure:
     width: float
     height: float
     title: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Element, ...]
 
     def svg(self, theme: Mapping[str, str] = PRINT, *, standalone: bool = True) -> str:
         """SVG text. A ``standalone`` file has its own background and font."""
@@ -134,13 +134,13 @@ def _outline(mark: Mark) -> list[Point]:
     return [(x + dx, y + dy) for dx, dy in cross]
 
 
-def _svg(shape: Shape, theme: Mapping[str, str]) -> str:
+def _svg(shape: Element, theme: Mapping[str, str]) -> str:
     extra = "".join(f' data-{name}="{escape(value)}"' for name, value in shape.data.items())
     if shape.tip:
         extra += f' data-tip="{escape(shape.tip)}" tabindex="0"'
     fade = f";opacity:{_n(shape.opacity)}" if shape.opacity < 1 else ""
     match shape:
-        case Line():
+        case Polyline():
             dash = f";stroke-dasharray:{_n(shape.dash[0])} {_n(shape.dash[1])}" if shape.dash else ""
             style = f"fill:none;stroke:{theme[shape.color]};stroke-width:{_n(shape.width)}{dash}{fade}"
             return f'<polyline points="{_points(shape.points)}" style="{style}"{extra}/>'

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from besttake.files import write_text
 from besttake.reporting.axes import Frame, datum, horizontal, shorten, spread
-from besttake.reporting.dots import WIDTH, Row, Style, dots
-from besttake.reporting.drawing import SERIES, Figure, Label, Line, Mark, Shape, marker
+from besttake.reporting.dots import WIDTH, DotRow, Style, dots
+from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
 from besttake.reporting.numbers import bounds, estimate_points, interval, number, percent, points
 
 if TYPE_CHECKING:
@@ -23,19 +23,20 @@ def ladder(cell: Cell, path: str) -> Figure | None:
     if cell.headroom is None or cell.headroom.pass_1.value is None:
         return None
     n = cell.headroom.n
-    rows = [Row("pass@1", cell.headroom.pass_1, f"{path}/headroom/pass_1", strong=True)]
+    rows = [DotRow("pass@1", cell.headroom.pass_1, f"{path}/headroom/pass_1", strong=True)]
     selectors = cell.selectors
     if selectors is not None:
-        rows.append(Row("keep a random take", selectors.random.success, f"{path}/selectors/random/success", "muted"))
-        rows.append(Row("keep the shortest", selectors.shortest.success, f"{path}/selectors/shortest/success", "muted"))
+        controls = {"random": "keep a random take", "shortest": "keep the shortest"}
+        for name, label in controls.items():
+            rows.append(DotRow(label, getattr(selectors, name).success, f"{path}/selectors/{name}/success", "muted"))
         for scorer, windows in selectors.scored.items():
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
                 place = f"{path}/selectors/scored/{scorer}/{window}/success"
-                rows.append(Row(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
-    rows.append(Row(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
+                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
+    rows.append(DotRow(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
-    return dots(rows, title, 0.0, 1.0, Style(percent, _percent_tip), mark=cell.headroom.pass_1.value)
+    return dots(rows, title, (0.0, 1.0), Style(percent, _percent_tip), mark=cell.headroom.pass_1.value)
 
 
 def forest(cell: Cell, path: str) -> Figure | None:
@@ -43,9 +44,9 @@ def forest(cell: Cell, path: str) -> Figure | None:
     if cell.arms is None or not set(cell.arms.arms) - {"base"}:
         return None
     arms, place = cell.arms.arms, f"{path}/arms"
-    alone = [Row(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != "base"]
+    alone = [DotRow(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != "base"]
     selected = [
-        Row(
+        DotRow(
             "best take" if name == "base" else f"{name}, best take",
             arm.selected_gain,
             f"{place}/arms/{name}/selected_gain",
@@ -54,10 +55,10 @@ def forest(cell: Cell, path: str) -> Figure | None:
         for name, arm in arms.items()
     ]
     decisive = [
-        Row("retrieve − cooled", cell.arms.content, f"{place}/content", strong=True),
-        Row("retrieve on best take", cell.arms.combine, f"{place}/combine", strong=True),
+        DotRow("retrieve − cooled", cell.arms.content, f"{place}/content", strong=True),
+        DotRow("retrieve on best take", cell.arms.combine, f"{place}/combine", strong=True),
     ]
-    rows: list[Row] = []
+    rows: list[DotRow] = []
     for group in (alone, selected, decisive):
         known = [row for row in group if row.estimate.value is not None]
         if known and rows:
@@ -66,8 +67,8 @@ def forest(cell: Cell, path: str) -> Figure | None:
     if not rows:
         return None
     title = f"Differences to {cell.policy} as it is, paired by start"
-    low, high = spread(_ends(rows), low=-0.05, high=0.10)
-    return dots(rows, title, low, high, Style(points, _points_tip), zero=True)
+    ends = spread(_ends(rows), low=-0.05, high=0.10)
+    return dots(rows, title, ends, Style(points, _points_tip), zero=True)
 
 
 def relation(result: Result, *, legend: bool = False) -> Figure | None:
@@ -85,12 +86,12 @@ def relation(result: Result, *, legend: bool = False) -> Figure | None:
     frame = Frame.of((560, 400), (52, 14, 16, 48), x_range, y_range)
     (left, right), (bottom, top) = (frame.x.start, frame.x.end), (frame.y.start, frame.y.end)
     reach = min(frame.x.high, frame.y.high)
-    shapes: list[Shape] = [
+    shapes: list[Element] = [
         *frame.grid(),
         *horizontal(frame.x, top, bottom),
         Label((left + right) / 2, frame.height - 10, "headroom, points", color="muted", size=12.5, anchor="middle"),
         Label(left + 6, top + 12, "gain of selection, points", color="muted", size=12.5),
-        Line([frame.at(0, 0), frame.at(reach, reach)], "muted", 1, (2, 4)),
+        Polyline([frame.at(0, 0), frame.at(reach, reach)], "muted", 1, (2, 4)),
         *_fitted_line(result.relation, frame),
     ]
     series = {name: i for i, name in enumerate(dict.fromkeys(policy.policy for policy in result.policies))}
@@ -113,7 +114,7 @@ def curve(cell: Cell, path: str) -> Figure | None:
     ends = [end for p in known for end in (p.value, p.low, p.high, *(p.bounds or ())) if end is not None]
     frame = Frame.of((WIDTH, 230), (44, 14, 14, 40), (0.7, last + 0.3), (max(0.0, min(ends) - 0.08), 1.0))
     below = frame.y.start + 17
-    shapes: list[Shape] = [
+    shapes: list[Element] = [
         *frame.grid(about=4),
         *(
             Label(frame.x(k), below, str(k), color="muted", size=11.5, anchor="middle")
@@ -124,7 +125,7 @@ def curve(cell: Cell, path: str) -> Figure | None:
         Label(frame.x.start + 6, frame.y.end + 12, "pass@k, %", color="muted", size=12),
         *_extrapolation(known, frame),
     ]
-    shapes.append(Line([frame.at(p.k, p.value or 0) for p in known if p.measured], "ink", 1.5))
+    shapes.append(Polyline([frame.at(p.k, p.value or 0) for p in known if p.measured], "ink", 1.5))
     for i, point in enumerate(cell.headroom.curve):
         shapes += _pass_at_k(point, f"{path}/headroom/curve/{i}/value", frame)
     shapes += _best_of_k(cell, path, frame)
@@ -134,15 +135,15 @@ def curve(cell: Cell, path: str) -> Figure | None:
 def fit_error(result: Result) -> Figure | None:
     """DFE over the library's own floor, one row per policy, 1 = as far as demonstrations are from each other."""
     rows = [
-        Row(shorten(cell.policy, 22), cell.dfe.ratio, f"/policies/{i}/dfe/ratio")
+        DotRow(shorten(cell.policy, 22), cell.dfe.ratio, f"/policies/{i}/dfe/ratio")
         for i, cell in enumerate(result.policies)
         if cell.dfe is not None and cell.dfe.ratio.value is not None
     ]
     if not rows:
         return None
-    low, high = spread(_ends(rows), low=0.0, high=1.4)
+    ends = spread(_ends(rows), low=0.0, high=1.4)
     title = "Demonstration-fit error as a multiple of the library's own floor"
-    return dots(rows, title, low, high, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
+    return dots(rows, title, ends, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
 
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
@@ -171,7 +172,7 @@ def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
     return cell.headroom.headroom, selector.gain if selector is not None else None
 
 
-def _ends(rows: list[Row]) -> list[float | None]:
+def _ends(rows: list[DotRow]) -> list[float | None]:
     return [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
 
 
@@ -179,40 +180,40 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:40] or "policy"
 
 
-def _percent_tip(row: Row) -> str:
+def _percent_tip(row: DotRow) -> str:
     e = row.estimate
     return f"{row.label}: {percent(e.value)} {interval(e.low, e.high, scale=100)}, {e.n} starts"
 
 
-def _points_tip(row: Row) -> str:
+def _points_tip(row: DotRow) -> str:
     return f"{row.label}: {estimate_points(row.estimate)}, {row.estimate.n} starts"
 
 
-def _ratio_tip(row: Row) -> str:
+def _ratio_tip(row: DotRow) -> str:
     e = row.estimate
     return f"{row.label}: {number(e.value, 2)} times the floor {interval(e.low, e.high, digits=2)}"
 
 
-def _extrapolation(known: list[CurvePoint], frame: Frame) -> list[Shape]:
+def _extrapolation(known: list[CurvePoint], frame: Frame) -> list[Element]:
     """The curve beyond the takes that were made: what is possible as an area, what is likely as a dashed line."""
     measured, beyond = [p for p in known if p.measured][-1:], [p for p in known if not p.measured]
     if not beyond:
         return []
-    shapes: list[Shape] = []
+    shapes: list[Element] = []
     possible = [(p.k, *p.bounds) for p in beyond if p.bounds is not None]
     if possible:
         begin = [(p.k, float(p.value or 0), float(p.value or 0)) for p in measured]
         shapes.append(frame.band([*begin, *possible], "muted", 0.14))
     line = [frame.at(p.k, p.value or 0) for p in (*measured, *beyond)]
-    return [*shapes, Line(line, "muted", 1.5, (4, 4))]
+    return [*shapes, Polyline(line, "muted", 1.5, (4, 4))]
 
 
-def _pass_at_k(point: CurvePoint, path: str, frame: Frame) -> list[Shape]:
+def _pass_at_k(point: CurvePoint, path: str, frame: Frame) -> list[Element]:
     if point.value is None:
         return []
-    shapes: list[Shape] = []
+    shapes: list[Element] = []
     if point.measured and point.low is not None and point.high is not None:
-        shapes.append(Line([frame.at(point.k, point.low), frame.at(point.k, point.high)], "ink", 1.5))
+        shapes.append(Polyline([frame.at(point.k, point.low), frame.at(point.k, point.high)], "ink", 1.5))
     span = interval(point.low, point.high, scale=100) if point.measured else ""
     if point.bounds is not None and not point.measured:
         span = f"extrapolated{bounds(point)}"
@@ -221,13 +222,13 @@ def _pass_at_k(point: CurvePoint, path: str, frame: Frame) -> list[Shape]:
     return [*shapes, Mark(*frame.at(point.k, point.value), 4, color, hollow=not point.measured, tip=tip, data=data)]
 
 
-def _best_of_k(cell: Cell, path: str, frame: Frame) -> list[Shape]:
+def _best_of_k(cell: Cell, path: str, frame: Frame) -> list[Element]:
     """The success of keeping the best of k takes by the chosen score."""
     kept = enumerate(cell.selectors.by_n, start=1) if cell.selectors is not None else ()
     known = [(k, e.value, interval(e.low, e.high, scale=100)) for k, e in kept if e is not None and e.value is not None]
     if len(known) < 2:
         return []
-    shapes: list[Shape] = [Line([frame.at(k, value) for k, value, _ in known], "accent", 1.5)]
+    shapes: list[Element] = [Polyline([frame.at(k, value) for k, value, _ in known], "accent", 1.5)]
     for k, value, span in known:
         tip = f"best of {k} by {cell.scorer}, {cell.window}: {percent(value)} {span}".rstrip()
         data = datum(f"{path}/selectors/by_n/{k - 1}/value", value)
@@ -235,7 +236,7 @@ def _best_of_k(cell: Cell, path: str, frame: Frame) -> list[Shape]:
     return shapes
 
 
-def _fitted_line(relation: Relation, frame: Frame) -> list[Shape]:
+def _fitted_line(relation: Relation, frame: Frame) -> list[Element]:
     line = relation.fit
     if line is None:
         return []
@@ -244,10 +245,10 @@ def _fitted_line(relation: Relation, frame: Frame) -> list[Shape]:
         return []
     centre = [(x, line.intercept + line.slope * x) for x, _, _ in ranges]
     inside = [frame.at(x, y) for x, y in centre if frame.y.low <= y <= frame.y.high]
-    return [frame.band(ranges, "accent", 0.12), Line(inside, "accent", 1.8)]
+    return [frame.band(ranges, "accent", 0.12), Polyline(inside, "accent", 1.8)]
 
 
-def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: bool) -> list[Shape]:
+def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: bool) -> list[Element]:
     headroom, gain = gain_headroom(cell)
     if headroom is None or gain is None or headroom.value is None or gain.value is None:
         return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from besttake.files import version
 from besttake.reporting.axes import Frame, shorten, spread
-from besttake.reporting.drawing import SERIES, Area, Figure, Label, Line, Mark, Shape
+from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
 from besttake.reporting.page import Page, save, svg
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
     legend = 16 * len(drawn) if len(drawn) > 1 else 0
     frame = Frame.of((460, 150 + legend), (44, 8 + legend, 10, 26), (0, last), (low, max(high, low + 0.01)))
     below = frame.height - 6
-    shapes: list[Shape] = [
+    shapes: list[Element] = [
         *frame.grid(about=3),
         Label(frame.x.end, below, f"frame {last}", "muted", 11.5, "end"),
         Label(frame.x.start, below, "cosine to the nearest demonstration frame", "muted", 11.5),
@@ -56,16 +56,16 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
     return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
 
 
-def _trace(take: RankedTake, color: str, frame: Frame) -> list[Shape]:
+def _trace(take: RankedTake, color: str, frame: Frame) -> list[Element]:
     points = [frame.at(step, best) for step, best in zip(take.steps, take.best, strict=True)]
-    shapes: list[Shape] = [Line(points, color, 1.8)]
+    shapes: list[Element] = [Polyline(points, color, 1.8)]
     for i in range(0, len(points), max(1, len(points) // _TIPS)):
         tip = f"frame {take.steps[i]}: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
         shapes.append(Mark(*points[i], 2.4, color, tip=tip))
     return shapes
 
 
-def _unscored(take: RankedTake, window: str, frame: Frame) -> list[Shape]:
+def _unscored(take: RankedTake, window: str, frame: Frame) -> list[Element]:
     """The grey area over the frames that the window leaves out."""
     end = take.steps[take.scored - 1] if take.scored else 0
     if take.steps[-1] <= end:

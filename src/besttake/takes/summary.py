@@ -11,7 +11,7 @@ from besttake.takes.store import Store
 
 
 @dataclass(frozen=True)
-class Line:
+class ArmProgress:
     """One policy, task and arm."""
 
     policy: str
@@ -35,7 +35,7 @@ class Summary:
     missing: int
     damaged: int
     digest: str
-    lines: tuple[Line, ...]
+    lines: tuple[ArmProgress, ...]
     failures: tuple[tuple[str, int], ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def summarise(path: str | Path) -> Summary:
         elif row.key not in bad:
             counts[0] += 1
             counts[1] += bool(row.success)
-    lines = tuple(Line(*name, d, s, f, each - d - f) for name, (d, s, f) in seen.items())
+    lines = tuple(ArmProgress(*name, d, s, f, each - d - f) for name, (d, s, f) in seen.items())
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
     return Summary(
         path=str(path),

@@ -14,7 +14,7 @@ import numpy as np
 from besttake.files import version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
-from besttake.recordings.outcomes import IngestError, Outcome, Source
+from besttake.recordings.outcomes import IngestError, Episode, Recording
 from besttake.recordings.read import read
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.words import worded
@@ -35,7 +35,7 @@ class IngestResult(Tabular):
     """What was read, and the result it gave; ``out`` is the run-like directory that holds it."""
 
     result: Result
-    sources: tuple[Source, ...]
+    sources: tuple[Recording, ...]
     out: Path | None
 
     def _table(self) -> Table:
@@ -72,11 +72,11 @@ def ingest(
     return IngestResult(result, tuple(named), directory)
 
 
-def _named(outcome: Outcome, policy: str) -> Outcome:
+def _named(outcome: Episode, policy: str) -> Episode:
     return replace(outcome, policy=policy or outcome.policy or "policy", env=outcome.env or "outcomes")
 
 
-def _result(sources: Sequence[Source], notes: list[str], worth: float, command: str) -> Result:
+def _result(sources: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
     cells = [_cell_data(*group) for group in _groups(sources)]
     names = list(dict.fromkeys(c.policy for c in cells))
     measured = [_cell(c, worth) for c in cells]
@@ -108,9 +108,9 @@ def _result(sources: Sequence[Source], notes: list[str], worth: float, command: 
     )
 
 
-def _groups(sources: Sequence[Source]) -> list[tuple[str, str, dict[tuple[str, str], list[Outcome]]]]:
+def _groups(sources: Sequence[Recording]) -> list[tuple[str, str, dict[tuple[str, str], list[Episode]]]]:
     """(policy, env, start -> its outcomes in the order of files, then of seeds)."""
-    cells: dict[tuple[str, str], dict[tuple[str, str], list[Outcome]]] = {}
+    cells: dict[tuple[str, str], dict[tuple[str, str], list[Episode]]] = {}
     for source in sources:
         for outcome in sorted(source.outcomes, key=lambda o: _natural(o.seed)):
             starts = cells.setdefault((outcome.policy, outcome.env), {})
@@ -118,7 +118,7 @@ def _groups(sources: Sequence[Source]) -> list[tuple[str, str, dict[tuple[str, s
     return [(policy, env, starts) for (policy, env), starts in cells.items()]
 
 
-def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Outcome]]) -> CellData:
+def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Episode]]) -> CellData:
     ordered = sorted(starts, key=lambda unit: (_natural(unit[0]), _natural(unit[1])))
     width = max(len(takes) for takes in starts.values())
     outcomes, lengths = np.full((len(ordered), width), np.nan), np.full((len(ordered), width), np.nan)
@@ -168,7 +168,7 @@ def _cell(data: CellData, worth: float) -> Cell:
     return worded(cell.model_copy(update=update), worth / 100)
 
 
-def _write(directory: Path, result: Result, sources: Sequence[Source]) -> None:
+def _write(directory: Path, result: Result, sources: Sequence[Recording]) -> None:
     if (directory / "run.json").exists():
         raise IngestError(f"{directory} holds a diagnosis; choose another one with `out`")
     directory.mkdir(parents=True, exist_ok=True)

@@ -38,12 +38,12 @@
     return canvas;
   };
   const lastAt = (steps, now) => {
-    let low = 0, high = steps.length - 1, found = -1;
+    let low = 0, high = steps.length - 1, last = -1;
     while (low <= high) {
       const middle = (low + high) >> 1;
-      if (steps[middle] <= now) { found = middle; low = middle + 1; } else high = middle - 1;
+      if (steps[middle] <= now) { last = middle; low = middle + 1; } else high = middle - 1;
     }
-    return found;
+    return last;
   };
 
   const trace = (take, last, low, high) => {
@@ -130,7 +130,7 @@
     const words = [`${chosen.task}, start ${chosen.start}: ${won} of ${chosen.takes.length} takes succeeded.`];
     if (values.length) words.push(`Traces: cosine to the nearest demonstration frame, from ${low.toFixed(3)} (bottom) to ${high.toFixed(3)} (top); dashed: success.`);
     if (chosen.hidden) words.push(`${chosen.hidden} more not shown.`);
-    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or was not found.");
+    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or is no longer where it was.");
     for (const error of chosen.errors) words.push(`Take ${error.seed} could not be made: ${error.reason}`);
     by("outcome").textContent = words.join(" ");
     render();
