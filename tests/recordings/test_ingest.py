@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
-from besttake.recordings.outcomes import IngestError
+from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
@@ -78,7 +78,7 @@ def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: 
 
 def test_errors_are_missing_takes_not_failures(recorded: Result) -> None:
     sources, _ = read(RECORDINGS[:1])
-    errors = [o for o in sources[0].outcomes if o.success is None]
+    errors = [o for o in sources[0].episodes if o.success is None]
     assert [(o.task, o.start) for o in errors] == [("roll far", "5")]
     assert "contact solver diverged" in errors[0].error
     assert recorded.cost.errors == 3
@@ -262,5 +262,5 @@ def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Pat
         again = (*row[:1], "again", *row[2:6], json.dumps({"success": not won}), *row[7:])
         database.execute(f"insert into episode_results values ({','.join('?' * len(again))})", again)
     sources, _ = read([copy])
-    (found,) = [o for o in sources[0].outcomes if (o.task, o.start) == ("roll near", "0")]
-    assert found.success is (not won)
+    (episode,) = [o for o in sources[0].episodes if (o.task, o.start) == ("roll near", "0")]
+    assert episode.success is (not won)

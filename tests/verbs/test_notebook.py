@@ -60,7 +60,7 @@ SHOWS = {
     "plan": ("+/- 3 points", "any policy"),
     "doctor": ("does not work", "python", "no camera &lt;wrist&gt;"),
     "tune": ("Chosen: frame, plain", "0.75"),
-    "ingest": ("8 outcomes of 1 files", "0.5", "not known"),
+    "ingest": ("8 outcomes of 1 recording", "0.5", "not known"),
     "probe": ("Demonstration-fit error", "all tasks", "0.3"),
 }
 

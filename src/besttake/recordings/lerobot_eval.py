@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording
 
 _BY_ORDER = (
     "lerobot-eval does not record which start an episode had: episodes of several files were paired by their place, "
@@ -24,7 +24,7 @@ def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
     """The episodes of one evaluation."""
     try:
         if "per_task" in data:
-            outcomes = [
+            episodes = [
                 Episode(f"{task['task_group']}/{task['task_id']}", str(i), _won(won), env=str(task["task_group"]))
                 for task in data["per_task"]
                 for i, won in enumerate(task["metrics"]["successes"])
@@ -32,7 +32,7 @@ def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
             notes: tuple[str, ...] = (_BY_ORDER,)
         else:
             seeded = all(episode.get("seed") is not None for episode in data["per_episode"])
-            outcomes = [
+            episodes = [
                 Episode("task", str(episode["seed"] if seeded else episode["episode_ix"]), _won(episode["success"]))
                 for episode in data["per_episode"]
             ]
@@ -41,7 +41,7 @@ def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
         raise IngestError(
             f"{path}: not an eval_info.json of lerobot-eval (no {error}); give the file that lerobot-eval wrote"
         ) from error
-    return [Recording(str(path), "lerobot-eval", tuple(outcomes), notes=notes)]
+    return [Recording(str(path), "lerobot-eval", tuple(episodes), notes=notes)]
 
 
 def _won(value: Any) -> bool | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from besttake.files import sha256_of
+from besttake.recordings.episodes import IngestError, Recording
 from besttake.recordings.lerobot_eval import is_info, read_info
-from besttake.recordings.outcomes import IngestError, Recording
 from besttake.recordings.table import SUFFIXES, read_table
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
 
@@ -17,24 +17,24 @@ Columns = Mapping[str, str]
 
 
 def read(paths: Sequence[str | Path], columns: Columns | None = None) -> tuple[list[Recording], list[str]]:
-    """All sources that ``paths`` hold, each evaluation once, and notes on how they were read."""
-    sources: list[Recording] = []
+    """All recordings that ``paths`` hold, each evaluation once, and notes on how they were read."""
+    recordings: list[Recording] = []
     notes: list[str] = []
     seen: dict[str, str] = {}
-    for path, source in _sources(paths, columns or {}, notes):
-        name = f"evaluation {source.evaluation}" if source.evaluation else sha256_of(path)
+    for path, recording in _recordings(paths, columns or {}, notes):
+        name = f"evaluation {recording.evaluation}" if recording.evaluation else sha256_of(path)
         if name in seen:
             notes.append(f"{path.name} repeats {seen[name]} and was counted once")
             continue
         seen[name] = path.name
-        sources.append(source)
-        notes += source.notes
-    if not any(source.outcomes for source in sources):
+        recordings.append(recording)
+        notes += recording.notes
+    if not any(recording.episodes for recording in recordings):
         raise IngestError(f"{', '.join(map(str, paths))}: there is no episode in it")
-    return sources, list(dict.fromkeys(notes))
+    return recordings, list(dict.fromkeys(notes))
 
 
-def _sources(paths: Sequence[str | Path], columns: Columns, notes: list[str]) -> Iterator[tuple[Path, Recording]]:
+def _recordings(paths: Sequence[str | Path], columns: Columns, notes: list[str]) -> Iterator[tuple[Path, Recording]]:
     for path in map(Path, paths):
         if path.is_dir():
             files = list(_directory(path, columns, notes))
@@ -42,7 +42,7 @@ def _sources(paths: Sequence[str | Path], columns: Columns, notes: list[str]) ->
             files = [(path, _read(path, columns))]
         else:
             raise IngestError(f"{path}: no such file or directory")
-        yield from ((file, source) for file, sources in files for source in sources)
+        yield from ((file, recording) for file, recordings in files for recording in recordings)
 
 
 def _directory(path: Path, columns: Columns, notes: list[str]) -> Iterator[tuple[Path, list[Recording]]]:
@@ -52,14 +52,14 @@ def _directory(path: Path, columns: Columns, notes: list[str]) -> Iterator[tuple
         if not _may_hold_outcomes(file):
             continue
         try:
-            sources = _read(file, columns)
+            recordings = _read(file, columns)
         except _UnknownFormat:
             continue
         except IngestError as error:
             notes.append(f"passed over: {error}")
             continue
         known = True
-        yield file, sources
+        yield file, recordings
     if not known:
         why = f" ({notes[-1]})" if notes else ""
         raise IngestError(

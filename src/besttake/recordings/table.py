@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording
 
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "outcome", "result"),
@@ -32,10 +32,10 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     if not rows:
         raise IngestError(f"{path}: the table has no rows")
     chosen = _columns(path, list(rows[0]), columns or {})
-    outcomes = tuple(_outcome(path, number, row, chosen) for number, row in enumerate(rows, start=1))
+    episodes = tuple(_episode(path, number, row, chosen) for number, row in enumerate(rows, start=1))
     read = ", ".join(f"{name} from {column!r}" for name, column in chosen.items() if name != column)
     notes = (f"{path.name}: read {read}",) if read else ()
-    return [Recording(str(path), path.suffix.removeprefix("."), outcomes, notes=notes)]
+    return [Recording(str(path), path.suffix.removeprefix("."), episodes, notes=notes)]
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def _columns(path: Path, present: list[str], named: Mapping[str, str]) -> dict[s
     return chosen
 
 
-def _outcome(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Episode:
+def _episode(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Episode:
     def text(name: str) -> str:
         value = row.get(columns[name]) if name in columns else None
         if isinstance(value, float) and value.is_integer():

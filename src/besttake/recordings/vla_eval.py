@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.outcomes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording
 
 # As vla-eval's own export: when an episode was run again, its last result counts.
 _EPISODES = """
@@ -76,25 +76,25 @@ def _recorded(row: sqlite3.Row) -> dict[str, Any]:
 def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows: list[dict[str, Any]]) -> Recording:
     benchmark = str(about.get("benchmark") or "vla-eval")
     policy = str((about.get("server_info") or {}).get("model_server") or "")
-    outcomes = tuple(_outcome(path, episode, benchmark, policy) for episode in rows)
+    episodes = tuple(_episode(path, row, benchmark, policy) for row in rows)
     versions = {"vla-eval": str(about["harness_version"])} if about.get("harness_version") else {}
     notes = []
     if about.get("partial"):
         notes.append(f"{path.name}: vla-eval marked this evaluation as unfinished")
-    return Recording(str(path), kind, outcomes, name, versions, tuple(notes))
+    return Recording(str(path), kind, episodes, name, versions, tuple(notes))
 
 
-def _outcome(path: Path, episode: Mapping[str, Any], benchmark: str, policy: str) -> Episode:
-    task = str(episode.get("task_name") or "unknown")
-    metrics = episode.get("metrics") or {}
-    reason = str(episode.get("failure_reason") or "")
+def _episode(path: Path, row: Mapping[str, Any], benchmark: str, policy: str) -> Episode:
+    task = str(row.get("task_name") or "unknown")
+    metrics = row.get("metrics") or {}
+    reason = str(row.get("failure_reason") or "")
     if not reason and "success" not in metrics:
         known = ", ".join(map(str, metrics)) or "none"
         raise IngestError(f"{path}: an episode of {task!r} has no metric 'success' (metrics: {known})")
-    detail = str(episode.get("failure_detail") or "").strip().splitlines()
+    detail = str(row.get("failure_detail") or "").strip().splitlines()
     # A wrapped count (throughput mode) names the start that was really reset; the plain one is its place in the run.
-    start = episode.get("episode_idx", episode.get("episode_id"))
-    steps = episode.get("steps")
+    start = row.get("episode_idx", row.get("episode_id"))
+    steps = row.get("steps")
     return Episode(
         task=task,
         start=str(start),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from besttake.files import version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
-from besttake.recordings.outcomes import IngestError, Episode, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.read import read
 from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.numbers import count
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Relation, Result
 from besttake.threads import one_thread
@@ -35,7 +36,7 @@ class IngestResult(Tabular):
     """What was read, and the result it gave; ``out`` is the run-like directory that holds it."""
 
     result: Result
-    sources: tuple[Recording, ...]
+    recordings: tuple[Recording, ...]
     out: Path | None
 
     def _table(self) -> Table:
@@ -45,7 +46,8 @@ class IngestResult(Tabular):
             numbers = [rate.value for rate in rates] or [None] * 3
             rows.append((cell.policy, cell.group, cell.starts, cell.seeds, *numbers))
         columns = ("policy", "tasks", "starts", "seeds", "pass@1", "pass@N", "headroom")
-        heading = f"{sum(len(source.outcomes) for source in self.sources)} outcomes of {len(self.sources)} files"
+        episodes = sum(len(recording.episodes) for recording in self.recordings)
+        heading = f"{count(episodes, 'outcome')} of {count(len(self.recordings), 'recording')}"
         return Table(heading, columns, rows, self.result.notes)
 
 
@@ -62,89 +64,78 @@ def ingest(
 
     ``policy`` names the policy where files do not. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
     """
-    sources, notes = read(paths, columns)
-    named = [replace(source, outcomes=tuple(_named(o, policy) for o in source.outcomes)) for source in sources]
+    recordings, notes = read(paths, columns)
+    named = [replace(one, episodes=tuple(_named(e, policy) for e in one.episodes)) for one in recordings]
     with one_thread():
-        result = _result(named, notes, worth, command)
+        result = _result(named, notes, worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
     return IngestResult(result, tuple(named), directory)
 
 
-def _named(outcome: Episode, policy: str) -> Episode:
-    return replace(outcome, policy=policy or outcome.policy or "policy", env=outcome.env or "outcomes")
+def _named(episode: Episode, policy: str) -> Episode:
+    return replace(episode, policy=policy or episode.policy or "policy", env=episode.env or "outcomes")
 
 
-def _result(sources: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
-    cells = [_cell_data(*group) for group in _groups(sources)]
-    names = list(dict.fromkeys(c.policy for c in cells))
-    measured = [_cell(c, worth) for c in cells]
-    outcomes = [o for s in sources for o in s.outcomes]
-    done = [o for o in outcomes if o.success is not None]
-    versions = {name: v for s in sources for name, v in s.versions.items()}
+def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
+    cells = [group.cell_data() for group in _groups(recordings)]
+    measured = [_cell(data, worth) for data in cells]
+    episodes = [episode for recording in recordings for episode in recording.episodes]
+    done = [episode for episode in episodes if episode.success is not None]
     return Result(
         besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         command=command,
         digest="",
-        plan={"ingested": [s.path for s in sources]},
-        versions=versions,
+        plan={"ingested": [recording.path for recording in recordings]},
+        versions={name: v for recording in recordings for name, v in recording.versions.items()},
         library=None,
-        worth=worth / 100,
+        worth=worth,
         cells=measured,
-        policies=[_policy(name, cells, measured, worth) for name in names],
+        policies=[_policy(name, cells, measured, worth) for name in dict.fromkeys(data.policy for data in cells)],
         relation=Relation(reason=_NO_RELATION),
         cost=Cost(
-            takes=len(done),
-            errors=len(outcomes) - len(done),
-            steps=sum(o.steps or 0 for o in done),
-            policy_calls=0,
-            frames_scored=0,
-            frames_encoded=0,
-            seconds={},
+            takes=len(done), errors=len(episodes) - len(done), steps=sum(episode.steps or 0 for episode in done),
+            policy_calls=0, frames_scored=0, frames_encoded=0, seconds={},
         ),
         notes=[UNKNOWN, *notes],
-    )
+    )  # fmt: skip
 
 
-def _groups(sources: Sequence[Recording]) -> list[tuple[str, str, dict[tuple[str, str], list[Episode]]]]:
-    """(policy, env, start -> its outcomes in the order of files, then of seeds)."""
-    cells: dict[tuple[str, str], dict[tuple[str, str], list[Episode]]] = {}
-    for source in sources:
-        for outcome in sorted(source.outcomes, key=lambda o: _natural(o.seed)):
-            starts = cells.setdefault((outcome.policy, outcome.env), {})
-            starts.setdefault((outcome.task, outcome.start), []).append(outcome)
-    return [(policy, env, starts) for (policy, env), starts in cells.items()]
+@dataclass
+class _Group:
+    """The episodes of one policy in one env: ``starts[task, start]``, in the order of files, then of seeds."""
+
+    policy: str
+    env: str
+    starts: dict[tuple[str, str], list[Episode]] = field(default_factory=dict)
+
+    def cell_data(self) -> CellData:
+        """The episodes as arrays (starts, seeds); the k-th episode of a start is its k-th take."""
+        ordered = sorted(self.starts, key=lambda start: (_natural(start[0]), _natural(start[1])))
+        shape = (len(ordered), max(map(len, self.starts.values())))
+        outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
+        for s, start in enumerate(ordered):
+            for n, episode in enumerate(self.starts[start]):
+                outcomes[s, n] = np.nan if episode.success is None else episode.success
+                lengths[s, n] = np.nan if episode.steps is None else episode.steps
+        first: dict[str, int] = {}
+        units = tuple((self.env, task, i - first.setdefault(task, i)) for i, (task, _) in enumerate(ordered))
+        return CellData(
+            policy=self.policy, env=self.env, group=self.env, units=units,
+            arms={"base": ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
+            planned=outcomes.size, errors=sum(e.success is None for own in self.starts.values() for e in own),
+        )  # fmt: skip
 
 
-def _cell_data(policy: str, env: str, starts: dict[tuple[str, str], list[Episode]]) -> CellData:
-    ordered = sorted(starts, key=lambda unit: (_natural(unit[0]), _natural(unit[1])))
-    width = max(len(takes) for takes in starts.values())
-    outcomes, lengths = np.full((len(ordered), width), np.nan), np.full((len(ordered), width), np.nan)
-    for s, unit in enumerate(ordered):
-        for n, take in enumerate(starts[unit]):
-            if take.success is not None:
-                outcomes[s, n] = float(take.success)
-            if take.steps is not None:
-                lengths[s, n] = take.steps
-    places: dict[str, int] = {}
-    units = []
-    for task, _ in ordered:
-        places[task] = places.get(task, -1) + 1
-        units.append((env, task, places[task]))
-    takes = [take for own in starts.values() for take in own]
-    return CellData(
-        policy=policy,
-        env=env,
-        group=env,
-        units=tuple(units),
-        arms={"base": ArmTakes(outcomes, lengths, {})},
-        windows=_WINDOWS,
-        scorer="manifold",
-        planned=outcomes.size,
-        errors=sum(take.success is None for take in takes),
-    )
+def _groups(recordings: Sequence[Recording]) -> list[_Group]:
+    groups: dict[tuple[str, str], _Group] = {}
+    for recording in recordings:
+        for episode in sorted(recording.episodes, key=lambda e: _natural(e.seed)):
+            group = groups.setdefault((episode.policy, episode.env), _Group(episode.policy, episode.env))
+            group.starts.setdefault((episode.task, episode.start), []).append(episode)
+    return list(groups.values())
 
 
 def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], worth: float) -> Cell:
@@ -158,29 +149,29 @@ def _cell(data: CellData, worth: float) -> Cell:
     """The measured cell, less what outcomes cannot tell."""
     outcomes = data.arms["base"].outcomes
     seeds = int(outcomes.shape[1])
-    cell = measure_cell(data, Settings(seeds, seeds, worth / 100))
+    cell = measure_cell(data, Settings(seeds, seeds, worth))
     update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "notes": []}
     if seeds == 1:
         update |= {"verdict": None, "notes": [_ALONE]}
     counts = np.isfinite(outcomes).sum(axis=1)
     if seeds > 1 and counts.min() < counts.max():
         update["notes"] = [f"starts have {counts.min()} to {counts.max()} outcomes; each counts with those it has"]
-    return worded(cell.model_copy(update=update), worth / 100)
+    return worded(cell.model_copy(update=update), worth)
 
 
-def _write(directory: Path, result: Result, sources: Sequence[Recording]) -> None:
+def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:
     if (directory / "run.json").exists():
-        raise IngestError(f"{directory} holds a diagnosis; choose another one with `out`")
+        raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "result.json")
+    names = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
     with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(("policy", "env", "task", "start", "seed", "success", "steps", "error", "file"))
-        for source in sources:
-            for o in source.outcomes:
-                success = "" if o.success is None else int(o.success)
-                steps = "" if o.steps is None else o.steps
-                table.writerow((o.policy, o.env, o.task, o.start, o.seed, success, steps, o.error, source.path))
+        table.writerow((*names, "file"))
+        for recording in recordings:
+            for episode in recording.episodes:
+                values = [getattr(episode, name) for name in names]
+                table.writerow([*(int(v) if isinstance(v, bool) else v for v in values), recording.path])
 
 
 def _natural(text: str) -> tuple[int, float, str]:

@@ -22,7 +22,7 @@ _TASK = ("policy", "task", "starts", "pass@1", "pass@N")
 def render(ingested: IngestResult) -> RenderableType:
     """Tables per policy and per task, and what is not known."""
     result = ingested.result
-    kinds = Counter(source.format for source in ingested.sources)
+    kinds = Counter(recording.format for recording in ingested.recordings)
     pooled = result.policies if len(result.cells) > len(result.policies) else []
     parts: list[RenderableType] = [
         Text(", ".join(f"{kind} x {count}" for kind, count in kinds.items())),

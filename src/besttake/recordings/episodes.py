@@ -1,4 +1,4 @@
-"""What every reader gives: one outcome per episode, and where it came from."""
+"""What every reader returns: episodes with their outcomes, and where they came from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from besttake.errors import BestTakeError
 
 
 class IngestError(BestTakeError):
-    """A file of outcomes is damaged, of no format we know, or lacks what headroom needs."""
+    """A file of outcomes is damaged, of an unknown format, or lacks what headroom needs."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Episode:
 
 @dataclass(frozen=True)
 class Recording:
-    """What one file held. ``evaluation`` names the evaluation, so that a file and its export are not counted twice."""
+    """One evaluation as a file holds it. ``evaluation`` is its name: a file and its export then count once."""
 
     path: str
     format: str
-    outcomes: tuple[Episode, ...]
+    episodes: tuple[Episode, ...]
     evaluation: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
