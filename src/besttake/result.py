@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
 from besttake.errors import RunError
+
+if TYPE_CHECKING:
+    from besttake.reporting.drawing import Figure
 
 SCHEMA = 3
 
@@ -286,6 +289,23 @@ class Result(_Model):
     def save(self, path: Path) -> None:
         """Write as JSON."""
         path.write_text(self.model_dump_json(indent=1))
+
+    def plot(self) -> Figure | None:
+        """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""
+        from besttake.reporting import figures
+
+        return figures.relation(self, legend=True)
+
+    def to_dataframe(self) -> Any:
+        """The main numbers of every cell as a pandas DataFrame, fractions as they are; needs pandas."""
+        from besttake.reporting.notebook import cell_table
+
+        return cell_table(self).dataframe()
+
+    def _repr_html_(self) -> str:
+        from besttake.reporting.notebook import verdict_table
+
+        return verdict_table(self).html()
 
     @classmethod
     def load(cls, path: Path) -> Result:

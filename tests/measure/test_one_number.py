@@ -1,0 +1,126 @@
+"""Each quantity has one value and one interval, wherever a result shows it: for random takes, failures and looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from besttake.core.estimate import Estimate
+from besttake.measure.cell import cell as measure_cell
+from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.looks import cell_name
+from besttake.measure.scores import ScoreName
+from besttake.result import Cell
+
+WINDOWS = ("full", "common")
+ARMS = ("base", "cooled", "shuffled", "retrieve", "rerank")
+
+
+def takes(rng: np.random.Generator, starts: int, seeds: int, failed: float, unscored: float) -> ArmTakes:
+    """Random takes of an arm, some of which failed to be made or have no score."""
+    y = (rng.random((starts, seeds)) < rng.beta(1, 1, (starts, 1))).astype(float)
+    y[rng.random(y.shape) < failed] = np.nan
+    scores = {ScoreName("manifold", window): 2 * y + rng.normal(size=y.shape) for window in WINDOWS}
+    for values in scores.values():
+        values[rng.random(y.shape) < unscored] = np.nan
+    return ArmTakes(y, np.where(y == 1, 40.0, 60.0) + rng.integers(0, 9, y.shape), scores)
+
+
+@st.composite
+def cells(draw: st.DrawFn) -> tuple[CellData, Settings, list[int]]:
+    """A cell with unequal numbers of takes, what to measure on it, and the starts of earlier looks."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    starts, seeds = draw(st.integers(2, 9)), draw(st.integers(1, 4))
+    failed, unscored = draw(st.sampled_from([0.0, 0.2, 0.6])), draw(st.sampled_from([0.0, 0.3, 1.0]))
+    arms = {name: takes(rng, starts, seeds, failed, unscored) for name in draw(st.sampled_from([ARMS, ARMS[:2]]))}
+    tasks = draw(st.integers(1, 2))
+    units = tuple(("env", f"task {i % tasks}", i) for i in range(starts))
+    earlier = draw(st.sampled_from([[], [1], [1, 2], [starts]]))
+    data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", starts * seeds * len(arms), 0)
+    n = draw(st.integers(min(2, seeds), seeds))
+    return data, Settings(seeds, n), earlier
+
+
+def appearances(cell: Cell) -> dict[str, list[Estimate]]:
+    """By quantity, every estimate of it that the result holds."""
+    headroom, ways, arms, verdict = cell.headroom, cell.selectors, cell.arms, cell.verdict
+    assert headroom
+    assert ways
+    assert arms
+    assert verdict
+    asked = {name: finding.estimate for name, finding in verdict.questions.items()}
+    points = [Estimate(p.value, p.low, p.high, headroom.starts) for p in headroom.curve if p.measured]
+    picked = ways.scored["manifold"][cell.window]
+    shown = {
+        "pass@1": [headroom.pass_1, points[0], arms.arms["base"].pass_1, ways.random.success],
+        "pass@n": [headroom.pass_n, points[headroom.n - 1], arms.arms["base"].pass_n, ways.oracle.success],
+        "headroom": [headroom.headroom, asked["headroom"]],
+        "shortest": [ways.shortest.gain, asked["shortest"]],
+    }
+    if "gain" in asked:
+        gains = [picked.gain, asked["gain"]]
+        if verdict.reuse.reason != "no-score":
+            gains.append(verdict.reuse.gain)
+        if len(cell.tasks) == 1:
+            gains.append(cell.tasks[0].gain)
+        own = arms.arms["base"].selected
+        assert own
+        shown["gain"] = [*gains, own.gain]
+        shown["selected"] = [picked.success, own.success, ways.by_n[headroom.n - 1]]
+    for name, arm in arms.arms.items():
+        if name != "base":
+            shown[name] = [arm.gain, asked[name]]
+            if arm.selected:
+                shown[f"{name}_selection"] = [arm.selected.gain, asked[f"{name}_selection"]]
+        if f"{name}_selected" in asked:
+            shown[f"{name}_selected"] = [arm.selected_gain, asked[f"{name}_selected"]]
+    for name, estimate in (("content", arms.content), ("combine", arms.combine)):
+        if name in asked:
+            shown[name] = [estimate, asked[name]]
+    if verdict.retrieve.answer != "not-measured":
+        name = "cooled" if verdict.retrieve.answer == "cool" else "retrieve"
+        shown.setdefault(name, [asked[name]]).append(verdict.retrieve.gain)
+    if verdict.combine.answer != "not-measured":
+        shown["combine"].append(verdict.combine.gain)
+    return shown
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cells())
+def test_each_quantity_has_one_value_and_one_interval_wherever_it_appears(drawn: tuple) -> None:
+    data, how, earlier = drawn
+    history = {cell_name(data.policy, data.env, data.group): earlier}
+    measured = measure_cell(data, how, history)
+    if not data.arms["base"].takes:
+        assert measured.verdict is None
+        return
+    for name, estimates in appearances(measured).items():
+        first, *others = (replace(estimate, reason="") for estimate in estimates)
+        for other in others:
+            assert other == first, name
+    # The same numbers under another name, whose interval differs (see docs/result.md).
+    ways, arms = measured.selectors, measured.arms
+    assert ways.oracle.gain.value == pytest.approx(measured.headroom.headroom.value)
+    gain = picked.estimate.value if (picked := measured.verdict.questions.get("gain")) else None
+    assert gain is None or arms.arms["base"].selected_gain.value == pytest.approx(gain)
+
+
+def test_the_gain_of_an_arm_has_the_interval_of_the_verdict_where_base_takes_failed() -> None:
+    rng = np.random.default_rng(3)
+    arms = {name: takes(rng, 20, 3, 0.0, 0.0) for name in ARMS}
+    arms["base"].outcomes[0, :2] = np.nan
+    units = tuple(("env", "task", i) for i in range(20))
+    data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", 300, 2)
+    complete = {
+        **arms,
+        "base": ArmTakes(np.nan_to_num(arms["base"].outcomes), arms["base"].lengths, arms["base"].scores),
+    }
+    cell, whole = (measure_cell(replace(data, arms=own), Settings(3, 3)) for own in (arms, complete))
+    shown, asked = cell.arms.arms["retrieve"].gain, cell.verdict.questions["retrieve"].estimate
+    assert shown == asked
+    width = whole.arms.arms["retrieve"].gain.high - whole.arms.arms["retrieve"].gain.low
+    assert shown.high - shown.low > width
