@@ -1,0 +1,212 @@
+"""The terminal, Markdown, HTML, notebook and JSON say the same about a verdict, for every code that there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import NamedTuple, get_args
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from besttake.core import verdict as core
+from besttake.core.estimate import Estimate, Finding
+from besttake.measure.cell import cell as measure_cell
+from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.looks import looks_at
+from besttake.measure.scores import ScoreName
+from besttake.measure.verdict import judge
+from besttake.reporting import html, markdown, words
+from besttake.reporting.takes import PageTakes
+from besttake.reporting.terminal.verdict import verdict_table
+from besttake.result import Cell, Cost, Relation, Result
+
+WORTH = 0.03
+ANSWERS = {
+    "yes": Finding("yes", Estimate(0.112, 0.08, 0.143, 60), 0.001, 1.0),
+    "no": Finding("no", Estimate(0.004, -0.01, 0.018, 60), 0.4, 0.01),
+    "open": Finding("undecided", Estimate(0.045, 0.006, 0.09, 60), 0.08, 0.6, 1942),
+    "matched": Finding("yes", Estimate(0.15, 0.1, 0.2, 60), 0.001, 1.0),
+}
+
+
+class Case(NamedTuple):
+    """The answers to the questions, and the code and reason of each part of the verdict that they give."""
+
+    answers: str
+    reuse: str
+    retrieve: str = "not-measured not-run"
+    combine: str = "not-measured not-run"
+    window: str = "full"
+    deterministic: bool = False
+    seeds: int = 3
+
+
+CASES = {
+    "select": Case("headroom=yes gain=yes", "select gain"),
+    "unranked": Case("headroom=yes gain=no", "unranked not-ranked"),
+    "none": Case("headroom=no gain=no retrieve=no cooled=no content=no", "none no-headroom", "none small-gain"),
+    "small": Case("headroom=open gain=no retrieve=no", "none small-gain", "none small-gain"),
+    "open": Case(
+        "headroom=yes gain=open retrieve=open cooled=open content=open combine=open",
+        "undecided open", "undecided open", "undecided open",
+    ),
+    "no score": Case("headroom=yes cooled=yes", "undecided no-score", "cool cooled-only"),
+    "identical": Case(
+        "headroom=no gain=no retrieve=open", "none identical-takes", "undecided no-control", deterministic=True
+    ),
+    "one take": Case("headroom=open cooled=open", "undecided one-take", seeds=1),
+    "leak": Case(
+        "headroom=yes gain=yes shortest=matched retrieve=yes cooled=no content=yes", "select gain", "retrieve content"
+    ),
+    "episode leak": Case(
+        "headroom=yes gain=yes shortest=matched retrieve=yes cooled=yes content=no",
+        "undecided length-leak", "cool cooling", window="episode",
+    ),
+    "any chunk": Case(
+        "headroom=yes gain=yes retrieve=yes cooled=no content=open beyond_shuffled=no",
+        "select gain", "retrieve together",
+    ),
+    "combine": Case(
+        "headroom=yes gain=yes retrieve=yes cooled=no content=yes combine=yes retrieve_selection=yes",
+        "select gain", "retrieve content", "yes composes",
+    ),
+    "by cooling": Case(
+        "headroom=yes gain=yes retrieve=open cooled=yes content=yes combine=yes combine_content=no",
+        "select gain", "cool cooling", "yes composes",
+    ),
+    "no pair": Case(
+        "headroom=yes gain=yes combine=no retrieve_selection=yes", "select gain", combine="no small-gain"
+    ),
+}  # fmt: skip
+
+
+def cell_of(name: str, group: str = "*", looked: tuple[int, ...] = ()) -> Cell:
+    """A measured cell whose questions are answered as the case says."""
+    case = CASES[name]
+    rng = np.random.default_rng(0)
+    y = (rng.random((60, case.seeds)) < 0.5).astype(float)
+    takes = ArmTakes(y, np.full(y.shape, 50.0), {ScoreName("manifold", case.window): rng.normal(size=y.shape)})
+    units = tuple(("env", "task", i) for i in range(60))
+    data = CellData(
+        "p", "env", group, units, {"base": takes}, (case.window,), "manifold", 180, 0, deterministic=case.deterministic
+    )
+    findings = {key: ANSWERS[code] for key, code in (pair.split("=") for pair in case.answers.split())}
+    cell = measure_cell(data, Settings(case.seeds, case.seeds, WORTH))
+    verdict = judge(data, findings, case.seeds, looks_at(units, 60, looked), [*looked, 60])
+    return words.worded(cell.model_copy(update={"verdict": verdict}), WORTH)
+
+
+def result_of(name: str) -> Result:
+    cost = Cost(takes=180, errors=0, steps=1, policy_calls=1, frames_scored=1, frames_encoded=1, seconds={})
+    return Result(
+        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=WORTH,
+        cells=[cell_of(name, "tasks"), cell_of(name, "other")], policies=[cell_of(name)],
+        relation=Relation(reason="few"), cost=cost,
+    )  # fmt: skip
+
+
+def flat(text: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_everything_that_shows_a_verdict_says_the_same(name: str) -> None:
+    result = result_of(name)
+    policy = result.policies[0]
+    assert policy.verdict
+    console = Console(width=4000, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(verdict_table(result, 4000))
+    terminal = " ".join(capture.get().split())
+    note = re.sub(r"\\(.)", r"\1", unescape(markdown.render(result)))
+    page = flat(html.render(result, PageTakes([])))
+    notebook = result._repr_html_()
+    document = json.loads(result.model_dump_json())["policies"][0]["verdict"]
+    headline = " ".join(words.headline(policy).split())
+    needs = words.needs_text(policy)
+    for shown in (terminal, " ".join(note.split()), page, flat(notebook)):
+        assert headline in shown
+        assert shown.count(needs) >= 1
+    assert document["headline"] == policy.verdict.headline
+    assert terminal.count(needs) >= len(result.policies) + len(result.cells)
+    for answer in words.answers(policy, WORTH):
+        assert document[answer.name]["because"] == answer.because
+        assert " ".join(answer.sentence.split()) in page
+        assert " ".join(answer.sentence.split()) in " ".join(note.split())
+        assert " ".join(answer.because.split()) in page
+    assert len(notebook) < 3000
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_gives_the_codes_that_it_is_made_for(name: str) -> None:
+    verdict = cell_of(name).verdict
+    for part in words.PARTS:
+        decision = getattr(verdict, part)
+        assert f"{decision.answer} {decision.reason}" == getattr(CASES[name], part)
+
+
+def test_the_cases_cover_every_code_and_every_warning() -> None:
+    verdicts = [cell_of(name).verdict for name in CASES]
+    for part, codes in (("reuse", core.Reuse), ("retrieve", core.Retrieve), ("combine", core.Combine)):
+        assert {getattr(verdict, part).answer for verdict in verdicts} == set(get_args(codes))
+    reasons = {getattr(verdict, part).reason for verdict in verdicts for part in words.PARTS}
+    assert reasons == set(get_args(core.Reason))
+    for warning in ("leak", "any_chunk", "by_cooling"):
+        assert {getattr(verdict, warning) for verdict in verdicts} == {True, False}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sentences_are_whole_and_carry_no_stray_values(name: str) -> None:
+    cell = cell_of(name)
+    for answer in words.answers(cell, WORTH):
+        for text in (answer.because, answer.sentence, words.headline(cell)):
+            assert text.endswith(".")
+            assert text[0].isupper() or text[0] == "`" or text[0].isdigit()
+            assert not re.search(r"None|nan|\n|  |\.\.", text)
+
+
+def test_sentences_name_the_control_that_decided() -> None:
+    def why(name: str, part: str) -> str:
+        return words.because(part, cell_of(name), WORTH)
+
+    assert "oracle" in why("none", "reuse")
+    assert "random take" in why("select", "reuse")
+    assert "`cooled`" in why("by cooling", "retrieve")
+    assert "selection alone" in why("combine", "combine")
+    assert "`shuffled`" in why("any chunk", "retrieve")
+    assert "shortest" in why("leak", "reuse")
+
+
+def test_the_number_of_further_starts_is_the_same_everywhere() -> None:
+    cell = cell_of("open")
+    more = words.further(1942)
+    assert more == "about 1\N{NARROW NO-BREAK SPACE}942 more starts would settle it"
+    for answer in words.answers(cell, WORTH):
+        assert more in answer.because
+        assert more in answer.sentence
+    assert words.headline(cell).count(more) == 2
+
+
+def test_a_gain_that_the_interval_shows_and_the_test_does_not_comes_with_its_p_value() -> None:
+    assert "gives p = 0.08" in words.because("reuse", cell_of("open"), WORTH)
+
+
+def test_a_later_look_says_so() -> None:
+    assert "Looked at 3 times" in words.because("reuse", cell_of("open", looked=(20, 40)), WORTH)
+    assert "Looked at" not in words.because("reuse", cell_of("open"), WORTH)
+
+
+def test_a_result_of_before_keeps_its_sentences() -> None:
+    cell = cell_of("select")
+    old = cell.verdict.model_copy(
+        update={
+            "reuse": cell.verdict.reuse.model_copy(update={"reason": "", "because": "As it was."}),
+            "headline": "Old.",
+        }
+    )
+    cell = cell.model_copy(update={"verdict": old})
+    assert words.because("reuse", cell, WORTH) == "As it was."
+    assert words.headline(cell) == "Old."
