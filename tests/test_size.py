@@ -15,10 +15,8 @@ LONG: frozenset[str] = frozenset()
 WIDE = frozenset(
     {
         "demos.lerobot.LeRobotDemos.__init__",
-        "serving.server.serve",
         "testbed.fitting.fit",
         "verbs.plan._plan",
-        "verbs.tune.tune",
     }
 )
 

@@ -60,7 +60,7 @@ def test_a_run_without_retrieval_cannot_be_served_so(library: Library, tmp_path:
     ("flags", "words"),
     [
         (["--cooled", "--alpha", "3"], "alpha must lie between 0 and 1, not 3.0"),
-        (["--cameras", "wrist"], "--cameras wrist: write it as OURS=THEIRS"),
+        (["--cameras", "wrist"], "--cameras wrist: write OURS=THEIRS"),
         (["--retrieve", "nowhere"], "is not a library"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_malformed_frame_is_answered_and_the_session_goes_on(policy, observati
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, ("wrist", "front", "--cameras")),
+        ({"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, ("wrist", "front", "`cameras`")),
         ({"images": {"wrist": np.zeros((8, 8), np.uint8)}}, ("(H, W, 3)",)),
         ({"states": np.zeros(4, np.float32)}, ("5", "4")),
         ({"states": None}, ("5", "0")),
@@ -170,13 +170,13 @@ def test_another_protocol_version_is_refused_in_words(policy):
 @pytest.mark.parametrize("path", ["/health", "/healthz"])
 def test_health_is_open_and_says_what_is_served(policy, path):
     with serve(policy, token="secret") as server:
-        told = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10).read())
-    assert told == {"status": "ok", "protocol": "vla-eval", "policy": "noisy"}
+        answer = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10).read())
+    assert answer == {"status": "ok", "protocol": "vla-eval", "policy": "noisy"}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
 def test_other_machines_need_a_token(policy, host):
-    with pytest.raises(ComponentError, match="--token"):
+    with pytest.raises(ComponentError, match="give a `token`"):
         serve(policy, host=host)
 
 

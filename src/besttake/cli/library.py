@@ -123,7 +123,6 @@ def tune(
     Example:
       besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
     """
-    from besttake.demos.library import Library
     from besttake.errors import PlanError
     from besttake.reporting.terminal.tune import render
     from besttake.verbs.tune import tune as choose
@@ -131,7 +130,7 @@ def tune(
     if not policy:
         raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
     tuned = choose(
-        Library.open(directory), policy, env, starts=starts, seeds=seeds, workers=workers,
-        reporter=reporter(quiet or as_json, verbose),
+        directory, policy, env, starts=starts, seeds=seeds, workers=workers,
+        progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
     show(render(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)

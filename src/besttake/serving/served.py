@@ -27,30 +27,23 @@ class Served:
     ``cameras`` maps the policy's cameras to the client's image keys; those not named keep their own name.
     """
 
-    def __init__(
-        self, policy: Policy, seed: int, cameras: Mapping[str, str], observation_params: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, policy: Policy, seed: int, cameras: Mapping[str, str]) -> None:
         unknown = set(cameras) - set(policy.spec.cameras)
         if unknown:
             have = ", ".join(policy.spec.cameras) or "none"
             raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
         self.spec: PolicySpec = policy.spec
-        self.seed = seed
-        self.cameras = dict(cameras)
-        self.observation_params = dict(observation_params)
+        self.seed, self.cameras = seed, dict(cameras)
+        self.follows = isinstance(policy, Augmented) and policy.looks_back
+        """Whether the policy looks back over the episode, so that its course must be kept."""
         self._policy = policy
         self._lock = threading.Lock()
         self._episodes: Counter[tuple[str, int]] = Counter()
 
-    @property
-    def follows(self) -> bool:
-        """Whether the policy looks back over the episode, so that its course must be kept."""
-        return isinstance(self._policy, Augmented) and self._policy.looks_back
-
     def sample(self, observation: Observation, draw: Draw, course: Course) -> F32:
         """One chunk (horizon, action_dim); sessions take turns, because policies are not asked to be thread-safe."""
         with self._lock:
-            if isinstance(self._policy, Augmented) and self._policy.looks_back:
+            if self.follows and isinstance(self._policy, Augmented):
                 chunk = self._policy.follow(observation, draw, course)
             else:
                 chunk = self._policy.sample([observation], [draw])[0]
@@ -83,7 +76,7 @@ class Served:
         if missing:
             raise ComponentError(
                 f"{self.spec.name} needs images {', '.join(wanted.values())}; the client sent: "
-                f"{', '.join(map(str, images)) or 'none'}; rename them with --cameras"
+                f"{', '.join(map(str, images)) or 'none'}; rename them with `cameras`"
             )
         return Observation(
             images={camera: _picture(images[key], key) for camera, key in wanted.items()},

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,21 +30,18 @@ def serve(
     seed: int = 0,
     max_bytes: int = 64 * 2**20,
     cameras: Mapping[str, str] | None = None,
-    observation_params: Mapping[str, Any] | None = None,
 ) -> Server:
     """Serve ``policy`` in the background until the returned server is closed.
 
     ``port=0`` takes a free port. Hosts other than loopback need a ``token``, which clients send as
     ``Authorization: Bearer TOKEN`` (openpi's ``api_key`` works too) or as ``?token=TOKEN`` in the address.
-    ``cameras`` maps the policy's cameras to the names that clients use; ``observation_params`` are what vla-eval
-    merges into a benchmark's parameters, e.g. ``{"send_wrist_image": True, "send_state": True}``.
+    ``cameras`` maps the policy's cameras to the names that clients use.
     """
     if protocol not in SESSIONS:
         raise ComponentError(f"protocol {protocol!r} is unknown; known: {', '.join(SESSIONS)}")
     if not token and not _is_loopback(host):
-        raise ComponentError(f"--host {host} opens the policy to other machines: give a --token, or serve on 127.0.0.1")
-    served = Served(policy, seed, cameras or {}, observation_params or {})
-    return Server(served, protocol, host, port, token, max_bytes)
+        raise ComponentError(f"`host` {host} opens the policy to other machines: give a `token`, or serve on 127.0.0.1")
+    return Server(Served(policy, seed, cameras or {}), protocol, host, port, token, max_bytes)
 
 
 class Server:
@@ -56,22 +52,14 @@ class Server:
             from websockets.sync.server import serve as listen
         except ImportError:
             raise MissingExtra("websockets", "serve", "besttake serve") from None
-        self._served = served
-        self._protocol = protocol
-        self._token = token
+        self._served, self._protocol, self._token = served, protocol, token
         self._connections = itertools.count()
         self._open: set[Any] = set()
         try:
             self._server = listen(
-                self._talk,
-                host,
-                port,
-                process_request=self._admit,
-                compression=None,
-                max_size=max_bytes,
-                ping_interval=None,  # a slow sample is not a dead peer
-                server_header="besttake",
-            )
+                self._talk, host, port, process_request=self._admit, compression=None, max_size=max_bytes,
+                server_header="besttake", ping_interval=None,  # a slow sample is not a dead peer
+            )  # fmt: skip
         except OSError as error:
             raise ComponentError(f"cannot serve on {host}:{port}: {error.strerror or error}") from None
         self.host = host
@@ -98,9 +86,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _admit(self, connection: Any, request: Any) -> Any:

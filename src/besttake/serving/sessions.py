@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.errors import BestTakeError, ComponentError
+from besttake.errors import ComponentError, one_line
 from besttake.policies.remote_wire import (
     VLA_EVAL_VERSION,
     Message,
@@ -32,14 +32,28 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation
 
 
-class VlaEvalSession:
+class _Session:
+    """What connections have in common: episodes that the client names, or that are counted."""
+
+    def __init__(self, served: Served, connection: int) -> None:
+        self._served, self._connection = served, connection
+        self._unnamed = 0
+
+    def _begun(self, task: Any, start: Any) -> Episode:
+        """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
+        if isinstance(task, str) and isinstance(start, int) and start >= 0:
+            return Episode(self._served, self._served.episode(task, start), task)
+        draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
+        self._unnamed += 1
+        return Episode(self._served, draw, task if isinstance(task, str) else "")
+
+
+class VlaEvalSession(_Session):
     """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
 
     def __init__(self, served: Served, connection: int) -> None:
-        self._served = served
-        self._connection = connection
+        super().__init__(served, connection)
         self._episode = Episode(served, Draw(served.seed, "connection", connection, 0))
-        self._unnamed = 0
         self._ready: deque[F32] = deque()
 
     def greeting(self) -> bytes | None:
@@ -53,16 +67,17 @@ class VlaEvalSession:
             message = unpack_message(frame)
             seq = message.seq
             return self._reply(message)
-        except BestTakeError as error:
-            return pack_message(Message("error", {"error": str(error)}, seq))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
-            return pack_message(Message("error", {"error": f"{type(error).__name__}: {error}"}, seq))
+            return pack_message(Message("error", {"error": one_line(error)}, seq))
 
     def _reply(self, message: Message) -> bytes | None:
         if message.type == "hello":
             return pack_message(Message("hello", self._hello(message.payload), message.seq))
         if message.type == "episode_start":
-            self._begin(message.payload.get("task"))
+            task = message.payload.get("task")
+            names: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
+            self._ready.clear()
+            self._episode = self._begun(names.get("name"), names.get("episode_idx"))
         elif message.type == "observation":
             return pack_message(Message("action", {"actions": self._act(message.payload)}, message.seq))
         elif message.type == "episode_end":
@@ -79,21 +94,11 @@ class VlaEvalSession:
             "protocol_version": VLA_EVAL_VERSION,
             "model_server": "besttake",
             "capabilities": {},
-            "observation_params": self._served.observation_params,
+            "observation_params": {},
             "action_spec": {"actions": {"name": "actions", "dims": spec.action_dim, "format": "raw"}},
             "observation_spec": {},
             "besttake": self._served.describe(),
         }
-
-    def _begin(self, task: Any) -> None:
-        self._ready.clear()
-        told: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
-        episode = named(self._served, told.get("name"), told.get("episode_idx"))
-        if episode is None:
-            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
-            episode = Episode(self._served, draw, _text(told.get("name")))
-            self._unnamed += 1
-        self._episode = episode
 
     def _act(self, payload: Mapping[str, Any]) -> F32:
         course = self._episode.course
@@ -112,13 +117,11 @@ class VlaEvalSession:
         return action
 
 
-class OpenpiSession:
+class OpenpiSession(_Session):
     """A connection of openpi's client: metadata first, then one whole chunk per observation."""
 
     def __init__(self, served: Served, connection: int) -> None:
-        self._served = served
-        self._connection = connection
-        self._unnamed = 0
+        super().__init__(served, connection)
         self._draw = Draw(served.seed, "connection", connection, 0)
         self._episode: Episode | None = None
 
@@ -130,12 +133,10 @@ class OpenpiSession:
         """The chunk, or a text frame with one line where something failed."""
         try:
             request = unpack_openpi(frame)
-            told = request.get("besttake")
-            chunk = self._alone(request) if told is None else self._in_episode(request, told)
-        except BestTakeError as error:
-            return str(error)
+            entry = request.get("besttake")
+            chunk = self._alone(request) if entry is None else self._in_episode(request, entry)
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
-            return f"{type(error).__name__}: {error}"
+            return one_line(error)
         return pack_openpi({"actions": chunk})
 
     def _alone(self, request: Mapping[str, Any]) -> F32:
@@ -147,25 +148,17 @@ class OpenpiSession:
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
-    def _in_episode(self, request: Mapping[str, Any], told: Any) -> F32:
-        step = told.get("step") if isinstance(told, Mapping) else None
+    def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
+        step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
         if step == 0:
-            self._episode = self._begun(told)
+            self._episode = self._begun(entry.get("task"), entry.get("start"))
         if self._episode is None:
             raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)
-        self._advance(self._episode, step, told.get("states", [seen.state]))
+        self._advance(self._episode, step, entry.get("states", [seen.state]))
         return self._episode.sample(seen)
-
-    def _begun(self, told: Mapping[Any, Any]) -> Episode:
-        episode = named(self._served, told.get("task"), told.get("start"))
-        if episode is None:
-            draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
-            episode = Episode(self._served, draw, _text(told.get("task")))
-            self._unnamed += 1
-        return episode
 
     def _advance(self, episode: Episode, step: int, states: Any) -> None:
         """Add what happened since the last request: the states that the client saw, and our own actions."""
@@ -188,14 +181,3 @@ class OpenpiSession:
 
 Session = VlaEvalSession | OpenpiSession
 SESSIONS: Mapping[str, Callable[[Served, int], Session]] = {"vla-eval": VlaEvalSession, "openpi": OpenpiSession}
-
-
-def named(served: Served, task: Any, start: Any) -> Episode | None:
-    """The next episode of ``task`` from ``start``, where the client names both."""
-    if not isinstance(task, str) or not isinstance(start, int) or start < 0:
-        return None
-    return Episode(served, served.episode(task, start), task)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -17,14 +17,14 @@ class RayPool:
         try:
             import ray
         except ImportError as error:
-            raise MissingExtra("ray", "ray", "--on ray") from error
+            raise MissingExtra("ray", "ray", "`on` ray") from error
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:
             try:
                 ray.init(log_to_driver=False, include_dashboard=False, configure_logging=False)
             except Exception as error:
-                raise ComponentError(f"Ray did not start ({error}); check RAY_ADDRESS, or use --on local") from error
+                raise ComponentError(f"Ray did not start ({error}); check RAY_ADDRESS, or set `on` to local") from error
         self._actor = ray.remote(max_restarts=0)(Worker)
         self._members = [self._actor.remote() for _ in range(size)]
         self._under_way: dict[Any, int] = {}
@@ -42,19 +42,19 @@ class RayPool:
         """Answers of every worker that has some, waiting for the first."""
         ready, _ = self._ray.wait(list(self._under_way), num_returns=1)
         more, _ = self._ray.wait(list(self._under_way), num_returns=len(self._under_way), timeout=0)
-        found: list[tuple[int, list[Answer] | None]] = []
+        answers: list[tuple[int, list[Answer] | None]] = []
         for reference in {*ready, *more}:
             if reference not in self._under_way:
                 continue
             worker = self._under_way.pop(reference)
             try:
-                found.append((worker, self._ray.get(reference)))
+                answers.append((worker, self._ray.get(reference)))
             except self._ray.exceptions.RayActorError:
                 self._members[worker] = self._actor.remote()
                 self._under_way = {ref: w for ref, w in self._under_way.items() if w != worker}
-                found = [pair for pair in found if pair[0] != worker]
-                found.append((worker, None))
-        return sorted(found, key=lambda pair: pair[0])
+                answers = [pair for pair in answers if pair[0] != worker]
+                answers.append((worker, None))
+        return sorted(answers, key=lambda pair: pair[0])
 
     def close(self) -> None:
         """End the actors, and Ray itself if it was started here."""

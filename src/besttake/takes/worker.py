@@ -155,7 +155,7 @@ class _Playing:
         self.states: list[F32] = []
         self.frames: list[U8] = []
         self.frame_steps: list[int] = []
-        self._told = 0
+        self._states_sent = 0
 
     def look(self, *, replan: bool) -> Observation:
         """Observe what this step needs: the policy's cameras when it replans, the score camera at its stride."""
@@ -172,8 +172,8 @@ class _Playing:
 
     def new_states(self) -> F32:
         """The states since the last call, (R, state_dim)."""
-        told, self._told = self._told, len(self.states)
-        return np.stack(self.states[told:])
+        sent, self._states_sent = self._states_sent, len(self.states)
+        return np.stack(self.states[sent:])
 
     def execute(self, actions: F32) -> bool:
         """Execute ``actions``; True when the take is over."""

@@ -51,8 +51,8 @@ def check_policy(
     again = policy.sample(seen[:1] * 2, [draws[0], draws[1]])
     same = bool(np.array_equal(again[0], again[1]))
     if same != (spec.kind == "deterministic"):
-        told = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
-        raise ContractError(f"{spec.name}: {told}")
+        fault = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
+        raise ContractError(f"{spec.name}: {fault}")
     held.append("draw")
 
     if spec.cools:

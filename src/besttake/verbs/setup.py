@@ -57,7 +57,7 @@ class Setup:
 
 def open_envs(plan: Plan) -> dict[str, EnvSpec]:
     """The specs of a plan's environments by URI; PlanError when they lack a planned task or start."""
-    envs = {uri: _spec_of(uri) for uri in plan.env}
+    envs = {uri: spec_of(uri) for uri in plan.env}
     known = [task.name for env in envs.values() for task in env.tasks]
     for name in plan.task:
         if name not in known:
@@ -143,7 +143,8 @@ def _check_not_tuned_here(plan: Plan, library: Library, uri: str, env: EnvSpec) 
             raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
 
 
-def _spec_of(uri: str) -> EnvSpec:
+def spec_of(uri: str) -> EnvSpec:
+    """The spec of an environment, which is made for it and closed again."""
     env = registry.env(uri)
     _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
     try:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from besttake.demos.checks import check_retrieval, check_tasks
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
-from besttake.progress import Reporter
+from besttake.progress import Reporter, as_reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
@@ -33,6 +34,7 @@ from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec
+from besttake.verbs.setup import spec_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -46,6 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 RULES = ("next", "current", "frame")
 ALPHAS = (0.15, 0.3, 0.5)
 _HELD_OUT = 4
+_BATCH = 16
 _ALWAYS = ("plain", "onset alignment", "reliability")
 """Rolled out whatever the offline error says: it is blind to the onset, and circular for reliability."""
 
@@ -74,24 +77,22 @@ class Tuned(Tabular):
 
 
 def tune(
-    library: Library,
+    library: Library | str | Path,
     policies: Sequence[str],
-    env_uri: str,
+    env: str,
     *,
     starts: int = 10,
     seeds: int = 1,
     workers: int = 2,
-    batch: int = 16,
-    run_seed: int = 0,
-    reporter: Reporter | None = None,
+    seed: int = 0,
+    progress: bool | Reporter = False,
 ) -> Tuned:
     """Choose rule, variant and alpha, and freeze them into ``library``. Evaluation starts are never touched."""
-    env = registry.env(env_uri)
-    spec = env.spec
-    env.close()
+    library = library if isinstance(library, Library) else Library.open(library)
+    spec = spec_of(env)
     if not 1 <= starts <= len(spec.tuning):
-        told = f"keeps {len(spec.tuning)} starts per task apart for tuning" if len(spec.tuning) else "keeps none apart"
-        raise PlanError(f"--starts {starts}: {env_uri} {told}, and tuning never uses starts that are evaluated on")
+        kept = f"keeps {len(spec.tuning)} starts per task apart for tuning" if len(spec.tuning) else "keeps none apart"
+        raise PlanError(f"`starts` {starts}: {env} {kept}, and tuning never uses starts that are evaluated on")
     check_retrieval(library, spec)
     check_tasks(library, spec.tasks, least=2)
     models = {uri: registry.policy(uri) for uri in policies}
@@ -99,13 +100,13 @@ def tune(
         check_compatible(model.spec, spec)
         if not model.spec.warm_start:
             raise PlanError(f"{model.spec.name} cannot be warm-started, so retrieval cannot be tuned for it")
-    bench = _Bench(library, models, env_uri, spec, tuple(spec.tuning[:starts]), seeds, run_seed, batch)
+    bench = _Bench(library, models, env, spec, tuple(spec.tuning[:starts]), seeds, seed)
     with one_thread():
-        tuned = _search(bench, workers, reporter or Reporter(False))
+        tuned = _search(bench, workers, as_reporter(progress))
     library.with_retrieval(
         tuned.config,
         {
-            "env": env_uri, "starts": list(bench.starts), "seeds": seeds, "policies": list(policies),
+            "env": env, "starts": list(bench.starts), "seeds": seeds, "policies": list(policies),
             "held_out_demos": [library.demos[d].id for d in held_out(library)],
             "trials": [{**asdict(t), "config": t.config.to_dict()} for t in tuned.trials],
         },
@@ -158,7 +159,6 @@ class _Bench:
     starts: tuple[int, ...]
     seeds: int
     run_seed: int
-    batch: int
 
     @property
     def takes(self) -> int:
@@ -180,7 +180,7 @@ class _Bench:
                 block = Block(uri, self.env_uri, self.env.tasks, self.starts, ("retrieve",), self.seeds)
                 jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False)
                 draw = partial(take_draw, self.run_seed)
-                play(jobs, sampler, draw, store, pool, batch=self.batch, at_once=self.env.at_once)
+                play(jobs, sampler, draw, store, pool, batch=_BATCH, at_once=self.env.at_once)
                 done = [row for row in store.rows() if row.status == "done"]
             rates.append(float(np.mean([bool(row.success) for row in done])) if done else 0.0)
         return float(np.mean(rates))
