@@ -14,7 +14,6 @@ MOST_PARAMETERS = 8
 LONG: frozenset[str] = frozenset()
 WIDE = frozenset(
     {
-        "demos.lerobot.LeRobotDemos.__init__",
         "testbed.fitting.fit",
         "verbs.plan._plan",
     }

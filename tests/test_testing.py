@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.demos.source import Bad
+from besttake.demos.base import Bad
 from besttake.errors import ContractError
 from besttake.takes.draws import Draw
 from besttake.testing import check_demos, check_encoder, check_env, check_policy

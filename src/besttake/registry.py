@@ -127,7 +127,7 @@ def encoder(uri: str, **options: Any) -> Encoder:
 
 
 def demos(uri: str, **options: Any) -> Any:
-    """The source of demonstrations that ``uri`` names (see `besttake.demos.source.Source`)."""
+    """The source of demonstrations that ``uri`` names (see `besttake.demos.base.Source`)."""
     return make("demos", uri, **options)
 
 

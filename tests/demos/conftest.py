@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from besttake.demos.source import Bad
+from besttake.demos.base import Bad
 from besttake.types import Demo
 
 

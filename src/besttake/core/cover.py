@@ -1,7 +1,8 @@
 """How much of a demonstration a take visits: the second half of the score `coverage`, with the trace of the first.
 
 One product of frames serves rows (the trace) and columns (what was visited). It only names the demonstrations that may
-be the best; these are compared exactly, pair by pair, as in `besttake.core.search`.
+be the best; these are compared exactly, pair by pair, as in `besttake.core.search`. ``core/README.md`` says what is
+bounded and why the result is exact.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from besttake.core.search import (
     F64,
     FRAMES,
     I64,
+    MOST_LEFT,
     PROBE,
     QUERIES,
-    SHARE,
     Bools,
     Index,
     Trace,
@@ -72,30 +73,30 @@ class Demos:
         parts = [np.arange(ends[j], ends[j + 1]) for j in picked]
         return np.concatenate(parts), np.cumsum([0, *map(len, parts[:-1])])
 
-    def add(self, visited: F32, first: int, shares: F64) -> None:
-        """Add to ``shares`` (S, J) what ``visited`` (S, n) of the library's frames from ``first`` on is worth."""
+    def add(self, visited: F32, first: int, fractions: F64) -> None:
+        """Add to ``fractions`` (S, J) what ``visited`` (S, n) of the library's frames from ``first`` on is worth."""
         owner = self.owner[first : first + visited.shape[1]]
         order = np.argsort(owner, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0])
         worth = visited[:, order] * self.weight[first + order]
-        shares[:, owner[order][starts]] += np.add.reduceat(worth, starts, axis=1)
+        fractions[:, owner[order][starts]] += np.add.reduceat(worth, starts, axis=1)
 
 
 def cover(
     index: Index, takes: Sequence[NDArray[Any]], counts: Sequence[Sequence[int]], demos: Demos
 ) -> list[tuple[Trace, F64]]:
-    """`nearest` of every take (T, d), and the share of the best demonstration that its first frames visited.
+    """`nearest` of every take (T, d), and the fraction of the best demonstration that its first frames visited.
 
-    ``shares[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` for each take's own ``counts`` (W,),
+    ``fractions[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` for each take's own ``counts`` (W,),
     NaN where there are no such frames or one is not finite. One product serves rows and columns and only names the
     demonstrations that may be the best; only these are compared exactly. Where the bound of `Index` pays, it names
     them. Takes are searched together, and no take's result depends on the others.
     """
     rows = [rows_of(take, index.library.shape[1]) for take in takes]
     sizes = [len(take) for take in rows]
-    found: list[tuple[Trace, F64]] = []
+    done: list[tuple[Trace, F64]] = []
     pruned = index.basis is not None and sum(sizes) >= PROBE
-    while (first := len(found)) < len(rows):
+    while (first := len(done)) < len(rows):
         swept = None
         if pruned:
             last = _batch(sizes, first, QUERIES if first else PROBE)
@@ -107,21 +108,21 @@ def cover(
             batch = _Batch(rows[first:last], counts[first:last])
             swept = _swept(index, batch, demos)
         trace, upper = swept
-        found += batch.results(trace, [_best(*one, demos, index.library) for one in batch.prefixes(upper)])
-    return found
+        done += batch.results(trace, [_best(*one, demos, index.library) for one in batch.prefixes(upper)])
+    return done
 
 
 def _swept(index: Index, batch: _Batch, demos: Demos) -> tuple[Trace, F64]:
-    """The trace of the batch's rows, and the share of each demonstration (S, J) at most, by one product."""
+    """The trace of the batch's rows, and the fraction of each demonstration (S, J) at most, by one product."""
     winners = [Winners(rows, index.library) for rows in batch.blocks(QUERIES)]
 
     def offer(first: int, start: int, products: F32) -> bool:
         winners[first // QUERIES].offer(products, start)
         return True
 
-    shares = batch.shares(batch.rows, index.library, demos, (QUERIES, FRAMES), offer)
-    assert shares is not None
-    return _settled(winners), shares + batch.slack
+    fractions = batch.fractions(batch.rows, index.library, demos, (QUERIES, FRAMES), offer)
+    assert fractions is not None
+    return _settled(winners), fractions + batch.slack
 
 
 def _bounded(index: Index, batch: _Batch, demos: Demos) -> tuple[Trace, F64] | None:
@@ -140,17 +141,17 @@ def _bounded(index: Index, batch: _Batch, demos: Demos) -> tuple[Trace, F64] | N
             own = winners[(first + i) // PROBE]
             left = not_ruled_out(bounds[i : i + PROBE], start, own)
             seen, left_over = seen + bounds.shape[1], left_over + len(left)
-            if left_over > SHARE * seen:
+            if left_over > MOST_LEFT * seen:
                 return False
             index.compare(batch.rows[first + i : first + i + PROBE], left, start, own)
         return True
 
     short = reduce(batch.rows, index.basis)
-    upper = batch.shares(short, index.reduced, demos, (_BOUNDED, BOUNDS), rule_out)
+    upper = batch.fractions(short, index.reduced, demos, (_BOUNDED, BOUNDS), rule_out)
     if upper is None:
         return None
     upper += batch.slack
-    enough = int(SHARE * len(demos.starts))
+    enough = int(MOST_LEFT * len(demos.starts))
     for rows, ends, most in batch.prefixes(upper):
         visits = _Visits(rows, ends, demos, index.library)
         for w, at_most in enumerate(most):
@@ -184,25 +185,25 @@ class _Batch:
         """The rows in blocks of ``size``."""
         return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
 
-    def shares(
+    def fractions(
         self, rows: F32, frames: F32, demos: Demos, size: tuple[int, int], offer: Callable[[int, int, F32], bool]
     ) -> F64 | None:
-        """The visited share of each demonstration (S, J), by the products of ``rows`` (Q, p) and ``frames`` (F, p).
+        """The visited fraction of each demonstration (S, J), by the products of ``rows`` (Q, p) and ``frames`` (F, p).
 
         The products come in blocks of at most ``size``. ``offer`` is shown each block, with its first row and its
         first frame; when it returns False, so that there is no use in going on, the answer is None.
         """
         spans = [(first + a, first + b) for first, _, ends in self._takes for a, b in pairwise((0, *ends))]
         goes_on = np.array([a > 0 for _, _, ends in self._takes for a in (0, *ends)[:-1]], bool)
-        shares = np.zeros((len(spans), len(demos.starts)))
+        fractions = np.zeros((len(spans), len(demos.starts)))
         high, wide = size
-        room = np.empty(min(high, len(rows)) * min(wide, len(frames)), np.float32)
+        buffer = np.empty(min(high, len(rows)) * min(wide, len(frames)), np.float32)
         for start in range(0, len(frames), wide):
             part = frames[start : start + wide]
             visited = np.full((len(spans), len(part)), -np.inf, np.float32)
             for first in range(0, len(rows), high):
                 block = rows[first : first + high]
-                products = np.matmul(block, part.T, out=room[: len(block) * len(part)].reshape(len(block), len(part)))
+                products = np.matmul(block, part.T, out=buffer[: len(block) * len(part)].reshape(len(block), len(part)))
                 if not offer(first, start, products):
                     return None
                 for seen, (begin, end) in zip(visited, spans, strict=True):
@@ -211,8 +212,8 @@ class _Batch:
                         np.maximum(seen, own.max(axis=0), out=seen)
             for s in np.flatnonzero(goes_on):
                 np.maximum(visited[s], visited[s - 1], out=visited[s])
-            demos.add(visited, start, shares)
-        return shares
+            demos.add(visited, start, fractions)
+        return fractions
 
     def prefixes(self, upper: F64) -> Iterator[tuple[F32, list[int], F64]]:
         """Per take its rows, where its segments end (W,), and their rows (W, J) of ``upper`` (S, J)."""
@@ -221,19 +222,19 @@ class _Batch:
             yield self.rows[first:last], ends, upper[done : done + len(ends)]
             done += len(ends)
 
-    def results(self, trace: Trace, shares: Sequence[Sequence[float]]) -> list[tuple[Trace, F64]]:
-        """Per take its part of ``trace``, and the shares for its counts from those of its segments (W,)."""
+    def results(self, trace: Trace, fractions: Sequence[Sequence[float]]) -> list[tuple[Trace, F64]]:
+        """Per take its part of ``trace``, and the fractions for its counts from those of its segments (W,)."""
         trace.best[self._broken], trace.frame[self._broken] = np.nan, -1
-        found = []
-        for (first, last, ends), wanted, known in zip(self._takes, self._counts, shares, strict=True):
-            share = dict(zip(ends, known, strict=True))
+        parts = []
+        for (first, last, ends), wanted, known in zip(self._takes, self._counts, fractions, strict=True):
+            fraction = dict(zip(ends, known, strict=True))
             part = Trace(trace.best[first:last], trace.frame[first:last])
-            found.append((part, np.array([share.get(count, np.nan) for count in wanted])))
-        return found
+            parts.append((part, np.array([fraction.get(count, np.nan) for count in wanted])))
+        return parts
 
 
 class _Visits:
-    """What shares of demonstrations a take visits with its first ``ends`` (W,) rows; the ends ascend."""
+    """What fractions of demonstrations a take visits with its first ``ends`` (W,) rows; the ends ascend."""
 
     def __init__(self, rows: F32, ends: Sequence[int], demos: Demos, library: F32) -> None:
         self._rows, self._ends, self._demos, self._library = rows, ends, demos, library
@@ -241,15 +242,15 @@ class _Visits:
         self._watched: _Watched | None = None
 
     def about(self, w: int, picked: I64) -> F64:
-        """The shares of the demonstrations ``picked`` (n,) until the end ``w``, within rounding."""
+        """The fractions of the demonstrations ``picked`` (n,) until the end ``w``, within rounding."""
         new = picked[np.isnan(self._about[w, picked])]
         if len(new):
             self._about[:, new] = self._measured(new)
-        shares: F64 = self._about[w, picked]
-        return shares
+        fractions: F64 = self._about[w, picked]
+        return fractions
 
     def exactly(self, w: int, picked: I64) -> F64:
-        """The shares of the demonstrations ``picked`` (n,) until the end ``w``; ends may not go back."""
+        """The fractions of the demonstrations ``picked`` (n,) until the end ``w``; ends may not go back."""
         place, starts = self._demos.places(picked)
         visited = np.empty(len(place), np.float32)
         for first in range(0, len(place), FRAMES):
@@ -271,8 +272,8 @@ class _Visits:
                     if own.shape[1]:
                         seen[: len(part)] = np.maximum(seen[: len(part)], own.max(axis=1))
         np.maximum.accumulate(visited, axis=0, out=visited)
-        shares: F64 = np.add.reduceat(visited * self._demos.place[place], starts, axis=1) / self._demos.total[picked]
-        return shares
+        fractions: F64 = np.add.reduceat(visited * self._demos.place[place], starts, axis=1) / self._demos.total[picked]
+        return fractions
 
 
 class _Watched:
@@ -292,10 +293,10 @@ class _Watched:
 
 
 def _best(rows: F32, ends: Sequence[int], upper: F64, demos: Demos, library: F32) -> list[float]:
-    """The highest share that the first ``ends`` (W,) rows visit, exactly, where shares are at most ``upper`` (W, J)."""
+    """The highest fraction that the first ``ends`` (W,) rows visit, exactly; none exceeds its ``upper`` (W, J)."""
     visits = _Visits(rows, ends, demos, library)
-    found = [_climb(most, partial(visits.exactly, w), 0.0, len(most)) for w, most in enumerate(upper)]
-    return [share for share in found if share is not None]
+    best = [_climb(most, partial(visits.exactly, w), 0.0, len(most)) for w, most in enumerate(upper)]
+    return [fraction for fraction in best if fraction is not None]
 
 
 def _settled(winners: Sequence[Winners]) -> Trace:
@@ -315,7 +316,7 @@ def _batch(sizes: Sequence[int], first: int, most: int) -> int:
 
 
 def _climb(upper: F64, measure: Callable[[I64], F64], slack: float, most: int) -> float | None:
-    """What the best share is at least, where shares are at most ``upper`` (J,) and ``measure`` errs by ``slack``.
+    """What the best fraction is at least, where fractions are at most ``upper`` (J,) and ``measure`` errs by ``slack``.
 
     The most promising is measured first, then twice as many each time, until no other can be the best; ``upper`` is
     lowered to what was measured. None when more than ``most`` would have to be.
@@ -326,7 +327,7 @@ def _climb(upper: F64, measure: Callable[[I64], F64], slack: float, most: int) -
         closed[pick] = True
         if closed.sum() > most:
             return None
-        share = measure(pick)
-        upper[pick] = share + slack
-        best, size = max(best, float(share.max()) - slack), 2 * size
+        fraction = measure(pick)
+        upper[pick] = fraction + slack
+        best, size = max(best, float(fraction.max()) - slack), 2 * size
     return best

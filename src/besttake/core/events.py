@@ -96,9 +96,9 @@ def current(
 ) -> Current:
     """The event that a take is in at ``step``: ``positions`` (step + 1, .) and ``gripper`` (step,) so far."""
     seen = None if positions is None else positions[: step + 1]
-    told = None if gripper is None else gripper[:step]
-    starts = event_starts(step + 1, seen, told, config)
-    is_open = bool(phases(told, config)[-1]) if told is not None and len(told) else None
+    commands = None if gripper is None else gripper[:step]
+    starts = event_starts(step + 1, seen, commands, config)
+    is_open = bool(phases(commands, config)[-1]) if commands is not None and len(commands) else None
     return Current(int(starts[-1]), is_open)
 
 

@@ -93,8 +93,8 @@ class Candidates:
 class Match:
     """What was retrieved: ``chunk`` float32 (horizon, action_dim), demonstrated from ``step`` of ``demo`` on.
 
-    ``candidate`` is the row that matched and ``matched_step`` its step. ``distance`` is what it won by, ``parts`` its
-    modalities' share before weighting (NaN where a modality is missing). ``weight`` in (0, 1] says how well ``chunk``
+    ``candidate`` is the row that matched and ``matched_step`` its step. ``distance`` is what it won by, ``parts`` the
+    distance in each modality before weighting (NaN where one is missing). ``weight`` in (0, 1] says how well ``chunk``
     agrees with the policy's prediction, 1 / (1 + distance), for the report.
     """
 
@@ -175,9 +175,9 @@ class Retriever:
         if config.reliability and query[1] is not None:
             distance = distance + config.reliability * self._returns.distances(query[1], rows)
         win = int(np.argmin(distance))
-        shares = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
+        own = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
         apart = np.nan if query[1] is None else float(self._returns.distances(query[1], rows[win : win + 1])[0])
-        return self._match(int(rows[win]), float(distance[win]), shares, 1 / (1 + apart))
+        return self._match(int(rows[win]), float(distance[win]), own, 1 / (1 + apart))
 
     def _part(self, modality: int, value: Any, rows: I64) -> F64:
         space = self._spaces[modality]
@@ -244,8 +244,8 @@ class _Whitened(_Standard):
         flat = values.reshape(len(values), -1).astype(np.float64)
         self._centre = flat.mean(axis=0)
         _, size, axes = np.linalg.svd(flat - self._centre, full_matrices=False)
-        share = np.cumsum(size**2) / max(float(np.sum(size**2)), 1e-30)
-        self._axes = axes[: int(np.searchsorted(share, 0.95)) + 1].T
+        explained = np.cumsum(size**2) / max(float(np.sum(size**2)), 1e-30)
+        self._axes = axes[: int(np.searchsorted(explained, 0.95)) + 1].T
         super().__init__((flat - self._centre) @ self._axes)
 
     def distances(self, value: NDArray[Any], rows: I64) -> F64:

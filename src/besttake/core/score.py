@@ -20,14 +20,14 @@ def manifold(trace: Trace, window: Bools | None = None) -> float:
     return float(np.mean(best, dtype=np.float64)) if len(best) else float("nan")
 
 
-def coverage(trace: Trace, share: float, window: Bools | None = None) -> float:
-    """`manifold` plus the best demonstration's visited share, later frames weighing more.
+def coverage(trace: Trace, visited: float, window: Bools | None = None) -> float:
+    """`manifold` plus the best demonstration's visited fraction, later frames weighing more.
 
     ``s = mean_t max_f S[t, f] + max_j (sum_l l * max_t S[t, j, l]) / sum_l l``, l = 1..L_j counting the frames of demo
-    j in order. The second term is the ``share`` that `cover` finds for the frames of ``window``. Compare takes on
-    windows of equal length only.
+    j in order. The second term is the ``visited`` fraction that `cover` gives for the frames of ``window``. Compare
+    takes on windows of equal length only.
     """
-    return manifold(trace, window) + share
+    return manifold(trace, window) + visited
 
 
 def episode_window(steps: NDArray[Any], end: int) -> Bools:

@@ -2,7 +2,8 @@
 
 The kernel is exact. A float32 matrix product only nominates: every library frame whose product lies within rounding of
 the best is compared again by a float64 dot product of that one pair, ties going to the lowest library frame. Scores and
-winners therefore depend on the two vectors alone, never on the batch, the blocking or the number of threads.
+winners therefore depend on the two vectors alone, never on the batch, the blocking or the number of threads. The steps
+and why they are exact: ``core/README.md``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ BOUNDS = 16384
 """… and library frames of a product of bounds: blocks small enough for flat memory."""
 PROBE = 64
 """Rows that are tried by the bound at a time."""
-SHARE = 0.3
-"""Of the frames, what the bound may leave over and still pay."""
+MOST_LEFT = 0.3
+"""The fraction of the frames that the bound may leave over and still pay."""
 _PAIRS = 64
 _ROWS = 64
 _PENDING = 1 << 16
@@ -95,10 +96,10 @@ class Index:
         return Trace(best.astype(np.float32), frame)
 
     def _dense(self, queries: F32, winners: Winners) -> None:
-        room = np.empty(len(queries) * min(FRAMES, len(self.library)), np.float32)
+        buffer = np.empty(len(queries) * min(FRAMES, len(self.library)), np.float32)
         for start in range(0, len(self.library), FRAMES):
             part = self.library[start : start + FRAMES]
-            products = room[: len(queries) * len(part)].reshape(len(queries), len(part))
+            products = buffer[: len(queries) * len(part)].reshape(len(queries), len(part))
             winners.offer(np.matmul(queries, part.T, out=products), start)
 
     def _pruned(self, queries: F32, winners: Winners) -> bool:
@@ -116,12 +117,12 @@ class Index:
             left = not_ruled_out(bounds, start, winners)
             left_over += len(left)
             self.compare(queries, left, start, winners)
-        return left_over <= SHARE * len(self.library)
+        return left_over <= MOST_LEFT * len(self.library)
 
     def compare(self, queries: F32, left: I64, start: int, winners: Winners) -> None:
         """Offer the products with the frames ``left`` over of those from ``start`` on."""
         width = min(BOUNDS, len(self.library) - start)
-        if len(left) > SHARE * width:
+        if len(left) > MOST_LEFT * width:
             winners.offer(queries @ self.library[start : start + width].T, start)
         elif len(left):
             winners.offer(queries @ self.library[start + left].T, start + left)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame
+from besttake.demos.base import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
-from besttake.demos.source import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.write import Writer
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
@@ -61,26 +61,26 @@ def build_to(
     encoder: Encoder | Fitted,
     out: Path,
     progress: Callable[[str], None] | None = None,
-    share: Callable[..., Iterable[Any]] = map,
+    each: Callable[..., Iterable[Any]] = map,
     **options: Any,
 ) -> Path:
     """Build the library and return ``out``.
 
-    ``progress`` is called with the id of each demonstration done. ``share`` is a `map` that may have the parts of a
-    `Divided` source read elsewhere.
+    ``progress`` is called with the id of each demonstration done. ``each`` is a `map` that may
+    have the parts of a `Divided` source read elsewhere.
     """
     wanted = _options(options).resolved(source)
     if wanted.stride < 1:
         raise LibraryError(f"stride must be at least 1, not {wanted.stride}")
     held: list[Demo | Bad] | None = None
     if isinstance(encoder, Fitted):
-        frames, held = _frames_to_fit(_chosen(source, wanted, share), wanted.stride)
+        frames, held = _frames_to_fit(_chosen(source, wanted, each), wanted.stride)
         if not len(frames):
             _fail_empty(source, [])
         encoder = encoder.fit(frames)
         del frames
     return _Building(source, encoder, wanted, progress or (lambda _: None)).run(
-        out, held if held is not None else _chosen(source, wanted, share)
+        out, held if held is not None else _chosen(source, wanted, each)
     )
 
 
@@ -88,7 +88,7 @@ def build_cached_at(
     source: Source, encoder: Encoder | Fitted, cache: Path, whole: Callable[[Path], bool], **options: Any
 ) -> Path:
     """The directory of the library in ``cache``, built unless ``whole`` says that it is there."""
-    how = {name: options.pop(name) for name in ("progress", "share") if name in options}
+    how = {name: options.pop(name) for name in ("progress", "each") if name in options}
     wanted = _options(options).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
     parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
@@ -203,11 +203,11 @@ def _options(values: dict[str, Any]) -> Options:
     return Options(**values)
 
 
-def _chosen(source: Source, options: Options, share: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
+def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
     wanted: Collection[str] | None = options.tasks
     taken: dict[str, int] = {}
-    items = chain.from_iterable(share(list, source.parts())) if isinstance(source, Divided) else source
+    items = chain.from_iterable(each(list, source.parts())) if isinstance(source, Divided) else source
     for item in items:
         if isinstance(item, Bad):
             yield item

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.source import is_wrist
+from besttake.demos.base import is_wrist
 from besttake.encoders.base import Encoder
 from besttake.errors import LibraryError
 from besttake.files import sha256_of

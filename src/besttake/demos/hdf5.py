@@ -25,8 +25,8 @@ from urllib.parse import urlencode
 import numpy as np
 
 from besttake.core.rotations import axis_angle
+from besttake.demos.base import Bad, match_cameras
 from besttake.demos.frames import LARGEST, Unreadable, fitted_array
-from besttake.demos.source import Bad, match_cameras
 from besttake.envs.libero_conventions import upright
 from besttake.errors import LibraryError, MissingExtra
 from besttake.options import Reader
@@ -47,10 +47,10 @@ class Hdf5Demos:
         state: tuple[str, ...] | None = None,
         rotate: int | None = None,
         size: int = LARGEST,
-        told: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None,
         uri: str = "",
     ) -> None:
-        self.name, self._files, self._size, self._told, self.uri = name, files, size, told or {}, uri
+        self.name, self._files, self._size, self._map, self.uri = name, files, size, names or {}, uri
         attributes, observations, action_dim = _first_readable(files, name)
         self.camera = _camera(observations, camera, name)
         self._cameras = [k for k, shape in observations.items() if len(shape) == 4]
@@ -81,13 +81,13 @@ class Hdf5Demos:
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
-        return match_cameras(cameras, self._cameras, self._told) is not None
+        return match_cameras(cameras, self._cameras, self._map) is not None
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
         file, _, key = demo.rpartition("/")
         path = next(p for p in self._files if p.name == file)
-        matched = match_cameras(cameras, self._cameras, self._told) or {}
+        matched = match_cameras(cameras, self._cameras, self._map) or {}
         try:
             with _h5py().File(path, "r") as opened:
                 pictures = {w: np.asarray(opened["data"][key]["obs"][s][step]) for w, s in matched.items()}
@@ -161,8 +161,8 @@ def make(
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
     options = {"camera": camera, "state": state, "rotate": rotate, "size": size, "map": map}
     again = f"hdf5:{path.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
-    told = read.mapping("map", map)
-    return Hdf5Demos(read.uri, files, camera, keys, turned, read.whole("size", size), told, again)
+    names = read.mapping("map", map)
+    return Hdf5Demos(read.uri, files, camera, keys, turned, read.whole("size", size), names, again)
 
 
 def _first_readable(files: list[Path], name: str) -> tuple[Mapping[str, Any], dict[str, tuple[int, ...]], int]:
@@ -197,10 +197,10 @@ def _camera(observations: Mapping[str, tuple[int, ...]], wanted: str | None, nam
 
 def _json(attributes: Mapping[str, Any], key: str) -> dict[str, Any]:
     try:
-        found = json.loads(attributes.get(key, "{}"))
+        value = json.loads(attributes.get(key, "{}"))
     except (ValueError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _number(key: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from besttake.core.events import EventConfig
-from besttake.demos.source import Bad
+from besttake.demos.base import Bad
 from besttake.errors import LibraryError
 from besttake.files import write_text
 

@@ -3,7 +3,7 @@
 Options: ``camera`` (a feature such as ``observation.images.wrist``, or its last word; by default the wrist camera, as
 in the paper, else the first), ``state`` and ``action`` (features), ``episodes`` (``0:50``), ``size`` (longest side of a
 frame, 320), ``revision`` (of a hub data set), ``map`` (for a policy that looks: ``agentview:observation.images.image``,
-where the names do not say which camera is which). The gripper and the end effector are found where the features name
+where the names do not say which camera is which). The gripper and the end effector are known where the features name
 them: one action called ``…gripper…``, states called ``x``, ``y``, ``z``; else they are unknown and the user says.
 """
 
@@ -12,40 +12,43 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
+from besttake.demos.base import Bad, match_cameras
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
-from besttake.demos.source import Bad, match_cameras
-from besttake.errors import LibraryError, MissingExtra
+from besttake.errors import LibraryError, MissingExtra, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 _FULL = 1 << 20
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What to read of a data set. ``cameras`` maps the names a policy uses to stored ones."""
+
+    camera: str | None
+    state: str
+    action: str
+    episodes: slice
+    size: int
+    cameras: Mapping[str, str]
+
+
 class LeRobotDemos:
     """The episodes of a LeRobotDataset v3, each a demonstration of its (first) task."""
 
-    def __init__(
-        self,
-        root: Path,
-        name: str,
-        camera: str | None = None,
-        state: str = "observation.state",
-        action: str = "action",
-        episodes: slice = slice(None),
-        size: int = LARGEST,
-        told: Mapping[str, str] | None = None,
-        uri: str = "",
-    ) -> None:
-        self.name, self._root, self._size, self._told, self.uri = name, root, size, told or {}, uri
+    def __init__(self, root: Path, name: str, choice: Choice, uri: str = "") -> None:
+        self.name, self._root, self._size, self._map, self.uri = name, root, choice.size, choice.cameras, uri
+        state, action = choice.state, choice.action
         self._info = _info(root, name)
         features: Mapping[str, Any] = self._info["features"]
-        self.camera = _camera(features, camera, name)
+        self.camera = _camera(features, choice.camera, name)
         self._state = _feature(features, state, name) if state in features or state != "observation.state" else None
         self._action = _feature(features, action, name) if action in features or action != "action" else None
         self.fps = float(self._info["fps"])
@@ -53,7 +56,7 @@ class LeRobotDemos:
         self.gripper_open = -1
         axes = [_named(features, self._state, (axis,), exact=True) for axis in "xyz"]
         self.eef_dims = None if None in axes else tuple(axis for axis in axes if axis is not None)
-        self._episodes = _episodes(root, name)[episodes]
+        self._episodes = _episodes(root, name)[choice.episodes]
         self.fingerprint = self._fingerprint()
 
     def __len__(self) -> int:
@@ -69,13 +72,13 @@ class LeRobotDemos:
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
-        matched = match_cameras(cameras, self._cameras, self._told)
+        matched = match_cameras(cameras, self._cameras, self._map)
         return matched is not None and all(self._is_stored(camera) for camera in matched.values())
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
         episode = next(e for e in self._episodes if f"episode {e['episode_index']}" == demo)
-        matched = match_cameras(cameras, self._cameras, self._told) or {}
+        matched = match_cameras(cameras, self._cameras, self._map) or {}
         try:
             return {wanted: self._one(episode, step, stored) for wanted, stored in matched.items()}
         except Unreadable as error:
@@ -174,19 +177,19 @@ def make(
 ) -> LeRobotDemos:
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
     read = Reader(f"lerobot:{rest}")
-    told = read.mapping("map", map)
+    cameras = read.mapping("map", map)
     options = {"camera": camera, "state": state, "action": action, "episodes": episodes, "size": size, "map": map}
     root = Path(rest)
     if not root.is_dir():
-        root = _download(rest, [camera, *told.values()], revision)
+        root = _download(rest, [camera, *cameras.values()], revision)
     first, colon, last = episodes.partition(":")
     try:
         chosen = slice(int(first or 0), int(last) if last else None) if colon else slice(int(first), int(first) + 1)
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
     again = f"lerobot:{root.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
-    pixels = read.whole("size", size)
-    return LeRobotDemos(root, f"lerobot:{rest}", camera, state, action, chosen, pixels, told, again)
+    choice = Choice(camera, state, action, chosen, read.whole("size", size), cameras)
+    return LeRobotDemos(root, f"lerobot:{rest}", choice, again)
 
 
 def _download(repo: str, cameras: Sequence[str | None], revision: str | None) -> Path:
@@ -209,8 +212,7 @@ def _download(repo: str, cameras: Sequence[str | None], revision: str | None) ->
     except LibraryError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160]
-        raise LibraryError(f"lerobot:{repo} cannot be had from the hub ({type(error).__name__}: {reason})") from error
+        raise LibraryError(f"lerobot:{repo} cannot be downloaded from the hub ({one_line(error, 200)})") from error
 
 
 def _info(root: Path, name: str) -> dict[str, Any]:
@@ -231,16 +233,16 @@ def _episodes(root: Path, name: str) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found: list[dict[str, Any]] = []
+    episodes: list[dict[str, Any]] = []
     for path in sorted((root / "meta" / "episodes").rglob("*.parquet")):
         try:
             columns = [c for c in pq.read_schema(path).names if not c.startswith("stats/")]
-            found += pq.read_table(path, columns=columns).to_pylist()
+            episodes += pq.read_table(path, columns=columns).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise LibraryError(f"{name}: meta/episodes/{path.name} is damaged ({type(error).__name__})") from error
-    if not found:
+    if not episodes:
         raise LibraryError(f"{name} lists no episodes under meta/episodes")
-    return sorted(found, key=lambda episode: int(episode["episode_index"]))
+    return sorted(episodes, key=lambda episode: int(episode["episode_index"]))
 
 
 def _camera(features: Mapping[str, Any], wanted: str | None, name: str) -> str:
@@ -268,8 +270,8 @@ def _named(features: Mapping[str, Any], key: str | None, words: Sequence[str], e
         names = next(iter(names.values()), None)
     if not isinstance(names, list):
         return None
-    found = [i for i, n in enumerate(names) if any(w == str(n) if exact else w in str(n).lower() for w in words)]
-    return found[0] if len(found) == 1 else None
+    rows = [i for i, n in enumerate(names) if any(w == str(n) if exact else w in str(n).lower() for w in words)]
+    return rows[0] if len(rows) == 1 else None
 
 
 def _rows(table: Any, key: str | None) -> F32 | None:

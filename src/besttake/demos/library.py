@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.base import Bad, Source
 from besttake.demos.build import build_cached_at, build_to
 from besttake.demos.checks import check_encoder
 from besttake.demos.head import LibraryHead, TunedHead
 from besttake.demos.pictures import SourcePictures
-from besttake.demos.source import Bad, Source
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError

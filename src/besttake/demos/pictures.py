@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from besttake import registry
-from besttake.demos.source import Showing
+from besttake.demos.base import Showing
 from besttake.errors import BestTakeError, LibraryError
 from besttake.types import U8
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from besttake import registry
+from besttake.demos.base import Source
 from besttake.demos.checks import check_encoder_uri
 from besttake.demos.library import Library, build, build_cached
-from besttake.demos.source import Source
 from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import cached
 from besttake.errors import LibraryError
@@ -38,7 +38,7 @@ def open_or_build(
         return library
     uri = encoder or DEFAULT_ENCODER
     return build_cached(
-        source_of(named), _encoder(uri), cache_dir() / "libraries", encoder_uri=uri, progress=progress, share=each,
+        source_of(named), _encoder(uri), cache_dir() / "libraries", encoder_uri=uri, progress=progress, each=each,
         **options,
     )  # fmt: skip
 

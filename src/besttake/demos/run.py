@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from besttake import registry
-from besttake.demos.source import Bad
+from besttake.demos.base import Bad
 from besttake.errors import BestTakeError, LibraryError
 from besttake.takes.key import Row
 from besttake.takes.store import Store

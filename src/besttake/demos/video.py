@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from besttake.demos.base import Bad
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate
-from besttake.demos.source import Bad
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -109,13 +109,13 @@ def read_frames(path: Path, largest: int = LARGEST) -> U8:
 
 
 def _recordings(root: Path, task: str) -> list[Recording]:
-    found: list[Recording] = []
+    recordings: list[Recording] = []
     for path in sorted(root.iterdir()):
         if _is_recording(path):
-            found.append(Recording(path, task))
+            recordings.append(Recording(path, task))
         elif path.is_dir():
-            found += [Recording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
-    return found
+            recordings += [Recording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
+    return recordings
 
 
 def _is_recording(path: Path) -> bool:
@@ -124,8 +124,8 @@ def _is_recording(path: Path) -> bool:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures of a folder in the order of their numbers: ``9.png`` comes before ``10.png``."""
-    found = [p for p in folder.iterdir() if p.suffix.lower() in PICTURES]
-    return sorted(found, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
+    pictures = [p for p in folder.iterdir() if p.suffix.lower() in PICTURES]
+    return sorted(pictures, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
 
 
 def _files(recording: Recording) -> list[Path]:
@@ -145,10 +145,10 @@ def _table(path: Path, frames: int) -> tuple[F32 | None, F32 | None]:
         raise Unreadable(f"has a table {path.name} that is not numbers under one header ({error})") from error
     if len(values) != frames:
         raise Unreadable(f"has {frames} frames, but {path.name} has {len(values)} rows")
-    found = []
+    columns = []
     for kind in ("state", "action"):
         places = [(int(m.group(1)), i) for i, n in enumerate(head) if (m := re.fullmatch(rf"\s*{kind}_(\d+)\s*", n))]
-        found.append(values[:, [i for _, i in sorted(places)]] if places else None)
-    if found[0] is None and found[1] is None:
+        columns.append(values[:, [i for _, i in sorted(places)]] if places else None)
+    if columns[0] is None and columns[1] is None:
         raise Unreadable(f"has a table {path.name} without columns action_0 … or state_0 …")
-    return found[0], found[1]
+    return columns[0], columns[1]

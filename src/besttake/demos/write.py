@@ -24,7 +24,7 @@ _HEADER = 128
 
 
 class GrowingArray:
-    """A ``.npy`` file whose first axis grows: room is left for the header, which is written last."""
+    """A ``.npy`` file whose first axis grows: space is left for the header, which is written last."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._file = path.open("wb")
@@ -44,8 +44,8 @@ class GrowingArray:
         shape = (self.rows, *self._rest)
         text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}".encode()
         self._file.seek(0)
-        room = _HEADER - 10
-        self._file.write(b"\x93NUMPY\x01\x00" + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n")
+        size = _HEADER - 10
+        self._file.write(b"\x93NUMPY\x01\x00" + size.to_bytes(2, "little") + text.ljust(size - 1) + b"\n")
         self._file.close()
 
 

@@ -65,7 +65,7 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, F32]:
-        found: dict[bytes, F32] = {}
+        vectors: dict[bytes, F32] = {}
         try:
             with self._connect() as base:
                 for first in range(0, len(keys), _QUERY_WIDTH):
@@ -73,10 +73,10 @@ class CachedEncoder:
                     marks = ",".join("?" * len(part))
                     for key, blob in base.execute(f"SELECT hash, vector FROM frames WHERE hash IN ({marks})", part):
                         if len(blob) == 4 * self.spec.dim:
-                            found[key] = np.frombuffer(blob, "<f4").astype(np.float32)
+                            vectors[key] = np.frombuffer(blob, "<f4").astype(np.float32)
         except sqlite3.Error as error:
             raise self._damaged(error) from None
-        return found
+        return vectors
 
     def _write(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         try:

@@ -54,9 +54,9 @@ class Hog:
         low = np.floor(place)
         upper = place - low
         histogram = np.zeros(count * self.bins)
-        for bin_, share in ((low, 1 - upper), (low + 1, upper)):
+        for bin_, part in ((low, 1 - upper), (low + 1, upper)):
             slot = self._cell * self.bins + bin_.astype(np.int64) % self.bins
-            histogram += np.bincount(slot, strength * share, count * self.bins)
+            histogram += np.bincount(slot, strength * part, count * self.bins)
         edges = self._normalised(histogram.reshape(self.cells, self.cells, self.bins))
         tone = (colour - 0.5).ravel()
         joined = np.concatenate([_unit(edges.ravel()), _unit(tone)])

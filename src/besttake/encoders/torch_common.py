@@ -112,11 +112,11 @@ def need(library: str, needed_for: str, extra: str = "vision") -> Any:
 
 def pick_device(torch: Any, device: str) -> Any:
     """``auto`` is CUDA, else MPS, else CPU; a device that is not there is an error."""
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
-        return torch.device(next(name for name, there in found.items() if there))
-    if not found.get(device.partition(":")[0], False):
-        here = ", ".join(name for name, there in found.items() if there)
+        return torch.device(next(name for name, usable in devices.items() if usable))
+    if not devices.get(device.partition(":")[0], False):
+        here = ", ".join(name for name, usable in devices.items() if usable)
         raise ComponentError(f"device={device} is not available; this machine has: {here}")
     return torch.device(device)
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from besttake.demos.source import Bad, Shape, Source, fault
+from besttake.demos.base import Bad, Shape, Source, fault
 from besttake.errors import ContractError
 from besttake.types import Array, Demo
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from besttake import registry
 from besttake.core.score import episode_window
+from besttake.demos.base import Bad
 from besttake.demos.frames import Unreadable
 from besttake.demos.resolve import open_or_build
-from besttake.demos.source import Bad
 from besttake.demos.video import read_frames
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder

@@ -92,23 +92,23 @@ class Showing(Protocol):
         ...
 
 
-def match_cameras(wanted: Sequence[str], there: Sequence[str], told: Mapping[str, str]) -> dict[str, str] | None:
-    """Which of the cameras ``there`` each one ``wanted`` is; None unless all are found.
+def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:
+    """Which of the cameras ``there`` each one ``wanted`` is; None unless all are there.
 
-    As ``told``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
+    As ``named``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
     camera is the wrist camera and the only other one the other.
     """
-    found = {}
+    matched = {}
     for camera in wanted:
         alike = [t for t in there if camera in (t, t.rpartition(".")[2])]
-        if camera in told:
-            alike = [told[camera]] if told[camera] in there else []
+        if camera in named:
+            alike = [named[camera]] if named[camera] in there else []
         elif not alike and sum(is_wrist(w) == is_wrist(camera) for w in wanted) == 1:
             alike = [t for t in there if is_wrist(t) == is_wrist(camera)]
         if len(alike) != 1:
             return None
-        found[camera] = alike[0]
-    return found
+        matched[camera] = alike[0]
+    return matched
 
 
 def is_wrist(camera: str) -> bool:
@@ -159,10 +159,10 @@ def fault(demo: Demo, shape: Shape | None) -> str | None:
         if values is not None and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             return f"has {name} that are not numbers, first at step {row}"
-    found = Shape.of(demo)
-    if shape is not None and found != shape:
+    own = Shape.of(demo)
+    if shape is not None and own != shape:
         return (
-            f"has actions of {_size(found.action_dim)} and states of {_size(found.state_dim)},"
+            f"has actions of {_size(own.action_dim)} and states of {_size(own.state_dim)},"
             f" the others {_size(shape.action_dim)} and {_size(shape.state_dim)}"
         )
     return None
