@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from besttake.verbs.report import report
     from besttake.verbs.reproduce import reproduce
     from besttake.verbs.run import Run
+    from besttake.verbs.score import score
     from besttake.verbs.tune import tune
 
     __version__: str
 
 __all__ = [
     "BestTakeError", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose", "doctor", "ingest",
-    "plan", "probe", "rank", "report", "reproduce", "tune",
+    "plan", "probe", "rank", "report", "reproduce", "score", "tune",
 ]  # fmt: skip
 
 _ELSEWHERE = {

@@ -11,7 +11,20 @@ import pytest
 from besttake.cli import main as cli
 from besttake.errors import BestTakeError
 
-COMMANDS = ("demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "reproduce", "doctor")
+COMMANDS = (
+    "demo",
+    "diagnose",
+    "probe",
+    "report",
+    "rank",
+    "ingest",
+    "plan",
+    "compare",
+    "serve",
+    "reproduce",
+    "doctor",
+    "score",
+)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -27,6 +27,7 @@ from besttake.cli import (
     report,
     reproduce,
     runs,
+    score,
     serve,
 )  # fmt: skip
 from besttake.errors import BestTakeError
@@ -91,8 +92,8 @@ def _flags(command: Any) -> dict[str, str]:
 
 
 for verb in (
-    demo.demo, diagnose.diagnose, probe.probe, report.report, rank.rank, ingest.ingest, plan.plan, compare.compare,
-    serve.serve, reproduce.reproduce, doctor.doctor,
+    demo.demo, diagnose.diagnose, probe.probe, report.report, rank.rank, score.score, ingest.ingest, plan.plan,
+    compare.compare, serve.serve, reproduce.reproduce, doctor.doctor,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(library.app, name="library")
