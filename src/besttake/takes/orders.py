@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from besttake.arms.base import Request
 from besttake.takes.draws import Draw
@@ -28,7 +28,6 @@ class Job:
     score_camera: str
     stride: int
     goes_on: bool
-    env_options: tuple[tuple[str, Any], ...] = ()
     actor: Actor | None = None
 
 

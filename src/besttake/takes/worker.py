@@ -123,7 +123,7 @@ class Worker:
         if name not in self._envs:
             for other in [key for key in self._envs if key[0] == slot]:
                 self._envs.pop(other).close()
-            self._envs[name] = registry.env(job.key.env, **dict(job.env_options))
+            self._envs[name] = registry.env(job.key.env)
         return self._envs[name]
 
     def _reset(self, env: Env, job: Job) -> None:
