@@ -14,8 +14,9 @@ def ingest(
     results: Annotated[list[Path], typer.Argument(help="Result files, or directories of them.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write result.json and a report here.")] = None,
     policy: Annotated[str, typer.Option(help="Name of the policy, if the files do not say.")] = "",
-    column: Annotated[
-        list[str] | None, typer.Option(help="What a table's columns are called, e.g. success=done. Repeatable.")
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="How a table names a column, e.g. success=done. Repeatable."),
     ] = None,
     worth: Worth = 3.0,
     as_json: Json = False,
@@ -32,8 +33,8 @@ def ingest(
     from besttake.verbs.ingest import ingest as read
     from besttake.verbs.report import report
 
-    columns = pairs("column", column or [], "NAME=COLUMN", "success=done")
-    result = read(list(results), out, policy=policy, columns=columns or None, worth=worth, command=command())
+    named = pairs("columns", columns or [], "NAME=COLUMN", "success=done")
+    result = read(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
     show(render(result), result.result.model_dump_json(indent=1), as_json)
     if out is not None:
         page = report(out)

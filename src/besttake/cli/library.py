@@ -124,7 +124,7 @@ def tune(
       besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
     """
     from besttake.errors import PlanError
-    from besttake.reporting.terminal.tune import render
+    from besttake.reporting.terminal.library import render_tuned
     from besttake.verbs.tune import tune as choose
 
     if not policy:
@@ -133,4 +133,4 @@ def tune(
         directory, policy, env, starts=starts, seeds=seeds, workers=workers,
         progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
-    show(render(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)
+    show(render_tuned(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)

@@ -57,7 +57,6 @@ def render(result: Result, takes: PageTakes) -> str:
         any_extrapolated=any(
             not point.measured for cell in result.policies if cell.headroom for point in cell.headroom.curve
         ),
-        single=not result.policies,
         takes=takes,
         kinds=KINDS,
         plan_text=_plan_text(result.plan),
@@ -67,18 +66,9 @@ def render(result: Result, takes: PageTakes) -> str:
 
 def _view(cell: Cell, index: int, result: Result) -> PolicyView:
     path = pointer("policies", index)
-    return PolicyView(
-        cell=cell,
-        path=path,
-        headline=words.headline(cell),
-        state=words.state(cell),
-        leak=words.leak(cell),
-        answers=words.answers(cell, result.worth),
-        ladder=svg(figures.ladder(cell, path)),
-        forest=svg(figures.forest(cell, path)),
-        curve=svg(figures.curve(cell, path)),
-        series=index,
-    )
+    texts = words.headline(cell), words.state(cell), words.leak(cell), words.answers(cell, result.worth)
+    drawn = svg(figures.ladder(cell, path)), svg(figures.forest(cell, path)), svg(figures.curve(cell, path))
+    return PolicyView(cell, path, *texts, *drawn, index)
 
 
 def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -86,10 +76,7 @@ def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
     for name, value in about.items():
         if isinstance(value, dict):
-            if "name" in value:
-                value = value["name"]
-            else:
-                value = ", ".join(f"{key} {part}" for key, part in value.items())
+            value = value["name"] if "name" in value else ", ".join(f"{key} {part}" for key, part in value.items())
         elif isinstance(value, list | tuple):
             value = ", ".join(map(str, value))
         if value not in (None, "") and name != "fingerprint":

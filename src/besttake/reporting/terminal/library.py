@@ -1,4 +1,4 @@
-"""What `besttake library build` and `besttake library show` print."""
+"""What `besttake library build`, `show` and `tune` print."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from besttake.reporting.terminal.tables import table
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
+    from besttake.verbs.tune import Tuned
 
 
 def render(library: Library) -> RenderableType:
@@ -28,3 +29,16 @@ def render_built(directory: object, summary: Mapping[str, Any]) -> RenderableTyp
     for bad in summary["left_out"]:
         text.append(f"\nleft out {bad['id']}: {bad['reason']}", style="yellow")
     return text
+
+
+def render_tuned(tuned: Tuned) -> RenderableType:
+    """What was tried, best first; the chosen configuration stands out."""
+    rows = [
+        (
+            Text(trial.name, style="bold" if trial.config == tuned.config else ""),
+            f"{100 * trial.success:.1f} %",
+            f"{trial.offline:.2f}",
+        )
+        for trial in tuned.trials
+    ]
+    return table(("tried", "success on tuning starts", "error on held-out demos"), rows)
