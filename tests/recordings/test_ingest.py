@@ -1,3 +1,4 @@
+import contextlib
 import csv
 import io
 import json
@@ -254,7 +255,7 @@ def test_recordings_are_opened_to_read_only(tmp_path: Path) -> None:
 def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Path) -> None:
     copy = tmp_path / "recording-x.sqlite"
     shutil.copyfile(RECORDINGS[0], copy)
-    with sqlite3.connect(copy) as database:
+    with contextlib.closing(sqlite3.connect(copy)) as database, database:
         row = database.execute(
             "select * from episode_results where task_name = 'roll near' and episode_id = 0"
         ).fetchone()

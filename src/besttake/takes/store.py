@@ -223,6 +223,7 @@ def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
     path = directory / "takes.sqlite"
     if read_only and not path.exists():
         raise _no_takes(directory)
+    connection = None
     try:
         connection = sqlite3.connect(path, check_same_thread=False)
         if not read_only:
@@ -233,6 +234,8 @@ def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
             raise sqlite3.DatabaseError("quick_check failed")
         connection.execute(f"select {_COLUMNS} from takes limit 1")
     except sqlite3.DatabaseError as error:
+        if connection is not None:
+            connection.close()
         if "no such table" in str(error):
             raise _no_takes(directory) from error
         raise (_full(directory) if _is_full(error) else _damaged(directory, error)) from error
