@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 
 class BestTakeError(Exception):
     """Base of every error that a user can cause and mend. ``exit_code`` is what the CLI exits with."""
@@ -52,3 +57,25 @@ def one_line(error: BaseException, most: int = 500) -> str:
     if not isinstance(error, BestTakeError) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")
     return message[:most]
+
+
+def need(library: str, needed_for: str, extra: str = "vision") -> Any:
+    """Import ``library`` or raise `MissingExtra`."""
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise MissingExtra(library.partition(".")[0], extra, needed_for) from None
+
+
+@contextmanager
+def one_clear_error(message: str) -> Iterator[None]:
+    """Let our own errors pass and turn any other into a ComponentError: ``message`` with ``{}`` for the reason.
+
+    For code of others (a checkpoint, a pickle, safetensors), which can raise anything.
+    """
+    try:
+        yield
+    except BestTakeError:
+        raise
+    except Exception as error:
+        raise ComponentError(message.replace("{}", one_line(error))) from error

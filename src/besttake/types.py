@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,6 +53,10 @@ class Warm:
 
     alpha: float
     chunk: F32 | None = None
+
+
+Warms = Sequence[Warm | None] | None
+"""How each row of a batch is started; None where no row is warm."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from besttake.encoders.torch_common import (
     TorchEncoder,
     Tower,
     hub_failure,
-    need,
 )
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, need
 from besttake.options import Reader
 
 DINOV2, DINOV2_REVISION = "facebook/dinov2-base", "f9e44c814b77203eaa57a6bdbbd535f21ede1415"

@@ -12,9 +12,8 @@ from besttake.encoders.torch_common import (
     IMAGENET_STD,
     TorchEncoder,
     Tower,
-    need,
 )
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, MissingExtra, need
 from besttake.options import Reader
 
 NOTE = "a stand-in from PyPI for machines without a model hub; the paper's encoder is dinov2+siglip"

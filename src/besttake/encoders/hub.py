@@ -16,9 +16,8 @@ from besttake.encoders.torch_common import (
     TorchEncoder,
     Tower,
     hub_failure,
-    need,
 )
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, need
 from besttake.options import Reader
 
 

@@ -8,14 +8,13 @@ a gripper often is.
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, need
 from besttake.types import F32, U8, EncoderSpec
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -100,14 +99,6 @@ def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float
     pixels = np.stack(squares).astype(np.float32) / np.float32(255)
     normal = (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
     return np.ascontiguousarray(normal.transpose(0, 3, 1, 2))
-
-
-def need(library: str, needed_for: str, extra: str = "vision") -> Any:
-    """Import ``library`` or raise `MissingExtra`."""
-    try:
-        return importlib.import_module(library)
-    except ImportError:
-        raise MissingExtra(library, extra, needed_for) from None
 
 
 def pick_device(torch: Any, device: str) -> Any:

@@ -22,9 +22,8 @@ def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]
 
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
-        raise ComponentError(
-            f"{uri}: not a directory here, and the hub did not give it ({one_line(error, 200)})"
-        ) from None
+        reason = one_line(error, 200)
+        raise ComponentError(f"{uri}: not a directory here, and the hub did not give it ({reason})") from None
 
 
 def digest(where: Path, patterns: Sequence[str]) -> str:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from besttake.core.warmstart import warm_start
-from besttake.errors import ComponentError, one_line
+from besttake.errors import ComponentError, one_clear_error
 from besttake.options import Reader
 from besttake.takes.draws import Draw
 from besttake.testbed.network import EULER_STEPS, Weights, silu, sliced, time_features
-from besttake.types import F32, Observation, PolicySpec, Warm
+from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
 
@@ -55,27 +55,12 @@ class FlowPolicy:
         self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
         steps = int(weights.metadata["replan"]) if replan is None else replan
         Reader(name).whole("replan", steps, most=self._horizon)
-        self._spec = PolicySpec(
-            name=name,
-            kind="flow",
-            horizon=self._horizon,
-            action_dim=len(self._mean),
-            replan=steps,
-            state_dim=self._map.shape[0],
-            warm_start=True,
-            cools=True,
-            small=True,
-            fingerprint=weights.fingerprint(steps, blur),
-        )
+        self.spec = PolicySpec(
+            name, "flow", self._horizon, len(self._mean), steps, state_dim=self._map.shape[0],
+            warm_start=True, cools=True, small=True, fingerprint=weights.fingerprint(steps, blur),
+        )  # fmt: skip
 
-    @property
-    def spec(self) -> PolicySpec:
-        """What this policy is and can do."""
-        return self._spec
-
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
+    def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim) within [-1, 1]."""
         starts = warm or [None] * len(draws)
         rows = [self._row(*each) for each in zip(observations, draws, starts, strict=True)]
@@ -106,9 +91,8 @@ class FlowPolicy:
     def _which(self, instruction: str) -> F32:
         """Which of its instructions this is, as one of n; all zero when there is none."""
         if instruction and self._instructions and instruction not in self._instructions:
-            raise ComponentError(
-                f"{self._spec.name} was not trained on {instruction!r}; it knows {', '.join(self._instructions)}"
-            )
+            known = ", ".join(self._instructions)
+            raise ComponentError(f"{self.spec.name} was not trained on {instruction!r}; it knows {known}")
         return np.array([instruction == known for known in self._instructions], np.float32)
 
 
@@ -120,12 +104,8 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) ->
     path = Path(rest).expanduser()
     if not path.is_file():
         raise ComponentError(f"{uri}: no such file; make one with python -m besttake.contrib.scripted_libero.train")
-    try:
+    with one_clear_error(f"{uri}: not a flow policy ({{}})"):
         return FlowPolicy(f"flow:{path.stem}", Weights.read(path), steps, scale)
-    except ComponentError:
-        raise
-    except Exception as error:  # safetensors raises an exception class of its own that has no public base
-        raise ComponentError(f"{uri}: not a flow policy ({one_line(error)})") from error
 
 
 def _times(weight: F32, x: F32) -> F32:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from besttake.core.warmstart import warm_start
-from besttake.errors import ComponentError, one_line
+from besttake.errors import ComponentError, one_clear_error
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import Checkpoint, load
 from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm
+from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
 
 CAMERA_NAMES: Mapping[str, str] = {
     "image": "agentview",
@@ -33,21 +33,15 @@ CAMERA_NAMES: Mapping[str, str] = {
     "left_wrist_0_rgb": "wrist",
 }
 NO_CAMERA = "none"
+_SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 Row = tuple[Observation, Draw, Warm | None]
 
 
 def make(
-    rest: str,
-    *,
-    map: str = "",
-    state: str = "",
-    width: str | int = 8,
-    replan: str | int | None = None,
-    steps: str | int | None = None,
-    device: str | None = None,
-    revision: str | None = None,
-) -> LerobotPolicy:
+    rest: str, *, map: str = "", state: str = "", width: str | int = 8, replan: str | int | None = None,
+    steps: str | int | None = None, device: str | None = None, revision: str | None = None,
+) -> LerobotPolicy:  # fmt: skip
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
@@ -55,7 +49,7 @@ def make(
     cameras, taken = read.mapping("map", map), read.indexes("state", state)
     wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
     checkpoint = load(rest, revision=revision, device=device, steps=read.optional_whole("steps", steps))
-    return LerobotPolicy(checkpoint, cameras, taken, width=wide, replan=executed)
+    return LerobotPolicy(checkpoint, cameras, taken, wide, executed)
 
 
 class LerobotPolicy:
@@ -65,23 +59,14 @@ class LerobotPolicy:
     """
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        cameras: Mapping[str, str],
-        taken: Sequence[int] = (),
-        *,
-        width: int = 8,
-        replan: int | None = None,
+        self, checkpoint: Checkpoint, cameras: Mapping[str, str], taken: Sequence[int], width: int, replan: int | None
     ) -> None:
         name, config = f"lerobot:{checkpoint.name}", checkpoint.config
-        if missing := unfed(config):
-            raise ComponentError(
-                f"{name}: reads {', '.join(missing)}, which no env here gives; serve it yourself and name vla-eval:ws://…"
-            )
-        self._checkpoint = checkpoint
+        if missing := ", ".join(unfed(config)):
+            raise ComponentError(f"{name}: reads {missing}, which no env here gives; {_SERVE_IT}")
+        self._checkpoint, self._taken = checkpoint, list(taken)
         self._family: Family = family_of(checkpoint.family, config)
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
-        self._taken = list(taken)
         self._width = 1 if self._family.alone else width
         self._state_dim = None if config.robot_state_feature is None else int(config.robot_state_feature.shape[0])
         if taken and len(taken) != self._state_dim:
@@ -91,42 +76,31 @@ class LerobotPolicy:
         if steps > horizon:
             raise ComponentError(f"{name}: replan={steps} is more than the {horizon} of a chunk")
         noisy = bool(self._family.latent)
-        self._spec = PolicySpec(
-            name=name,
-            kind=self._family.kind,
-            horizon=horizon,
-            action_dim=int(config.action_feature.shape[0]),
-            replan=steps,
-            cameras=tuple(dict.fromkeys(self._cameras.values())),
-            state_dim=None if taken else self._state_dim,
-            # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
-            warm_start=noisy and not getattr(config, "adapt_to_pi_aloha", False),
-            cools=noisy,
-            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/{_steps_of(config)}",
+        # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
+        warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False)
+        denoising = getattr(config, "num_inference_steps", None) or getattr(config, "num_steps", None)
+        self.spec = PolicySpec(
+            name, self._family.kind, horizon, int(config.action_feature.shape[0]), steps,
+            tuple(dict.fromkeys(self._cameras.values())), None if taken else self._state_dim, warm_start, noisy,
+            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}",
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
-        )
+        )  # fmt: skip
+        self._shape = (horizon, self.spec.action_dim)
         if isinstance(self._family, Seeded):
-            self._spec = replace(self._spec, kind=self._tried())
-
-    @property
-    def spec(self) -> PolicySpec:
-        """What this policy is and can do."""
-        return self._spec
+            self.spec = replace(self.spec, kind=self._tried())
 
     @property
     def cameras(self) -> dict[str, str]:
         """The checkpoint's image features and the env cameras they are fed from."""
         return dict(self._cameras)
 
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
+    def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
-        starts = list(warm) if warm is not None else [None] * len(observations)
+        starts = warm or [None] * len(observations)
         self._check_warm(starts)
         rows = list(zip(observations, draws, starts, strict=True))
         keys = [_content(seen) for seen in observations] if self._family.shares else list(range(len(rows)))
-        out = np.empty((len(rows), self._spec.horizon, self._spec.action_dim), np.float32)
+        out = np.empty((len(rows), *self._shape), np.float32)
         for layers in layered(keys, self._width):
             chunks = self._sample([[rows[index] for index in layer] for layer in layers])
             for layer, chunk in zip(layers, chunks, strict=True):
@@ -137,10 +111,9 @@ class LerobotPolicy:
         """Chunks (B, horizon, action_dim) of the env as the policy's latents (B, *latent), a torch tensor."""
         if not self._family.latent:
             raise ComponentError(
-                f"{self._spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
+                f"{self.spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
             )
-        batch = self._batch(observations, chunks)
-        return self._family.place(self._checkpoint.before(batch)["action"])
+        return self._family.place(self._checkpoint.before(self._batch(observations, chunks))["action"])
 
     def _reads(self) -> str:
         """What feeds the checkpoint, as `besttake doctor` shows it."""
@@ -152,16 +125,10 @@ class LerobotPolicy:
 
     def _tried(self) -> PolicyKind:
         """Sample a class that is not known here, to see that it can be, and whether the draw makes a difference."""
-        seen = [blank(self._spec.cameras, max(self._taken, default=(self._state_dim or 0) - 1) + 1)] * 2
-        try:
+        seen = [blank(self.spec.cameras, max(self._taken, default=(self._state_dim or 0) - 1) + 1)] * 2
+        who = f"{self.spec.name}: this {self._checkpoint.family} policy"
+        with one_clear_error(f"{who} cannot be sampled here ({{}}); {_SERVE_IT}"):
             one, other = self.sample(seen, [Draw(0, "trial", 0, seed) for seed in range(2)])
-        except ComponentError:
-            raise
-        except Exception as error:  # what a class does with one observation is its own affair
-            raise ComponentError(
-                f"{self._spec.name}: this {self._checkpoint.family} policy cannot be sampled here ({one_line(error)});"
-                " serve it yourself and name it vla-eval:ws://host:port"
-            ) from error
         return "deterministic" if np.array_equal(one, other) else "flow"
 
     def _sample(self, layers: Sequence[Sequence[Row]]) -> list[F32]:
@@ -185,7 +152,7 @@ class LerobotPolicy:
         chunks = [None if warm is None else warm.chunk for _, _, warm in layer]
         placed: list[F32 | None] = [None] * len(layer)
         if any(chunk is not None for chunk in chunks):
-            zero = np.zeros((self._spec.horizon, self._spec.action_dim), np.float32)
+            zero = np.zeros(self._shape, np.float32)
             filled = np.stack([zero if chunk is None else chunk for chunk in chunks])
             latents = self.latent([seen for seen, _, _ in layer], filled).float().cpu().numpy()
             placed = [None if chunk is None else latent for chunk, latent in zip(chunks, latents, strict=True)]
@@ -195,14 +162,13 @@ class LerobotPolicy:
         return noise
 
     def _finished(self, normalised: Any) -> F32:
-        actions: F32 = self._checkpoint.after(normalised[:, : self._spec.horizon]).float().cpu().numpy()
+        actions: F32 = self._checkpoint.after(normalised[:, : self.spec.horizon]).float().cpu().numpy()
         if not np.isfinite(actions).all():
             raise ComponentError(
-                f"{self._spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
+                f"{self.spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
             )
-        expected = (self._spec.horizon, self._spec.action_dim)
-        if actions.shape[1:] != expected:
-            raise ComponentError(f"{self._spec.name}: chunks of {actions.shape[1:]} where its config says {expected}")
+        if actions.shape[1:] != self._shape:
+            raise ComponentError(f"{self.spec.name}: chunks of {actions.shape[1:]} where its config says {self._shape}")
         return actions
 
     def _batch(self, observations: Sequence[Observation], chunks: F32 | None) -> dict[str, Any]:
@@ -221,11 +187,9 @@ class LerobotPolicy:
 
     def _picture(self, seen: Observation, key: str, camera: str) -> U8:
         if camera not in seen.images:
-            have = ", ".join(seen.images) or "none"
-            need = ", ".join(f"{k} <- {c}" for k, c in self._cameras.items())
-            raise ComponentError(
-                f"{self._spec.name}: needs {need}; the env gave: {have}; change it with ?map=KEY:CAMERA"
-            )
+            needs = ", ".join(f"{feature} <- {name}" for feature, name in self._cameras.items())
+            gave = f"the env gave: {', '.join(seen.images) or 'none'}"
+            raise ComponentError(f"{self.spec.name}: needs {needs}; {gave}; change it with ?map=KEY:CAMERA")
         image = seen.images[camera]
         height, width = self._sizes[key]
         if self._family.resizes or image.shape[:2] == (height, width):
@@ -239,7 +203,7 @@ class LerobotPolicy:
             return seen.state[self._taken]
         if self._taken or len(seen.state) != self._state_dim:
             raise ComponentError(
-                f"{self._spec.name}: trained on {self._state_dim} state numbers, the env gave {len(seen.state)};"
+                f"{self.spec.name}: trained on {self._state_dim} state numbers, the env gave {len(seen.state)};"
                 " say which with ?state=FIRST:END,INDEX"
             )
         return seen.state
@@ -248,11 +212,12 @@ class LerobotPolicy:
         for row in warm:
             if row is None:
                 continue
-            if not self._spec.cools or (row.chunk is not None and not self._spec.warm_start):
-                raise ComponentError(f"{self._spec.name}: a {self._checkpoint.family} policy cannot be warm-started")
-            expected = (self._spec.horizon, self._spec.action_dim)
-            if row.chunk is not None and row.chunk.shape != expected:
-                raise ComponentError(f"{self._spec.name}: a warm chunk of {row.chunk.shape} where {expected} is needed")
+            if not self.spec.cools or (row.chunk is not None and not self.spec.warm_start):
+                raise ComponentError(f"{self.spec.name}: a {self._checkpoint.family} policy cannot be warm-started")
+            if row.chunk is not None and row.chunk.shape != self._shape:
+                raise ComponentError(
+                    f"{self.spec.name}: a warm chunk of {row.chunk.shape} where {self._shape} is needed"
+                )
 
 
 def layered(keys: Sequence[Hashable], width: int) -> list[list[list[int]]]:
@@ -309,7 +274,3 @@ def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[
             cameras[raw] = camera
             sizes[raw] = (int(feature.shape[1]), int(feature.shape[2]))
     return cameras, sizes
-
-
-def _steps_of(config: Any) -> str:
-    return f"s{getattr(config, 'num_inference_steps', None) or getattr(config, 'num_steps', None)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from besttake.errors import ComponentError, MissingExtra, one_line
+from besttake.errors import ComponentError, need, one_clear_error
 from besttake.policies.checkpoints import digest, directory
 
 _FILES = ("*.json", "*.safetensors")
@@ -33,28 +33,20 @@ class Checkpoint:
 
 def load(name: str, *, revision: str | None, device: str | None, steps: int | None) -> Checkpoint:
     """The checkpoint ``name``, a directory or a repository of the hub, ready to sample; ``steps`` of denoising."""
-    try:
-        from lerobot.configs.policies import PreTrainedConfig
-        from lerobot.policies.factory import get_policy_class, make_pre_post_processors
-    except ImportError:
-        raise MissingExtra("lerobot", "lerobot", f"lerobot:{name}") from None
+    configs = need("lerobot.configs.policies", f"lerobot:{name}", "lerobot")
+    factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
     where = directory(f"lerobot:{name}", name, revision, _FILES)
     family = _family(where, name)
-    try:
-        # LeRobot prints while it loads; stdout belongs to our caller's answer.
-        with contextlib.redirect_stdout(sys.stderr):
-            config = PreTrainedConfig.from_pretrained(where)
-            _settle(config, device, steps, name)
-            policy = get_policy_class(family).from_pretrained(where, config=config)
-            # Its own device may be one that this machine lacks.
-            overrides = {"device_processor": {"device": str(config.device)}}
-            before, after = make_pre_post_processors(
-                config, pretrained_path=str(where), preprocessor_overrides=overrides
-            )
-    except ComponentError:
-        raise
-    except Exception as error:  # the checkpoint's content decides what can go wrong in there
-        raise ComponentError(f"lerobot:{name}: cannot be loaded: {one_line(error)}") from error
+    # LeRobot prints while it loads; stdout belongs to our caller's answer.
+    with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
+        config = configs.PreTrainedConfig.from_pretrained(where)
+        _settle(config, device, steps, name)
+        policy = factory.get_policy_class(family).from_pretrained(where, config=config)
+        # Its own device may be one that this machine lacks.
+        device_here = {"device_processor": {"device": str(config.device)}}
+        before, after = factory.make_pre_post_processors(
+            config, pretrained_path=str(where), preprocessor_overrides=device_here
+        )
     _check_weights(policy, where / _WEIGHTS, name)
     for step in before.steps:
         if hasattr(step, "tokenizer_name") and hasattr(step, "padding"):

@@ -15,14 +15,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from besttake.encoders.torch_common import need, pick_device
+from besttake.encoders.torch_common import pick_device
 from besttake.envs.libero_conventions import gripper_command
-from besttake.errors import ComponentError, one_line
+from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory
 from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
-from besttake.types import F32, Observation, PolicySpec, Warm
+from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
 EMPTY_TOKEN = 29871  # the token OpenVLA was trained to see after "Out:"
@@ -35,47 +35,34 @@ Gripper = Literal["raw", "libero"]
 class OpenvlaSettings:
     """How actions are drawn and read. ``gripper="libero"`` turns 0 closed .. 1 open into LIBERO's +1 .. -1."""
 
-    camera: str = "agentview"
-    unnorm_key: str | None = None
-    temperature: float = 1.0
-    crop: bool = False
-    gripper: Gripper = "raw"
+    camera: str
+    unnorm_key: str | None
+    temperature: float
+    crop: bool
+    gripper: Gripper
 
 
-def make(
-    rest: str,
-    *,
-    trust_remote_code: str | bool = False,
-    device: str = "auto",
-    revision: str | None = None,
-    **options: Any,
-) -> OpenvlaPolicy:
+def make(rest: str, *, trust_remote_code: str | bool = False, **options: Any) -> OpenvlaPolicy:
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
     read = Reader(f"openvla:{rest}")
-    read.only(options, [field.name for field in fields(OpenvlaSettings)])
+    read.only(options, (*(field.name for field in fields(OpenvlaSettings)), "device", "revision"))
     gripper: Gripper = read.choice("gripper", options.get("gripper", "raw"), get_args(Gripper))
-    settings = OpenvlaSettings(
-        camera=options.get("camera", "agentview"),
-        unnorm_key=options.get("unnorm_key"),
-        temperature=read.number("temperature", options.get("temperature", 1.0), least=0),
-        crop=read.flag("crop", options.get("crop", False)),
-        gripper=gripper,
-    )
+    temperature = read.number("temperature", options.get("temperature", 1.0), least=0)
+    crop = read.flag("crop", options.get("crop", False))
+    camera, key = options.get("camera", "agentview"), options.get("unnorm_key")
     if not read.flag("trust_remote_code", trust_remote_code):
         raise ComponentError(f"{read.uri} runs code from its checkpoint: read it, then allow `trust_remote_code`")
-    return OpenvlaPolicy(rest, settings, device=device, revision=revision)
+    settings = OpenvlaSettings(camera, key, temperature, crop, gripper)
+    return OpenvlaPolicy(rest, settings, options.get("device", "auto"), options.get("revision"))
 
 
 class OpenvlaPolicy:
     """A loaded OpenVLA checkpoint behind the contract of `besttake.policies.base`."""
 
-    def __init__(
-        self, name: str, settings: OpenvlaSettings, *, device: str = "auto", revision: str | None = None
-    ) -> None:
-        self._name = f"openvla:{name}"
-        self._settings = settings
+    def __init__(self, name: str, settings: OpenvlaSettings, device: str, revision: str | None) -> None:
+        self._name, self._settings = f"openvla:{name}", settings
         self._torch = need("torch", self._name)
         self._device = pick_device(self._torch, device)
         where = directory(self._name, name, revision, _FILES)
@@ -84,36 +71,22 @@ class OpenvlaPolicy:
         key = settings.unnorm_key or (next(iter(stats)) if len(stats) == 1 else None)
         if key not in stats:
             asked = f"unnorm_key={key} is not there" if key else "several data sets"
-            raise ComponentError(
-                f"{self._name}: {asked}; choose with ?unnorm_key= one of: {', '.join(stats) or 'none'}"
-            )
+            known = ", ".join(stats) or "none"
+            raise ComponentError(f"{self._name}: {asked}; choose with ?unnorm_key= one of: {known}")
         self._key = str(key)
         hot = settings.temperature > 0
-        self._spec = PolicySpec(
-            name=self._name,
-            kind="tokens" if hot else "deterministic",
-            horizon=1,
-            action_dim=int(self._model.get_action_dim(self._key)),
-            replan=1,
-            cameras=(settings.camera,),
-            cools=hot,
-            # Runs of earlier versions know this class as `Settings`.
-            fingerprint=f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}",
-            notes=("tokens: cooled is a lower temperature, and a warm start does not exist",),
-        )
+        # Runs of earlier versions know this class as `Settings`.
+        fingerprint = f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}"
+        notes = ("tokens: cooled is a lower temperature, and a warm start does not exist",)
+        self.spec = PolicySpec(
+            self._name, "tokens" if hot else "deterministic", 1, int(self._model.get_action_dim(self._key)), 1,
+            (settings.camera,), cools=hot, fingerprint=fingerprint, notes=notes,
+        )  # fmt: skip
 
-    @property
-    def spec(self) -> PolicySpec:
-        """What this policy is and can do."""
-        return self._spec
-
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
+    def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One action per row, float32 (B, 1, action_dim)."""
-        starts = list(warm) if warm is not None else [None] * len(observations)
-        rows = [self._act(*row) for row in zip(observations, draws, starts, strict=True)]
-        return np.stack(rows)[:, None] if rows else np.empty((0, 1, self._spec.action_dim), np.float32)
+        rows = [self._act(*row) for row in zip(observations, draws, warm or [None] * len(draws), strict=True)]
+        return np.stack(rows)[:, None] if rows else np.empty((0, 1, self.spec.action_dim), np.float32)
 
     def _act(self, seen: Observation, draw: Draw, warm: Warm | None) -> F32:
         heat = self._temperature(warm)
@@ -124,8 +97,8 @@ class OpenvlaPolicy:
             self._torch.manual_seed(draw.integer())
             predicted = self._model.predict_action(**inputs, unnorm_key=self._key, **sampling)
         action = np.asarray(predicted, np.float32).reshape(-1)
-        if action.shape != (self._spec.action_dim,) or not np.isfinite(action).all():
-            raise ComponentError(f"{self._name}: predicted {action}, not {self._spec.action_dim} finite numbers")
+        if action.shape != (self.spec.action_dim,) or not np.isfinite(action).all():
+            raise ComponentError(f"{self._name}: predicted {action}, not {self.spec.action_dim} finite numbers")
         if self._settings.gripper == "libero":
             action[-1] = gripper_command(action[-1])
         return action
@@ -133,7 +106,7 @@ class OpenvlaPolicy:
     def _temperature(self, warm: Warm | None) -> float:
         if warm is None:
             return self._settings.temperature
-        if warm.chunk is not None or not self._spec.cools:
+        if warm.chunk is not None or not self.spec.cools:
             why = "a token policy cannot be warm-started" if warm.chunk is not None else "greedy: nothing to cool"
             raise ComponentError(f"{self._name}: {why}")
         return self._settings.temperature * (1 - warm.alpha)
@@ -157,16 +130,12 @@ class OpenvlaPolicy:
         transformers = need("transformers", self._name)
         kind = getattr(transformers, "AutoModelForVision2Seq", None)
         if kind is None:
-            raise ComponentError(
-                f"{self._name}: OpenVLA's code was written for transformers 4.40.1; this is {transformers.__version__}"
-            )
+            here = transformers.__version__
+            raise ComponentError(f"{self._name}: OpenVLA's code was written for transformers 4.40.1; this is {here}")
         dtype = self._torch.float32 if self._device.type == "cpu" else self._torch.bfloat16
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)
-                model = kind.from_pretrained(where, trust_remote_code=True, torch_dtype=dtype)
-        except Exception as error:  # code that came with the checkpoint ran in there
-            raise ComponentError(f"{self._name}: cannot be loaded: {one_line(error)}") from error
+        with one_clear_error(f"{self._name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
+            processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)
+            model = kind.from_pretrained(where, trust_remote_code=True, torch_dtype=dtype)
         if not hasattr(model, "predict_action"):
             raise ComponentError(f"{self._name}: a {type(model).__name__}, which has no predict_action; not an OpenVLA")
         return processor, model.to(self._device).eval()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.policies.remote_connection import Connection
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicySpec, Warm
+from besttake.types import F32, U8, Observation, PolicySpec, Warms
 
 NOTES = (
     "a server: its wire carries no noise, so seeds are out of our hands and two runs differ",
     "no warm start and no cooling: the arms cooled, shuffled and retrieve cannot be measured through it",
 )
+_OPTIONS = ("map", "state_dim", "horizon", "replan", "connections", "token", "state", "timeout")
+
+Shape = tuple[int | None, int | None]
+"""(horizon, action_dim) of a chunk; None accepts what comes."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,21 @@ class RemoteSettings:
 
     state_key: str
     timeout: float
-    images: Mapping[str, str] | None = None
-    state_dim: int = 8
-    horizon: int | None = None
-    replan: int | None = None
-    connections: int = 1
-    token: str | None = None
+    images: Mapping[str, str] | None
+    state_dim: int
+    horizon: int | None
+    replan: int | None
+    connections: int
+    token: str | None
 
 
-def settings(uri: str, state: str, timeout: str | float, options: Mapping[str, Any]) -> RemoteSettings:
-    """The options of ``uri``, checked: the protocol's own defaults, and the ``options`` that all protocols share."""
+def settings(uri: str, options: Mapping[str, Any], state: str, timeout: float) -> RemoteSettings:
+    """The ``options`` of ``uri``, checked; ``state`` and ``timeout`` are the protocol's own defaults."""
     read = Reader(uri)
-    read.only(options, ("map", "state_dim", "horizon", "replan", "connections", "token"))
+    read.only(options, _OPTIONS)
     return RemoteSettings(
-        state_key=state,
-        timeout=read.number("timeout", timeout, least=0.001),
+        state_key=options.get("state", state),
+        timeout=read.number("timeout", options.get("timeout", timeout), least=0.001),
         images=read.mapping("map", options["map"]) if "map" in options else None,
         state_dim=read.whole("state_dim", options.get("state_dim", 8), least=0),
         horizon=read.optional_whole("horizon", options.get("horizon")),
@@ -78,18 +82,30 @@ class ServedPolicy:
 
 
 class RemotePolicy(ABC):
-    """A policy behind a websocket. A protocol says how to greet, how to ask, and which pictures a server wants."""
+    """A policy behind a websocket. A protocol says how to greet, how to ask, and which pictures a server wants.
 
-    def __init__(self, uri: str, url: str, options: RemoteSettings) -> None:
-        self.uri, self.options = uri, options
-        self._connections = [
-            Connection(url, self.greet, options.timeout, options.token) for _ in range(options.connections)
-        ]
+    ``default_images`` maps keys on the wire to env cameras where nobody else does; a `besttake serve` names its
+    cameras, whose keys begin with ``prefix``. ``whole_chunks``: it gives chunks whole, not ``replan`` actions.
+    """
+
+    scheme: ClassVar[str]
+    default_images: ClassVar[Mapping[str, str]]
+    prefix: ClassVar[str] = ""
+    whole_chunks: ClassVar[bool] = False
+
+    def __init__(self, url: str, options: RemoteSettings) -> None:
+        self.uri, self.options = f"{self.scheme}:{url}", options
+        make = partial(Connection, url, self.greet, options.timeout, options.token)
+        self._connections = [make() for _ in range(options.connections)]
         served = self._connections[0].call(lambda connection: ServedPolicy.read(connection.greeting))
-        self.images: Mapping[str, str] = self.default_images(served) if options.images is None else options.images
+        self.images = self.default_images
         if served is not None:
-            horizon, action_dim = options.horizon or self.horizon_of(served), served.action_dim
-            replan = options.replan or min(served.replan, horizon)
+            self.images = {f"{self.prefix}{camera}": camera for camera in served.cameras}
+        if options.images is not None:
+            self.images = options.images
+        if served is not None:
+            horizon = options.horizon or (served.horizon if self.whole_chunks else served.replan)
+            action_dim, replan = served.action_dim, options.replan or min(served.replan, horizon)
         else:
             # No greeting gives the shape of a chunk; one blank request does, and warms the server up.
             seen, draw = blank(tuple(self.images.values()), options.state_dim), Draw(0, "probe", 0, 0)
@@ -97,17 +113,11 @@ class RemotePolicy(ABC):
             horizon, action_dim = options.horizon or len(probe), probe.shape[1]
             replan = options.replan or horizon
         if replan > horizon:
-            raise ComponentError(f"{uri}: replan={replan} is more than the {horizon} actions of a chunk")
-        self._spec = PolicySpec(
-            name=uri,
-            kind="flow",
-            horizon=horizon,
-            action_dim=action_dim,
-            replan=replan,
-            cameras=tuple(self.images.values()),
-            seeded=False,
-            fingerprint=f"{uri}/h{horizon}/a{action_dim}/r{replan}",
-            notes=NOTES,
+            raise ComponentError(f"{self.uri}: replan={replan} is more than the {horizon} actions of a chunk")
+        fingerprint = f"{self.uri}/h{horizon}/a{action_dim}/r{replan}"
+        cameras = tuple(self.images.values())
+        self.spec = PolicySpec(
+            self.uri, "flow", horizon, action_dim, replan, cameras, seeded=False, fingerprint=fingerprint, notes=NOTES
         )
 
     @abstractmethod
@@ -115,37 +125,20 @@ class RemotePolicy(ABC):
         """What the server says about itself when a connection opens."""
 
     @abstractmethod
-    def ask(
-        self, connection: Connection, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]
-    ) -> F32:
-        """One chunk of ``shape`` (horizon, action_dim), checked; None accepts what comes."""
-
-    @abstractmethod
-    def default_images(self, served: ServedPolicy | None) -> Mapping[str, str]:
-        """Keys on the wire and their env cameras, where the user does not give the option `map`."""
-
-    @abstractmethod
-    def horizon_of(self, served: ServedPolicy) -> int:
-        """How many actions of a chunk a `besttake serve` gives for one observation."""
-
-    @property
-    def spec(self) -> PolicySpec:
-        """Unseeded, without warm start: the wire carries no noise."""
-        return self._spec
+    def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
+        """One chunk of ``shape``, checked."""
 
     @property
     def server(self) -> dict[str, Any]:
         """What the server said about itself."""
         return dict(self._connections[0].greeting or {})
 
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
+    def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row; the draws cannot reach the server's noise."""
         if any(row is not None for row in warm or ()):
             raise ComponentError(f"{self.uri}: a server cannot be warm-started or cooled; use the arm base")
         rows = list(zip(observations, draws, strict=True))
-        shape = (self._spec.horizon, self._spec.action_dim)
+        shape = (self.spec.horizon, self.spec.action_dim)
         out = np.empty((len(rows), *shape), np.float32)
 
         def fill(first: int, connection: Connection) -> None:
@@ -155,9 +148,9 @@ class RemotePolicy(ABC):
 
         if len(self._connections) == 1:
             fill(0, self._connections[0])
-        else:
-            with ThreadPoolExecutor(len(self._connections)) as pool:
-                list(pool.map(fill, range(len(self._connections)), self._connections))
+            return out
+        with ThreadPoolExecutor(len(self._connections)) as pool:
+            list(pool.map(fill, range(len(self._connections)), self._connections))
         return out
 
     def close(self) -> None:
@@ -173,23 +166,20 @@ class RemotePolicy(ABC):
         """The ``actions`` of a reply as float32 (horizon, action_dim), checked; None accepts what comes."""
         if "actions" not in reply:
             raise ComponentError(f"{self.uri}: answered without actions; it has: {', '.join(map(str, reply))}")
-        array: Array = np.asarray(reply["actions"])
+        array = np.asarray(reply["actions"])
         if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
-            raise ComponentError(
-                f"{self.uri}: answered actions of {array.dtype} {array.shape}; expected (horizon, action_dim)"
-            )
+            raise self._wrong(f"actions of {array.dtype} {array.shape}; expected (horizon, action_dim)")
         chunk = np.atleast_2d(array).astype(np.float32)
         if action_dim is not None and chunk.shape[1] != action_dim:
-            raise ComponentError(
-                f"{self.uri}: answered {chunk.shape[1]} action dimensions where {action_dim} were agreed"
-            )
+            raise self._wrong(f"{chunk.shape[1]} action dimensions where {action_dim} were agreed")
         if horizon is not None and len(chunk) < horizon:
-            raise ComponentError(
-                f"{self.uri}: answered {len(chunk)} actions where {horizon} were agreed; lower ?horizon="
-            )
+            raise self._wrong(f"{len(chunk)} actions where {horizon} were agreed; lower ?horizon=")
         if not np.isfinite(chunk).all():
-            raise ComponentError(f"{self.uri}: answered actions that are not finite (NaN or Inf)")
+            raise self._wrong("actions that are not finite (NaN or Inf)")
         return chunk[:horizon]
+
+    def _wrong(self, answer: str) -> ComponentError:
+        return ComponentError(f"{self.uri}: answered {answer}")
 
 
 def picture(observation: Observation, camera: str, who: str) -> U8:
@@ -204,9 +194,3 @@ def blank(cameras: Sequence[str], state_dim: int, size: int = 224) -> Observatio
     """An all-zero observation, to learn the shape of a policy's answer."""
     black = np.zeros((size, size, 3), np.uint8)
     return Observation(dict.fromkeys(cameras, black), np.zeros(state_dim, np.float32), "do nothing")
-
-
-def last_line(report: Any) -> str:
-    """The line of a traceback or error report that says what happened."""
-    lines = [line.strip() for line in str(report).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no reason given"

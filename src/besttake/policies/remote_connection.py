@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, need
 
 T = TypeVar("T")
 
@@ -30,12 +31,9 @@ class Connection:
             urlsplit(url).port  # noqa: B018
         except ValueError as error:
             raise ComponentError(f"{url!r} is not a websocket address ({error}): write ws://host:port") from None
-        self.url = url
-        self.timeout = timeout
-        self.greeting: Any = None
-        self._greet = greet
+        self.url, self.timeout, self._greet = url, timeout, greet
         self._token = token or os.environ.get("BESTTAKE_TOKEN")
-        self._entered: Any = None
+        self.greeting: Any = None
         self._socket: Any = None
 
     def call(self, exchange: Callable[[Connection], T]) -> T:
@@ -55,7 +53,8 @@ class Connection:
             except OSError as error:
                 self.close()
                 if attempt == 2:
-                    raise ConnectionLost(f"{self.url}: {_reason(error)}; is the server running?") from None
+                    reason = error.strerror or str(error) or type(error).__name__
+                    raise ConnectionLost(f"{self.url}: {reason}; is the server running?") from None
             except BaseException:
                 # An answer that is still on its way must not be taken for the next one's.
                 self.close()
@@ -66,30 +65,22 @@ class Connection:
         """Connect and greet, unless connected."""
         if self._socket is not None:
             return
-        try:
-            from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
-            from websockets.sync.client import connect
-        except ImportError:
-            raise MissingExtra("websockets", "serve", "talking to a model server") from None
+        need("websockets", "talking to a model server", "serve")
+        from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+        from websockets.sync.client import connect
+
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else None
+        # No pings: a server that compiles its model can be silent for longer than they allow.
+        limits = {"open_timeout": self.timeout, "close_timeout": 1, "max_size": None, "ping_interval": None}
         try:
-            self._entered = connect(
-                self.url,
-                open_timeout=self.timeout,
-                close_timeout=1,
-                compression=None,
-                max_size=None,
-                ping_interval=None,  # a server that compiles its model can be silent for longer than a ping allows
-                additional_headers=headers,
-                proxy=None,
-            )
-            self._socket = self._entered.__enter__()
+            entered = connect(self.url, compression=None, additional_headers=headers, proxy=None, **limits)
+            self._socket = entered.__enter__()
         except InvalidURI as error:
             raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
         except InvalidStatus as error:
             status = error.response.status_code
-            closed = status in (401, 403)
-            hint = "give its token in $BESTTAKE_TOKEN or with ?token=" if closed else "is it a model server?"
+            asks_for_token = status in (401, 403)
+            hint = "give its token in $BESTTAKE_TOKEN or with ?token=" if asks_for_token else "is it a model server?"
             raise ConnectionLost(f"{self.url}: refused with HTTP {status}; {hint}") from None
         except InvalidHandshake as error:
             raise ConnectionLost(f"{self.url}: not a websocket server ({error})") from None
@@ -97,27 +88,27 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         """Send one binary frame."""
-        self._guard(lambda: self._socket.send(frame))
+        with _reports_closing():
+            self._socket.send(frame)
 
     def receive(self) -> bytes | str:
         """The next frame; TimeoutError after ``timeout`` seconds."""
-        frame: bytes | str = self._guard(lambda: self._socket.recv(timeout=self.timeout))
-        return frame
+        with _reports_closing():
+            frame: bytes | str = self._socket.recv(timeout=self.timeout)
+            return frame
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
         socket, self._socket = self._socket, None
         if socket is not None:
-            self._entered.__exit__(None, None, None)
-
-    def _guard(self, action: Callable[[], Any]) -> Any:
-        from websockets.exceptions import ConnectionClosed
-
-        try:
-            return action()
-        except ConnectionClosed as error:
-            raise ConnectionError(f"the connection was closed ({error})") from None
+            socket.close()
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
+@contextmanager
+def _reports_closing() -> Iterator[None]:
+    from websockets.exceptions import ConnectionClosed
+
+    try:
+        yield
+    except ConnectionClosed as error:
+        raise ConnectionError(f"the connection was closed ({error})") from None

@@ -13,16 +13,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import ComponentError, need
 from besttake.types import Array
 
 VLA_EVAL_VERSION = 1
 MESSAGE_TYPES = ("hello", "observation", "action", "episode_start", "episode_end", "error")
 _MAX_PIXELS = 64_000_000
+_VLA_EVAL_KEYS = ("__ndarray__", "data", "dtype", "shape")
+_OPENPI_KEYS = tuple(key.encode() for key in _VLA_EVAL_KEYS)
 
 
 class WireError(ComponentError):
@@ -41,13 +44,7 @@ class Message:
 
 def pack_message(message: Message) -> bytes:
     """A vla-eval message as bytes."""
-    envelope = {
-        "type": message.type,
-        "payload": dict(message.payload),
-        "seq": message.seq,
-        "timestamp": message.timestamp,
-    }
-    return _packb(envelope, _write_vla_eval)
+    return _packb({**vars(message), "payload": dict(message.payload)}, _VLA_EVAL_KEYS)
 
 
 def unpack_message(data: bytes | str) -> Message:
@@ -66,7 +63,7 @@ def unpack_message(data: bytes | str) -> Message:
 
 def pack_openpi(value: Mapping[str, Any]) -> bytes:
     """A dict of plain values and arrays as an openpi frame."""
-    return _packb(dict(value), _write_openpi)
+    return _packb(dict(value), _OPENPI_KEYS)
 
 
 def unpack_openpi(data: bytes | str) -> dict[str, Any]:
@@ -77,14 +74,19 @@ def unpack_openpi(data: bytes | str) -> dict[str, Any]:
     return raw
 
 
-def _packb(value: Any, default: Any) -> bytes:
-    return bytes(_msgpack().packb(value, default=default, use_bin_type=True))
+def last_line(report: Any) -> str:
+    """The line of a traceback or error report that says what happened."""
+    lines = [line.strip() for line in str(report).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason given"
+
+
+def _packb(value: Any, keys: Sequence[str | bytes]) -> bytes:
+    return bytes(_msgpack().packb(value, default=partial(_written, keys=keys), use_bin_type=True))
 
 
 def _unpackb(data: bytes | str, hook: Any) -> Any:
     if isinstance(data, str):
-        last = (data.strip().splitlines() or [""])[-1]
-        raise WireError(f"expected a binary frame, got text: {last[:200]}")
+        raise WireError(f"expected a binary frame, got text: {last_line(data)}")
     try:
         return _msgpack().unpackb(data, object_hook=hook, raw=False, strict_map_key=False)
     except WireError:
@@ -94,35 +96,19 @@ def _unpackb(data: bytes | str, hook: Any) -> Any:
 
 
 def _msgpack() -> Any:
-    try:
-        import msgpack
-    except ImportError:
-        raise MissingExtra("msgpack", "serve", "talking to a model server") from None
-    return msgpack
-
-
-def _write_vla_eval(value: Any) -> Any:
-    return _written(value, ("__ndarray__", "data", "dtype", "shape"))
+    return need("msgpack", "talking to a model server", "serve")
 
 
 def _read_vla_eval(value: dict[Any, Any]) -> Any:
     if "__image__" in value:
         return _image(value)
-    if "__ndarray__" in value:
-        return _array(value.get("data"), value.get("dtype"), value.get("shape"))
-    return value
-
-
-def _write_openpi(value: Any) -> Any:
-    return _written(value, (b"__ndarray__", b"data", b"dtype", b"shape"))
+    return _array(value, _VLA_EVAL_KEYS) if "__ndarray__" in value else value
 
 
 def _read_openpi(value: dict[Any, Any]) -> Any:
-    if b"__ndarray__" in value:
-        return _array(value.get(b"data"), value.get(b"dtype"), value.get(b"shape"))
-    if b"__npgeneric__" in value:
+    if b"__npgeneric__" in value and b"__ndarray__" not in value:
         return _scalar(value.get(b"data"), _dtype(value.get(b"dtype")))
-    return value
+    return _array(value, _OPENPI_KEYS) if b"__ndarray__" in value else value
 
 
 def _written(value: Any, keys: Sequence[str | bytes]) -> Any:
@@ -144,7 +130,8 @@ def _dtype(name: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _array(data: Any, dtype_name: Any, shape: Any) -> Array:
+def _array(value: dict[Any, Any], keys: Sequence[str | bytes]) -> Array:
+    data, dtype_name, shape = (value.get(key) for key in keys[1:])
     dtype = _dtype(dtype_name)
     if not isinstance(data, bytes) or not isinstance(shape, list | tuple):
         raise WireError("an array needs data as bytes and shape as a list")
@@ -163,7 +150,7 @@ def _scalar(data: Any, dtype: np.dtype[Any]) -> Any:
 
 def _image(value: dict[Any, Any]) -> Array:
     if value.get("format") == "raw":
-        return _array(value.get("data"), value.get("dtype"), value.get("shape"))
+        return _array(value, _VLA_EVAL_KEYS)
     from PIL import Image
 
     data = value.get("data")

@@ -8,29 +8,28 @@ with whole chunks is asked once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.remote import RemotePolicy, RemoteSettings, ServedPolicy, last_line, settings
+from besttake.policies.remote import RemotePolicy, Shape, settings
 from besttake.policies.remote_connection import Connection
-from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message, pack_message, unpack_message
+from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message, last_line, pack_message, unpack_message
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation
 
 
-def make(rest: str, *, state: str = "states", timeout: str | float = 60, **options: Any) -> VlaEvalPolicy:
+def make(rest: str, **options: Any) -> VlaEvalPolicy:
     """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
-    return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", state, timeout, options))
+    return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", options, state="states", timeout=60))
 
 
 class VlaEvalPolicy(RemotePolicy):
     """A policy behind a vla-eval model server; a draw only names the episode to it."""
 
-    def __init__(self, url: str, options: RemoteSettings) -> None:
-        super().__init__(f"vla-eval:{url}", url, options)
+    scheme = "vla-eval"
+    default_images: ClassVar = {"agentview": "agentview"}
 
     def greet(self, connection: Connection) -> dict[str, Any]:
         """The server's hello."""
@@ -44,16 +43,11 @@ class VlaEvalPolicy(RemotePolicy):
             )
         return reply
 
-    def ask(
-        self, connection: Connection, *, seen: Observation, draw: Draw, shape: tuple[int | None, int | None]
-    ) -> F32:
+    def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
         """An episode: as many observations as it takes to get the actions of a chunk."""
         horizon, action_dim = shape
-        payload = {
-            "images": self.pictures(seen),
-            "task_description": seen.instruction,
-            self.options.state_key: seen.state,
-        }
+        payload = {"images": self.pictures(seen), "task_description": seen.instruction}
+        payload[self.options.state_key] = seen.state
         task = {"name": seen.instruction or draw.task, "episode_idx": draw.start}
         connection.send(pack_message(Message("episode_start", {"task": task})))
         parts: list[F32] = []
@@ -62,14 +56,6 @@ class VlaEvalPolicy(RemotePolicy):
             parts.append(self.chunk(_answer(connection, len(parts) + 1), None, action_dim))
         connection.send(pack_message(Message("episode_end", {})))
         return np.concatenate(parts)[:horizon]
-
-    def default_images(self, served: ServedPolicy | None) -> Mapping[str, str]:
-        """``agentview``, or the cameras that a `besttake serve` names."""
-        return {camera: camera for camera in (("agentview",) if served is None else served.cameras)}
-
-    def horizon_of(self, served: ServedPolicy) -> int:
-        """What it hands out of a chunk before it samples another."""
-        return served.replan
 
 
 def _answer(connection: Connection, seq: int, kind: str = "action") -> dict[str, Any]:
