@@ -86,8 +86,8 @@ def test_results_show_themselves_in_a_notebook(run: Path, tmp_path: Path) -> Non
         "task,start,seed,success\n" + "".join(f"pick,{s},{k},{(s + k) % 2}\n" for s in range(4) for k in range(2))
     )
     results: list[Any] = [
-        besttake.score(run, "manifold"), besttake.probe(plan), besttake.plan(pass1=0.6),
-        besttake.compare([run]), besttake.ingest([table]), besttake.doctor(),
+        besttake.Run.open(run).result, besttake.score(run, "manifold"), besttake.probe(plan),
+        besttake.plan(pass1=0.6), besttake.compare([run]), besttake.ingest([table]), besttake.doctor(),
     ]  # fmt: skip
     for result in results:
         text = result._repr_html_()

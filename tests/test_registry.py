@@ -50,3 +50,27 @@ def test_a_component_that_is_not_packaged_is_named_by_its_place(
     with pytest.raises(ComponentError, match="no option colour; known: size"):
         registry.demos("python:my_module:make?colour=red")
     sys.modules.pop("my_module")
+
+
+def test_a_module_in_the_current_directory_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lies_here.py").write_text("def make(): return 'made'\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert registry.demos("python:lies_here:make") == "made"
+    sys.modules.pop("lies_here")
+
+
+def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "trusting.py").write_text(
+        "def asks(trust_remote_code=False): return trust_remote_code\ndef takes_any(**options): return options\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made: list[Any] = [
+        registry.policy("python:trusting:asks", trust_remote_code=True),
+        registry.policy("python:trusting:asks"),
+        registry.policy("python:trusting:takes_any", trust_remote_code=True),
+    ]
+    assert made == [True, False, {}]
+    sys.modules.pop("trusting")

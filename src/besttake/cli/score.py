@@ -18,7 +18,7 @@ def score(
 ) -> None:
     """Judge a scorer on the takes that a run already has, without a new take.
 
-    Its scores are kept in the run beside the others.
+    Its scores are kept in the run with the others.
 
     Example:
       besttake score runs/demo --scorer coverage
