@@ -15,7 +15,6 @@ LONG: frozenset[str] = frozenset()
 WIDE = frozenset(
     {
         "testbed.fitting.fit",
-        "verbs.plan._plan",
     }
 )
 

@@ -173,7 +173,7 @@ class Verdict(_Model):
 
 
 class Retest(_Model):
-    """Do two takes of a start end alike? The share of pairs that do, and Fleiss' kappa (1: seeds change nothing)."""
+    """Do two takes of a start end alike? The fraction of pairs that do, and Fleiss' kappa (1: seeds change nothing)."""
 
     agreement: Estimate
     kappa: Estimate

@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from besttake.core import planning
+from besttake.core.estimate import Finding
 from besttake.errors import PlanError, RunError
+from besttake.reporting import words
 from besttake.reporting.terminal.plan import render, sentences
 from besttake.result import Estimate, Selector, Selectors
 from besttake.verbs.ingest import ingest
@@ -75,15 +77,15 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "either --pass1"),
-        ({"pass1": 0.5, "pilot": "x"}, "either --pass1"),
+        ({}, "either `pass1`"),
+        ({"pass1": 0.5, "pilot": "x"}, "either `pass1`"),
         ({"pass1": 64.0}, "did you mean 0.64"),
-        ({"pass1": 0.5, "worth": 0}, "--worth"),
-        ({"pass1": 0.5, "seeds": 1}, "--seeds"),
-        ({"pass1": 0.5, "budget": 0}, "--budget"),
-        ({"pass1": 0.5, "best_of": 1}, "--best-of 1"),
-        ({"pass1": 0.5, "best_of": 4}, "--best-of 4: there are 3 seeds"),
-        ({"pass1": 0.5, "gain": -1}, "--gain"),
+        ({"pass1": 0.5, "worth": 0}, "`worth`"),
+        ({"pass1": 0.5, "seeds": 1}, "`seeds`"),
+        ({"pass1": 0.5, "budget": 0}, "`budget`"),
+        ({"pass1": 0.5, "best_of": 1}, "`best_of` 1"),
+        ({"pass1": 0.5, "best_of": 4}, "`best_of` 4: there are 3 seeds"),
+        ({"pass1": 0.5, "gain": -1}, "`gain`"),
     ],
 )
 def test_wrong_numbers_give_one_line(options: dict[str, object], says: str) -> None:
@@ -122,3 +124,21 @@ def test_a_pilot_is_planned_for_as_it_chose_unless_told_otherwise(tmp_path: Path
 
 def _selector() -> Selector:
     return Selector(success=Estimate(), gain=Estimate(), capture=Estimate())
+
+
+def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) -> None:
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    cell = result.policies[0]
+    verdict = cell.verdict
+    reuse = verdict.reuse.model_copy(update={"answer": "undecided", "further_starts": 1942})
+    gain = Finding("undecided", Estimate(0.05, -0.01, 0.1, 20), 0.1, 0.5, 1942, variance=0.2)
+    verdict = verdict.model_copy(update={"reuse": reuse, "questions": {**verdict.questions, "gain": gain}})
+    changed = cell.model_copy(update={"verdict": verdict})
+    result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
+    (found,) = plan(pilot=tmp_path / "pilot")
+    assert found.further_starts == {"reuse": 1942}
+    assert found.plan.sigma2 == 0.2
+    assert sum(words.further(1942) in line for line in sentences(found)) == 1
+    assert not any("rule out" in line for line in sentences(found))
+    for other in ({"worth": 5.0}, {"best_of": 2}):
+        assert plan(pilot=tmp_path / "pilot", **other)[0].further_starts == {}  # type: ignore[arg-type]

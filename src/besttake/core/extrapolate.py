@@ -62,10 +62,10 @@ def fit(outcomes: ArrayLike) -> Fit:
         p = np.where(cases[:, 1] == 0, zero + (1 - zero) * np.exp(logp), (1 - zero) * np.exp(logp))
         return float(-np.sum(counts * np.log(np.maximum(p, 1e-300))))
 
-    share = float(np.clip(np.sum(c) / np.sum(n), 0.01, 0.99))
+    rate = float(np.clip(np.sum(c) / np.sum(n), 0.01, 0.99))
     # Limits keep Beta away from its degenerate ends, where all starts are alike or none is mixed.
     box = [(-7.0, 7.0), (-6.0, 6.0)]
-    plain = _best(lambda t: negative(np.append(t, -np.inf)), [[logit(share), s] for s in (-2.0, 0.5, 3.0)], box)
+    plain = _best(lambda t: negative(np.append(t, -np.inf)), [[logit(rate), s] for s in (-2.0, 0.5, 3.0)], box)
     starts = [[plain[0][0], s, z] for s in (0.0, 2.0) for z in (-4.0, -1.0)]
     inflated = _best(negative, starts, [*box, (-12.0, 4.0)])
     ratio = max(0.0, 2 * (plain[1] - inflated[1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,10 @@ FEWEST = 30
 
 DECIDES = 7.4
 """Median starts until decided = DECIDES * sigma^2 / delta^2, fitted to simulations of the sequential test."""
+
+
+Advice = Literal["as-the-paper", "more-seeds", "more-starts"]
+"""Where takes are spent best: on the paper's three seeds, on more seeds per start, or on more starts."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class Plan:
     no_takes: int
     starts: int | None
     smallest_effect: float | None
-    advice: str
+    advice: Advice
+    within_auc: float | None = None
 
 
 def pilot_v(outcomes: ArrayLike) -> float:
@@ -60,7 +66,7 @@ def v_from_pass1(pass1: float) -> tuple[float, float]:
     average, which is the typical value.
     """
     if not 0 <= pass1 <= 1:
-        raise ValueError(f"pass@1 must be a share between 0 and 1, not {pass1}")
+        raise ValueError(f"pass@1 must be a fraction between 0 and 1, not {pass1}")
     return 0.66 * pass1 * (1 - pass1), pass1 * (1 - pass1)
 
 
@@ -104,16 +110,11 @@ def seeds_worth(seeds: int, n: int = 3) -> float:
     return n * blind_variance(1.0, n, n) / (seeds * blind_variance(1.0, seeds, n))
 
 
-def seeds_or_starts(within_auc: float | None) -> str:
-    """Advice for G: more seeds per start where the ranking is weak, more starts where it is good."""
+def seeds_or_starts(within_auc: float | None) -> Advice:
+    """What pays off for G: more seeds per start where the ranking is weak, more starts where it is good."""
     if within_auc is None:
-        return "3 seeds per start, as the paper; once the ranking is measured, 5 pay off if it is weak"
-    if within_auc < 0.8:
-        return (
-            f"5 seeds per start and fewer starts: the ranking is weak (within-start AUC {within_auc:.2f}), and a take \
-is then worth {seeds_worth(5):.1f}x as much; for retrieval alone use the fewest seeds"
-        )
-    return f"3 seeds per start and more starts: the ranking is good (within-start AUC {within_auc:.2f})"
+        return "as-the-paper"
+    return "more-seeds" if within_auc < 0.8 else "more-starts"
 
 
 def plan(
@@ -146,4 +147,5 @@ def plan(
         starts=starts,
         smallest_effect=smallest_effect(spread, starts) if starts is not None else None,
         advice=seeds_or_starts(within_auc),
+        within_auc=within_auc,
     )

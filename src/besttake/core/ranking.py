@@ -30,8 +30,8 @@ def within_auc(outcomes: ArrayLike, scores: ArrayLike, *, rng: Rng = 0, level: f
     A selector chooses once per start, so a start counts once; weighing by pairs would let starts with balanced
     outcomes count more. With three takes the two are the same.
     """
-    found = mean_interval(start_auc(outcomes, scores), unit_scale(), rng=rng, level=level)
-    return found if found.n else Estimate(reason="no start has a success and a failure to rank")
+    auc = mean_interval(start_auc(outcomes, scores), unit_scale(), rng=rng, level=level)
+    return auc if auc.n else Estimate(reason="no start has a success and a failure to rank")
 
 
 def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimate:

@@ -73,10 +73,10 @@ def pearson(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 10_000) ->
     if reason:
         return Estimate(n=a.size, reason=reason)
     a, b = a - a.mean(), b - b.mean()
-    found = bootstrap(np.stack([a, b, a * a, b * b, a * b], axis=1), _r_of_moments, rng=rng, draws=draws)
-    if found.value is None:
+    r = bootstrap(np.stack([a, b, a * a, b * b, a * b], axis=1), _r_of_moments, rng=rng, draws=draws)
+    if r.value is None:
         return Estimate(float(sps.pearsonr(a, b).statistic), None, None, a.size, "too few cells for an interval")
-    return found
+    return r
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
@@ -128,8 +128,8 @@ def nested_spearman(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) 
     a, b, reason = _pairs(x, y)
     if reason:
         return Estimate(n=a.size, reason=reason)
-    rooms, gains = _nested_means(cells, rng, draws)
-    replicas = _rows_r(sps.rankdata(rooms, axis=1), sps.rankdata(gains, axis=1))
+    headrooms, gains = _nested_means(cells, rng, draws)
+    replicas = _rows_r(sps.rankdata(headrooms, axis=1), sps.rankdata(gains, axis=1))
     return _around(float(sps.spearmanr(a, b).statistic), replicas, a.size)
 
 
@@ -152,15 +152,15 @@ def disjoint_splits(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) ->
     if len(data) < 3:
         return Splits(None, None, 0, "fewer than three cells with two starts")
     generator = np.random.default_rng(rng)
-    found = []
+    correlations = []
     for _ in range(splits):
-        room, gain = np.empty(len(data)), np.empty(len(data))
+        headroom, gain = np.empty(len(data)), np.empty(len(data))
         for j, starts in enumerate(data):
             shuffled = generator.permutation(starts)
             half = len(starts) // 2
-            room[j], gain[j] = shuffled[:half, 0].mean(), shuffled[half:, 1].mean()
-        found.append(float(_rows_r(room[None], gain[None])[0]))
-    r = np.array(found)[np.isfinite(found)]
+            headroom[j], gain[j] = shuffled[:half, 0].mean(), shuffled[half:, 1].mean()
+        correlations.append(float(_rows_r(headroom[None], gain[None])[0]))
+    r = np.array(correlations)[np.isfinite(correlations)]
     if r.size < 2:
         return Splits(None, None, int(r.size), "headroom or gain does not vary over cells")
     return Splits(float(r.mean()), float(r.std(ddof=1)), int(r.size))

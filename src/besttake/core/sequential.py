@@ -7,8 +7,8 @@ variance so far makes best for the starts that remain. The starts must come in r
 
 A run that was judged once by the tests of a fixed sample and is then extended (`Looks`, `look_again`) has spent up to
 alpha at its first look. All later looks together get half of alpha, so the whole errs in at most 1.5 alpha of runs;
-in simulation (true gain 0, a look every 20 or 80 starts up to 400) 2-4 % were told to select at any look, where a
-fixed-sample test at each look told it to 12-22 %.
+in simulation (true gain 0, a look every 20 or 80 starts up to 400) 2-4 % chose to select at any look, where a
+fixed-sample test at each look made 12-22 % do so.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Accounts:
 
     def update(self, x: float) -> bool:
         """Bet on the value of one more start; True once the null is rejected, for good."""
-        room = self.m - self.lo if self.sign > 0 else self.hi - self.m
-        cap = 0.95 / room if room > 0 else inf
+        reach = self.m - self.lo if self.sign > 0 else self.hi - self.m
+        cap = 0.95 / reach if reach > 0 else inf
         variance = self.square / (self.seen + 1)
         self.seen += 1
         need = 2 / self.alpha - self.steady

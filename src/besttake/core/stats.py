@@ -65,7 +65,7 @@ def pick_scale() -> Scale:
 
 
 def unit_scale() -> Scale:
-    """A share or an AUC: [0, 1]."""
+    """A proportion or an AUC: [0, 1]."""
     return Scale(0.0, 1.0, (0.0, 1.0))
 
 
@@ -118,10 +118,10 @@ def capture_interval(
     g, h = np.asarray(gains, dtype=np.float64), np.asarray(headrooms, dtype=np.float64)
     kept = ~(np.isnan(g) | np.isnan(h))
     g, h = g[kept], h[kept]
-    room = h[h > 1e-12]
-    if not room.size:
+    mixed = h[h > 1e-12]
+    if not mixed.size:
         return Estimate(n=int(g.size), reason="no start is mixed, so there is no headroom to capture")
-    typical = float(room.mean())
+    typical = float(mixed.mean())
     pseudo = np.array([[typical, typical], [typical - 1, typical]])
     low, high = _pseudo_bootstrap(np.stack([g, h], 1), pseudo, lambda m: m[:, 0] / m[:, 1], rng, level, draws)
     value = float(g.sum() / h.sum())
@@ -152,8 +152,8 @@ def bootstrap(
     pull = np.sum(counts * left_out) / size - left_out
     scale = np.sum(counts * pull**2)
     skew = float(np.sum(counts * pull**3) / (6 * scale**1.5)) if scale > 1e-300 else 0.0
-    share = np.mean(replicas < value - 1e-12) + 0.5 * np.mean(np.abs(replicas - value) <= 1e-12)
-    shift = sps.norm.ppf(np.clip(share, 1 / replicas.size, 1 - 1 / replicas.size))
+    below = np.mean(replicas < value - 1e-12) + 0.5 * np.mean(np.abs(replicas - value) <= 1e-12)
+    shift = sps.norm.ppf(np.clip(below, 1 / replicas.size, 1 - 1 / replicas.size))
     tails = shift + sps.norm.ppf([(1 - level) / 2, (1 + level) / 2])
     low, high = np.quantile(replicas, sps.norm.cdf(shift + tails / (1 - skew * tails)))
     return Estimate(value, float(low), float(high), size)
@@ -195,10 +195,10 @@ def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Retest:
     paired = n >= 2
     pairs = np.maximum(n * (n - 1), 1)
     alike = np.where(paired, (c * (c - 1) + (n - c) * (n - c - 1)) / pairs, np.nan)
-    share = np.where(paired, c / np.maximum(n, 1), np.nan)
+    rate = np.where(paired, c / np.maximum(n, 1), np.nan)
     return Retest(
         agreement=mean_interval(alike, unit_scale(), rng=rng),
-        kappa=bootstrap(np.stack([alike, share, share], axis=1), _kappa, rng=rng),
+        kappa=bootstrap(np.stack([alike, rate, rate], axis=1), _kappa, rng=rng),
     )
 
 

@@ -45,7 +45,7 @@ def render(result: Result) -> str:
         lines = [(cell.policy, line) for cell in result.cells for line in cell.tasks]
         if len(lines) > len(result.cells):
             rows = [
-                (policy, line.task, line.starts, _share(line.pass_1), _share(line.pass_n), _diff(line.gain))
+                (policy, line.task, line.starts, _percent(line.pass_1), _percent(line.pass_n), _points(line.gain))
                 for policy, line in lines
             ]
             head = ("policy", "task", "starts", "pass@1", "pass@N", "gain")
@@ -70,48 +70,48 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     if cell.arms is not None:
         rows = [
             (
-                name, _share(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else _diff(arm.gain),
-                spread(arm.gain_seed_sd), _diff(arm.selected_gain),
+                name, _percent(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else _points(arm.gain),
+                spread(arm.gain_seed_sd), _points(arm.selected_gain),
             )
             for name, arm in cell.arms.arms.items()
         ]  # fmt: skip
         head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
         parts.append(_table(head, rows))
-        parts.append(f"Retrieve minus cooled: {_diff(cell.arms.content)}.")
+        parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")
     if cell.dfe is not None:
         ratio = cell.dfe.ratio
-        found = f"{number(ratio.value, 2)} {interval(ratio.low, ratio.high, digits=2)}".strip()
-        parts.append(f"Demonstration-fit error over the floor: {found or cell.dfe.reason or 'not measured'}.")
+        text = f"{number(ratio.value, 2)} {interval(ratio.low, ratio.high, digits=2)}".strip()
+        parts.append(f"Demonstration-fit error over the floor: {text or cell.dfe.reason or 'not measured'}.")
     return parts
 
 
 def _ladder(cell: Cell) -> list[tuple[object, ...]]:
     if cell.headroom is None:
         return []
-    rows: list[tuple[object, ...]] = [("pass@1", _share(cell.headroom.pass_1), "")]
+    rows: list[tuple[object, ...]] = [("pass@1", _percent(cell.headroom.pass_1), "")]
     if cell.selectors is not None:
-        rows.append(("random", _share(cell.selectors.random.success), ""))
-        rows.append(("shortest", _share(cell.selectors.shortest.success), _diff(cell.selectors.shortest.gain)))
+        rows.append(("random", _percent(cell.selectors.random.success), ""))
+        rows.append(("shortest", _percent(cell.selectors.shortest.success), _points(cell.selectors.shortest.gain)))
         for scorer, windows in cell.selectors.scored.items():
-            rows += [(f"{scorer}, {w}", _share(s.success), _diff(s.gain)) for w, s in windows.items()]
-    rows.append((f"oracle, pass@{cell.headroom.n}", _share(cell.headroom.pass_n), _diff(cell.headroom.headroom)))
+            rows += [(f"{scorer}, {w}", _percent(s.success), _points(s.gain)) for w, s in windows.items()]
+    rows.append((f"oracle, pass@{cell.headroom.n}", _percent(cell.headroom.pass_n), _points(cell.headroom.headroom)))
     return rows
 
 
 def _cells(cells: list[Cell]) -> str:
     rows = []
     for cell in cells:
-        room = cell.headroom
+        headroom = cell.headroom
         chosen = cell.selectors.scored.get(cell.scorer, {}).get(cell.window) if cell.selectors else None
         rows.append(
             (
                 cell.policy,
                 cell.group,
                 cell.starts,
-                _share(room.pass_1) if room else "not measured",
-                _share(room.pass_n) if room else "not measured",
-                _diff(room.headroom) if room else "not measured",
-                _diff(chosen.gain) if chosen else "not measured",
+                _percent(headroom.pass_1) if headroom else "not measured",
+                _percent(headroom.pass_n) if headroom else "not measured",
+                _points(headroom.headroom) if headroom else "not measured",
+                _points(chosen.gain) if chosen else "not measured",
                 words.needs_text(cell),
             )
         )
@@ -126,12 +126,12 @@ def _made(result: Result) -> str:
     return f"{made}\n\n    {result.command}" if result.command else made
 
 
-def _share(estimate: Estimate) -> str:
+def _percent(estimate: Estimate) -> str:
     text = percent(estimate.value)
     return f"{text} {interval(estimate.low, estimate.high, scale=100)}".rstrip() if text else _why(estimate)
 
 
-def _diff(estimate: Estimate) -> str:
+def _points(estimate: Estimate) -> str:
     return estimate_points(estimate).replace(" points", "") or _why(estimate)
 
 

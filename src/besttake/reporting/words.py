@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from besttake.core.planning import seeds_worth
 from besttake.reporting.numbers import count, estimate_points, interval, number, percent, points, times
 
 if TYPE_CHECKING:
     from besttake.core.estimate import Estimate, Finding
+    from besttake.core.planning import Plan
     from besttake.result import Cell, Decision, Relation, Result, Verdict
 
 Tone = Literal["act", "open", "rest"]
@@ -105,6 +107,18 @@ def headline(cell: Cell) -> str:
 def further(starts: int | None) -> str:
     """``about 120 more starts would settle it``; empty where there is no such number."""
     return f"about {count(starts, 'more start')} would settle it" if starts else ""
+
+
+def advice(plan: Plan) -> str:
+    """Whether a budget is better spent on seeds or on starts."""
+    known = f"(within-start AUC {number(plan.within_auc, 2)})"
+    match plan.advice:
+        case "more-seeds":
+            return f"5 seeds per start and fewer starts: the ranking is weak {known}, and a take is then worth \
+{seeds_worth(5):.1f}x as much; for retrieval alone use the fewest seeds"
+        case "more-starts":
+            return f"3 seeds per start and more starts: the ranking is good {known}"
+    return "3 seeds per start, as in the paper; once the ranking is measured, 5 pay off if it is weak"
 
 
 def because(name: str, cell: Cell, worth: float) -> str:

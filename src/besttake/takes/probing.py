@@ -35,13 +35,13 @@ def probe_policy(
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
     tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
     each = max(1, plan.probe_states // max(1, len(tasks)))
-    found = {}
+    answers = {}
     with reporter.stage("probe", each * len(tasks), "states") as stage:
         for uri, task in tasks:
             view = library.view(task.name, task.instruction)
-            found[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
+            answers[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
             stage.advance(each)
-    return Probed(found)
+    return Probed(answers)
 
 
 def _probe_task(policy: Policy, library: Library, view: View, task: str, count: int, plan: Plan) -> TaskProbe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from besttake.core import planning
 from besttake.errors import PlanError
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
-from besttake.result import Result
+from besttake.reporting.words import PARTS, advice
+from besttake.result import Cell, Result
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class PlanResult:
     """What it takes, for one policy. ``basis`` says what it was worked out from; proportions are fractions.
 
     ``cautious`` is the same plan for the largest variance that pass@1 allows, where only pass@1 is known; ``flags``
-    are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks.
+    are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further_starts``: how
+    many more the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
     """
 
     name: str
@@ -29,6 +31,7 @@ class PlanResult:
     content_starts: int
     tasks: int
     flags: str
+    further_starts: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -45,7 +48,7 @@ class Plans(list[PlanResult], Tabular):
         ]
         columns = ("policy", "seeds", "starts", "takes", "takes to rule a gain out")
         points = f"{100 * self[0].plan.worth:g} points"
-        return Table(f"Starts and takes for an interval of +/- {points}", columns, rows, [p.plan.advice for p in self])
+        return Table(f"Starts and takes for an interval of +/- {points}", columns, rows, [advice(p.plan) for p in self])
 
 
 def plan(
@@ -65,88 +68,105 @@ def plan(
     pilot; else 3, or all of fewer seeds). A pilot gives one plan per policy.
     """
     if (pass1 is None) == (pilot is None):
-        raise PlanError("say what is known: either --pass1 (e.g. 0.64) or --pilot RUN")
+        raise PlanError("say what is known: either `pass1` (e.g. 0.64) or `pilot`, a run")
     if not 0 < worth < 100:
-        raise PlanError(f"--worth {worth:g}: points between 0 and 100, e.g. 3")
+        raise PlanError(f"`worth` {worth:g}: points between 0 and 100, e.g. 3")
     if seeds is not None and seeds < 2:
-        raise PlanError(f"--seeds {seeds}: selection needs at least 2 takes per start")
+        raise PlanError(f"`seeds` {seeds}: selection needs at least 2 takes per start")
     if best_of is not None and best_of < 2:
-        raise PlanError(f"--best-of {best_of}: selection needs at least 2 takes to keep one of")
+        raise PlanError(f"`best_of` {best_of}: selection needs at least 2 takes to keep one of")
     if gain is not None and not 0 < gain <= 100:
-        raise PlanError(f"--gain {gain:g}: points above 0")
+        raise PlanError(f"`gain` {gain:g}: points above 0")
     if budget is not None and budget < 1:
-        raise PlanError(f"--budget {budget}: at least one take")
+        raise PlanError(f"`budget` {budget}: at least one take")
+    goal = _Goal(worth / 100, seeds, best_of, None if gain is None else gain / 100, budget)
     if pilot is not None:
-        return Plans(_from_pilot(Path(pilot), worth / 100, seeds, best_of, gain, budget))
+        return Plans(_from_pilot(Path(pilot), goal))
     assert pass1 is not None
     if not 0 <= pass1 <= 1:
         hint = f"; did you mean {pass1 / 100:g}?" if 1 < pass1 <= 100 else ""
-        raise PlanError(f"--pass1 {pass1:g}: a fraction between 0 and 1{hint}")
-    n = seeds or 3
+        raise PlanError(f"`pass1` {pass1:g}: a fraction between 0 and 1{hint}")
     typical, largest = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
-    return Plans([_plan("", basis, typical, worth / 100, n, best_of, gain, budget, largest=largest)])
+    return Plans([_plan(goal, _Known("", basis, typical, largest=largest))])
 
 
-def _from_pilot(
-    run: Path, worth: float, seeds: int | None, best_of: int | None, gain: float | None, budget: int | None
-) -> list[PlanResult]:
+@dataclass(frozen=True)
+class _Goal:
+    """What is asked for, fractions and not points."""
+
+    worth: float
+    seeds: int | None
+    best_of: int | None
+    gain: float | None
+    budget: int | None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of one policy: ``v`` and, from a pilot of the same seeds and choice, its own ``variance``."""
+
+    name: str
+    basis: str
+    v: float
+    largest: float | None = None
+    within_auc: float | None = None
+    variance: float | None = None
+    tasks: int = 1
+    further_starts: dict[str, int] = field(default_factory=dict)
+
+
+def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
     result = Result.load(run / "result.json")
-    found = []
-    for cell in result.policies:
-        room = cell.headroom
-        if room is None or cell.seeds < 2 or room.curve[1].value is None or room.curve[0].value is None:
-            continue
-        v = max(0.0, room.curve[1].value - room.curve[0].value)
-        n = min(room.n, seeds or cell.seeds) if best_of is None else best_of
-        ways = cell.selectors.by_n if cell.selectors is not None else []
-        kept = ways[n - 1] if n <= len(ways) else None
-        seen = (
-            kept.value - room.pass_1.value
-            if kept and kept.value is not None and room.pass_1.value is not None
-            else None
-        )
-        auc = cell.ranking.within.get(cell.scorer, {}).get(cell.window) if cell.ranking else None
-        hoped = gain if gain is not None else 100 * seen if seen is not None and seen > 0 else None
-        basis = f"the pilot {run.name}: {count(room.starts, 'start')} x {cell.seeds} seeds"
-        found.append(
-            _plan(
-                cell.policy, basis, v, worth, seeds or cell.seeds, n, hoped, budget,
-                within_auc=auc.value if auc else None, tasks=len(cell.tasks),
-            )
-        )  # fmt: skip
-    if not found:
-        raise PlanError(f"{run} has no policy with two takes per start, so it cannot serve as a pilot; use --pass1")
-    return found
+    plans = [_from_cell(run.name, cell, goal, result.worth) for cell in result.policies]
+    usable = [plan for plan in plans if plan is not None]
+    if not usable:
+        raise PlanError(f"{run} has no policy with two takes per start, so it cannot serve as a pilot; use `pass1`")
+    return usable
 
 
-def _plan(
-    name: str,
-    basis: str,
-    v: float,
-    worth: float,
-    seeds: int,
-    best_of: int | None,
-    gain: float | None,
-    budget: int | None,
-    *,
-    largest: float | None = None,
-    within_auc: float | None = None,
-    tasks: int = 1,
-) -> PlanResult:
-    n = min(3, seeds) if best_of is None else best_of
+def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | None:
+    """The plan for one policy of a pilot; None where it has no two takes per start."""
+    headroom = cell.headroom
+    if headroom is None or cell.seeds < 2 or headroom.curve[1].value is None or headroom.curve[0].value is None:
+        return None
+    seeds = goal.seeds or cell.seeds
+    n = min(headroom.n, seeds) if goal.best_of is None else goal.best_of
+    kept = cell.selectors.by_n[n - 1] if cell.selectors is not None and n <= len(cell.selectors.by_n) else None
+    gain = goal.gain
+    if gain is None and kept is not None and kept.value is not None and headroom.pass_1.value is not None:
+        gain = kept.value - headroom.pass_1.value if kept.value > headroom.pass_1.value else None
+    auc = cell.ranking.within.get(cell.scorer, {}).get(cell.window) if cell.ranking else None
+    # The pilot's own variance and further starts hold for takes and choices as it made them.
+    same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
+    picked = same.questions.get("gain") if same is not None else None
+    further = {part: getattr(same, part).further_starts for part in PARTS} if same and goal.worth == worth else {}
+    known = _Known(
+        cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
+        max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
+        variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
+        further_starts={part: starts for part, starts in further.items() if starts},
+    )  # fmt: skip
+    return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
+
+
+def _plan(goal: _Goal, known: _Known) -> PlanResult:
+    seeds = goal.seeds or 3
+    n = min(3, seeds) if goal.best_of is None else goal.best_of
     if n > seeds:
-        raise PlanError(f"--best-of {n}: there are {seeds} seeds per start to keep one of; raise --seeds")
-    # A pilot without a mixed start shows no variance, which is not the same as there being none.
-    v = max(v, 1e-3)
-    starts = None if budget is None else max(1, budget // seeds)
+        raise PlanError(f"`best_of` {n}: there are {seeds} seeds per start to keep one of; raise `seeds`")
+    starts = None if goal.budget is None else max(1, goal.budget // seeds)
 
-    def made(spread: float) -> planning.Plan:
-        hoped = None if gain is None else gain / 100
-        return planning.plan(spread, worth, seeds=seeds, n=n, gain=hoped, starts=starts, within_auc=within_auc)
+    def planned(v: float) -> planning.Plan:
+        # A pilot without a mixed start shows no variance, which is not the same as there being none.
+        return planning.plan(
+            max(v, 1e-3), goal.worth, seeds=seeds, n=n, gain=goal.gain, starts=starts, within_auc=known.within_auc,
+            sigma2=known.variance,
+        )  # fmt: skip
 
-    content = planning.starts_for_half_width(planning.content_variance(v, seeds), worth)
-    likely, cautious = made(v), None if largest is None else made(max(largest, 1e-3))
-    per_task = ceil((starts or likely.half_width_starts) / max(1, tasks))
+    likely = planned(known.v)
+    cautious = None if known.largest is None else planned(known.largest)
+    content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
+    per_task = ceil((starts or likely.half_width_starts) / known.tasks)
     flags = f"--starts {per_task} --seeds {seeds} --best-of {n}"
-    return PlanResult(name, basis, likely, cautious, content, max(1, tasks), flags)
+    return PlanResult(known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further_starts)

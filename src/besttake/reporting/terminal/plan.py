@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from besttake.reporting import words
 from besttake.reporting.numbers import count, number
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ def sentences(result: PlanResult) -> list[str]:
     ]
     if result.cautious is not None:
         lines[-1] += f" ({count(result.cautious.half_width_takes, 'take')} if all starts were equally hard)"
-    if plan.yes_starts is not None:
-        lines.append(f"about {count(plan.yes_starts, 'start')} {per} to decide a gain as large as expected")
-    lines.append(
-        f"about {count(plan.no_starts, 'start')} {per} = {count(plan.no_takes, 'take')}"
-        f" to rule out {worth} if there is no gain"
-    )
+    lines += [f"{words.QUESTIONS[name]} {words.further(starts)}" for name, starts in result.further_starts.items()]
+    if not result.further_starts:
+        if plan.yes_starts is not None:
+            lines.append(f"about {count(plan.yes_starts, 'start')} {per} to decide a gain as large as expected")
+        lines.append(
+            f"about {count(plan.no_starts, 'start')} {per} = {count(plan.no_takes, 'take')}"
+            f" to rule out {worth} if there is no gain"
+        )
     lines.append(
         f"at most {count(result.content_starts, 'start')} {per} in each arm for +/- {worth} on retrieve minus cooled"
     )
@@ -50,5 +53,5 @@ def sentences(result: PlanResult) -> list[str]:
         lines.append(f"a budget of {count(plan.starts, 'start')} {per} shows a gain of {effect} points in 4 of 5 runs")
     shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
     lines.append(f"besttake diagnose … {result.flags}  {shared}")
-    lines.append(plan.advice)
+    lines.append(words.advice(plan))
     return lines

@@ -41,8 +41,8 @@ def verdict_table(result: Result, width: int = 200) -> Group:
 
 def _short(name: str, width: int) -> str:
     """A policy's name without its middle where it would take more than a quarter of the line."""
-    room = max(20, width // 4)
-    return name if len(name) <= room else f"{name[: room // 3]}…{name[-(room - room // 3 - 1) :]}"
+    most = max(20, width // 4)
+    return name if len(name) <= most else f"{name[: most // 3]}…{name[-(most - most // 3 - 1) :]}"
 
 
 def undecided(result: Result) -> bool:
@@ -65,8 +65,8 @@ def probe_table(cells: Sequence[Cell], width: int = 200) -> Table:
             continue
         numbers = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread)
         style = "bold" if cell.group == "*" else ""
-        told = (_number(number, width >= 140) for number in numbers)
-        grid.add_row(Text(name, style=style), *told, str(probe.states))
+        texts = (_number(number, width >= 140) for number in numbers)
+        grid.add_row(Text(name, style=style), *texts, str(probe.states))
     return grid
 
 
@@ -85,8 +85,8 @@ def _columns(result: Result) -> list[_Column]:
         return lambda cell: _gain(pick(cell))
 
     return [
-        _Column("pass@1", lambda c: _share(c.headroom.pass_1 if c.headroom else None)),
-        _Column(f"pass@{_kept_of(result)}", lambda c: _share(c.headroom.pass_n if c.headroom else None)),
+        _Column("pass@1", lambda c: _percent(c.headroom.pass_1 if c.headroom else None)),
+        _Column(f"pass@{_kept_of(result)}", lambda c: _percent(c.headroom.pass_n if c.headroom else None)),
         _Column("select", gain(lambda c: c.selectors.scored[c.scorer][c.window].gain if c.selectors else None)),
         _Column("shortest", gain(lambda c: c.selectors.shortest.gain if c.selectors else None), 130),
         _Column("cooled", gain(lambda c: _arm_gain(c, "cooled")), 95),
@@ -105,17 +105,17 @@ def _arm_gain(cell: Cell, name: str) -> Estimate | None:
 def _number(value: Estimate, interval: bool) -> Text:
     if value.value is None:
         return Text("-", style="dim")
-    told = Text(f"{value.value:.3f}")
+    text = Text(f"{value.value:.3f}")
     if interval and value.low is not None and value.high is not None:
-        told.append(f" [{value.low:.3f}, {value.high:.3f}]", style="dim")
-    return told
+        text.append(f" [{value.low:.3f}, {value.high:.3f}]", style="dim")
+    return text
 
 
 def _needs(cell: Cell) -> Text:
     return Text(", ").join(Text(need.text, style=_STYLES[need.tone]) for need in words.needs(cell))
 
 
-def _share(value: Estimate | None) -> Text:
+def _percent(value: Estimate | None) -> Text:
     return Text("-", style="dim") if value is None or value.value is None else Text(f"{100 * value.value:.0f}")
 
 
@@ -124,8 +124,8 @@ def _gain(value: Estimate | None) -> Text:
     if value is None or value.value is None or value.low is None or value.high is None:
         return Text("-", style="dim")
     sure = value.low > 0 or value.high < 0
-    told = Text(f"{100 * value.value:+.0f}", style="bold" if sure else "")
-    return told.append(f" [{100 * value.low:.0f}, {100 * value.high:.0f}]", style="dim")
+    text = Text(f"{100 * value.value:+.0f}", style="bold" if sure else "")
+    return text.append(f" [{100 * value.low:.0f}, {100 * value.high:.0f}]", style="dim")
 
 
 def _ratio(cell: Cell) -> Text:
