@@ -43,6 +43,12 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def short_hash(*parts: str | bytes) -> str:
+    """The first 16 digits of the sha256 of ``parts`` joined, for fingerprints."""
+    joined = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
+    return hashlib.sha256(joined).hexdigest()[:16]
+
+
 def cache_dir() -> Path:
     """Where libraries and embeddings are kept between runs: $BESTTAKE_CACHE, else the user's cache directory."""
     named = os.environ.get("BESTTAKE_CACHE")
@@ -62,6 +68,11 @@ def safetensors_metadata(content: bytes | Path) -> dict[str, str]:
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     return {str(key): str(value) for key, value in metadata.items()}
+
+
+def versions(*distributions: str) -> str:
+    """Names and versions in a row, for fingerprints; those that are not installed have no version."""
+    return "".join(f"{name} {version(name, '')}".strip() for name in distributions)
 
 
 def version(distribution: str = "besttake", fallback: str = "unknown") -> str:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
-from besttake.envs.declared import declared
+from besttake.envs.checks import check_action, check_cameras, check_task, declared, what_there_is
 from besttake.errors import ComponentError
 from besttake.options import Reader
 
@@ -33,8 +32,8 @@ def test_a_long_list_is_cut() -> None:
 
 def test_declared_options_are_read_and_the_others_are_left() -> None:
     facts, left = declared(Reader("gym:X"), {"starts": "7", "eef_dims": "0:3", "rebuild": "true", "env_name": "reach"})
-    assert (facts.starts, facts.horizon, facts.eef_dims, facts.rebuild) == (7, None, (0, 1, 2), True)
-    assert (facts.gripper_dim, facts.gripper_open, facts.fps) == (None, -1, None)
+    assert (facts.starts, facts.horizon, facts.fps, facts.rebuild) == (7, None, None, True)
+    assert facts.body == {"gripper_dim": None, "gripper_open": -1, "eef_dims": (0, 1, 2)}
     assert left == {"env_name": "reach"}
     with pytest.raises(ComponentError, match="gym:X: gripper_open=2 is not one of -1, 1"):
         declared(Reader("gym:X"), {"gripper_open": "2"})

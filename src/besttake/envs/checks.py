@@ -1,13 +1,16 @@
-"""What every env refuses in the same words: unknown tasks and cameras, and actions of the wrong size."""
+"""What envs refuse in the same words (tasks, cameras, actions), and what the URI of a wrapped env declares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.types import F32, EnvSpec
 
 _LISTED = 8
@@ -40,3 +43,32 @@ def what_there_is(word: str, known: Sequence[str]) -> str:
         return f"did you mean {close[0]!r}?"
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return f"it has {', '.join(known[:_LISTED])}{more}"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Options that `gym:` and `vla-eval:` share, because neither library says it; None where the URI does not.
+
+    ``body`` says where gripper and end effector are, as `EnvSpec` does; ``rebuild``: make the env anew at each reset.
+    """
+
+    starts: int | None
+    horizon: int | None
+    body: Mapping[str, Any]
+    fps: float | None
+    rebuild: bool
+
+
+def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
+    """What ``options`` declare, and those that are left for the env's own constructor."""
+    left = dict(options)
+    fps = left.pop("fps", None)
+    starts = read.optional_whole("starts", left.pop("starts", None))
+    horizon = read.optional_whole("horizon", left.pop("horizon", None))
+    body = {
+        "gripper_dim": read.optional_whole("gripper_dim", left.pop("gripper_dim", None), least=0),
+        "gripper_open": int(read.choice("gripper_open", str(left.pop("gripper_open", -1)), ("-1", "1"))),
+        "eef_dims": read.indexes("eef_dims", left.pop("eef_dims", None)) or None,
+    }
+    rate, rebuild = None if fps is None else read.number("fps", fps), read.flag("rebuild", left.pop("rebuild", False))
+    return Declared(starts, horizon, body, rate, rebuild), left

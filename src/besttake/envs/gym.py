@@ -6,7 +6,6 @@ passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,29 +13,21 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.envs.checks import check_action, check_cameras, check_task
-from besttake.envs.declared import declared
-from besttake.envs.gl import choose_gl
-from besttake.envs.seeding import global_seed
-from besttake.errors import ComponentError, MissingExtra, one_line
+from besttake.envs.checks import check_action, check_cameras, check_task, declared
+from besttake.envs.process import choose_gl, global_seed
+from besttake.errors import ComponentError, need, one_line
+from besttake.files import short_hash
 from besttake.options import Reader, names, value
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 _CAMERA = "render"
-_TUNING_OFFSET = 100_000
+_TUNING = range(100_000, 100_050)
 
 
 def make(
-    env_id: str,
-    *,
-    success: str | None = None,
-    state: str = "",
-    goes_on: bool | str = False,
-    instruction: str = "",
-    group: str | None = None,
-    task: str | None = None,
-    **others: Any,
-) -> GymEnv:
+    env_id: str, *, success: str | None = None, state: str = "", goes_on: bool | str = False,
+    instruction: str = "", group: str | None = None, task: str | None = None, **others: Any,
+) -> GymEnv:  # fmt: skip
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
@@ -58,22 +49,14 @@ def make(
         keys = names(state)
         observed, _ = inner.reset(seed=0)
         label = task or str(arguments.get("env_name", env_id.rpartition(":")[2]))
+        tasks = (TaskSpec(label, group or label, instruction, horizon),)
+        state_dim = _state(observed, keys, read.uri).size
         spec = EnvSpec(
-            name=name,
-            tasks=(TaskSpec(label, group or label, instruction, horizon),),
-            starts=range(facts.starts or 50),
-            tuning=range(_TUNING_OFFSET, _TUNING_OFFSET + 50),
-            action_dim=int(space.shape[0]),
-            state_dim=_state(observed, keys, read.uri).size,
-            cameras=(_CAMERA,),
-            score_camera=_CAMERA,
-            gripper_dim=facts.gripper_dim,
-            gripper_open=facts.gripper_open,
-            eef_dims=facts.eef_dims,
-            goes_on=read.flag("goes_on", goes_on),
-            fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10),
-            fingerprint=hashlib.sha256(f"{name} {success} {state} {horizon}".encode()).hexdigest()[:16],
-        )
+            name, tasks, range(facts.starts or 50), action_dim=int(space.shape[0]), state_dim=state_dim,
+            cameras=(_CAMERA,), score_camera=_CAMERA, tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
+            fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10), **facts.body,
+            fingerprint=short_hash(f"{name} {success} {state} {horizon}"),
+        )  # fmt: skip
     except ComponentError:
         inner.close()
         raise
@@ -91,18 +74,13 @@ class GymEnv:
     def __init__(
         self, spec: EnvSpec, inner: Any, success: Sequence[str], state: Sequence[str], build: Callable[[], Any] | None
     ) -> None:
-        self._spec, self._inner, self._success_keys, self._state_keys, self._build = spec, inner, success, state, build
+        self.spec, self._inner, self._success_keys, self._state_keys, self._build = spec, inner, success, state, build
         self._state: F32 | None = None
         self._success, self._over = False, False
 
-    @property
-    def spec(self) -> EnvSpec:
-        """What this env is and can do."""
-        return self._spec
-
     def reset(self, start: Start) -> None:
         """Reset with the start's index as seed, also for envs that ignore ``reset(seed=…)`` (MetaWorld does)."""
-        check_task(self._spec, start.task)
+        check_task(self.spec, start.task)
         from gymnasium.utils import seeding
 
         with global_seed(start.index):
@@ -111,16 +89,16 @@ class GymEnv:
                 self._inner = self._build()
             self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
             observed, _ = self._inner.reset(seed=start.index)
-        self._state = _state(observed, self._state_keys, self._spec.name)
+        self._state = _state(observed, self._state_keys, self.spec.name)
         self._success, self._over = False, False
 
     def step(self, action: F32) -> Step:
         """One step. Success is sticky; ``done`` is the env's own end (terminated or truncated)."""
-        check_action(self._spec, action)
+        check_action(self.spec, action)
         if self._state is None or self._over:
-            raise ComponentError(f"{self._spec.name}: reset comes before step, and again after the env has ended")
+            raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
-        self._state = _state(observed, self._state_keys, self._spec.name)
+        self._state = _state(observed, self._state_keys, self.spec.name)
         self._success = self._success or self._reached(info)
         self._over = bool(terminated) or bool(truncated)
         return Step(success=self._success, done=self._over)
@@ -128,34 +106,30 @@ class GymEnv:
     def observe(self, cameras: Sequence[str]) -> Observation:
         """The state of the last observation; the picture of ``render()`` if asked for."""
         if self._state is None:
-            raise ComponentError(f"{self._spec.name}: reset comes before observe")
-        check_cameras(self._spec, cameras)
+            raise ComponentError(f"{self.spec.name}: reset comes before observe")
+        check_cameras(self.spec, cameras)
         images = {}
         for camera in cameras:
             picture = np.asarray(self._inner.render())
             if picture.ndim != 3 or picture.shape[2] != 3:
-                raise ComponentError(f"{self._spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
+                raise ComponentError(f"{self.spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
             images[camera] = np.ascontiguousarray(picture.astype(np.uint8))
-        return Observation(images, self._state.copy(), self._spec.tasks[0].instruction)
+        return Observation(images, self._state.copy(), self.spec.tasks[0].instruction)
 
     def close(self) -> None:
         """Free the env."""
         self._inner.close()
 
     def _reached(self, info: dict[str, Any]) -> bool:
-        for key in self._success_keys:
-            if key in info:
-                return bool(info[key])
-        keys, there = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"
-        raise ComponentError(f"{self._spec.name}: info has no {keys} (it has {there}); name the key with success=…")
+        if there := [key for key in self._success_keys if key in info]:
+            return bool(info[there[0]])
+        keys, has = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"
+        raise ComponentError(f"{self.spec.name}: info has no {keys} (it has {has}); name the key with success=…")
 
 
 def _build(env_id: str, arguments: dict[str, Any]) -> Any:
     choose_gl()
-    try:
-        import gymnasium
-    except ModuleNotFoundError as error:
-        raise MissingExtra("gymnasium", "gym", "gym:…") from error
+    gymnasium = need("gymnasium", "gym:…", "gym")
     try:
         return gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **arguments)
     except ModuleNotFoundError as error:
@@ -165,16 +139,11 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
 
 
 def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
-    if isinstance(observed, dict):
-        if not keys:
-            raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
-        missing = [key for key in keys if key not in observed]
-        if missing:
-            raise ComponentError(f"{uri}: no {missing[0]!r} in the observation ({', '.join(observed)})")
-        parts = [np.asarray(observed[key]) for key in keys]
-    else:
-        parts = [np.asarray(observed)]
-        if parts[0].ndim > 1:
-            # A picture is not a state; such an env is seen through render() alone.
-            parts = [np.zeros(0)]
-    return np.concatenate([np.atleast_1d(part).ravel() for part in parts]).astype(np.float32)
+    if not isinstance(observed, dict):
+        # A picture is not a state; such an env is seen through render() alone.
+        return np.zeros(0, np.float32) if np.ndim(observed) > 1 else np.atleast_1d(observed).astype(np.float32)
+    if not keys:
+        raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
+    if missing := [key for key in keys if key not in observed]:
+        raise ComponentError(f"{uri}: no {missing[0]!r} in the observation ({', '.join(observed)})")
+    return np.concatenate([np.ravel(observed[key]) for key in keys]).astype(np.float32)

@@ -3,12 +3,11 @@
 Starts 0..49 are the benchmark's fixed initial states. Higher indexes are placed by LIBERO's own sampler, seeded by
 the index: `spec.tuning` and scripted demonstrations take theirs from there, so that nothing is chosen or learned on
 a start that is evaluated. Conventions (flipped pictures, gripper, settling) are in `libero_conventions`, the simulator
-is in `libero_sim`, the installation in `libero_setup`, the files of initial states in `libero_starts`.
+is in `libero_sim`, the installation and its files of initial states in `libero_setup`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -21,22 +20,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.envs import libero_conventions as conventions
 from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
-from besttake.envs.libero_conventions import (
-    CAMERAS,
-    GRIPPER_DIM,
-    GRIPPER_OPEN,
-    HORIZONS,
-    SETTLE_STEPS,
-    Convention,
-    as_evaluated,
-    upright,
-)
-from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, locate
+from besttake.envs.libero_conventions import CAMERAS, Convention
+from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate
 from besttake.envs.libero_sim import LiberoSim, SimState
-from besttake.envs.libero_starts import load_init_states
 from besttake.errors import ComponentError, one_line
-from besttake.files import version
+from besttake.files import short_hash, versions
 from besttake.options import Reader, names
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -73,15 +63,9 @@ class LiberoSnapshot:
 
 
 def make(
-    suite: str,
-    *,
-    task: str | None = None,
-    convention: str = "lerobot",
-    size: int | str = 256,
-    horizon: int | str | None = None,
-    state: str = "proprio",
-    init: str | None = None,
-) -> LiberoEnv:
+    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str = 256,
+    horizon: int | str | None = None, state: str = "proprio", init: str | None = None,
+) -> LiberoEnv:  # fmt: skip
     """``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
 
     ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures rendered;
@@ -92,32 +76,25 @@ def make(
     if suite.endswith(".bddl"):
         bddl, steps = Path(suite), Reader(f"libero:{suite}").whole("horizon", horizon or 300)
         spec = TaskSpec(bddl.stem, bddl.stem, _instruction(bddl.stem), steps)
-        return LiberoEnv(
-            f"libero:{bddl.stem}", [LiberoTask(spec, _existing(bddl), Path(init) if init else None)], paths, view
-        )
+        own = LiberoTask(spec, _existing(bddl), Path(init) if init else None)
+        return LiberoEnv(f"libero:{bddl.stem}", [own], paths, view)
     name = _suite(f"libero:{suite}", suite, SUITES)
     folders = paths.bddl / f"libero_{name}", paths.init / f"libero_{name}"
     return _suite_env("libero", name, folders, view, task, horizon)
 
 
 def make_occluded(
-    suite: str,
-    *,
-    task: str | None = None,
-    convention: str = "lerobot",
-    size: int | str = 256,
-    horizon: int | str | None = None,
-    state: str = "proprio",
-) -> LiberoEnv:
+    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str = 256,
+    horizon: int | str | None = None, state: str = "proprio",
+) -> LiberoEnv:  # fmt: skip
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
     view = _view(f"libero-occ:{suite}", convention, size, state)
     name = _suite(f"libero-occ:{suite}", suite, SUITES[:-1])
     root, folder = os.environ.get(OCCLUDED_VARIABLE), f"libero_{name}_occluded"
     if root is None or not (Path(root) / "bddl_files" / folder).is_dir():
         problem = "is not set" if root is None else f"= {root} holds no bddl_files/{folder}"
-        raise ComponentError(
-            f"libero-occ:{name}: {OCCLUDED_VARIABLE} {problem}; point it at LIBERO-Occ's benchmark files"
-        )
+        hint = "point it at LIBERO-Occ's benchmark files"
+        raise ComponentError(f"libero-occ:{name}: {OCCLUDED_VARIABLE} {problem}; {hint}")
     folders = Path(root) / "bddl_files" / folder, Path(root) / "init_files" / folder
     return _suite_env("libero-occ", name, folders, view, task, horizon)
 
@@ -127,15 +104,11 @@ def _suite_env(
 ) -> LiberoEnv:
     """The env of a suite whose BDDL and init files are in ``folders``; the first folder's name is the group."""
     uri, paths, (bddl, init) = f"{scheme}:{suite}", locate(), folders
-    steps = Reader(uri).whole("horizon", horizon or HORIZONS[view.convention][suite])
-    tasks = [
-        LiberoTask(
-            TaskSpec(name, bddl.name, _instruction(name), steps),
-            _existing(bddl / f"{name}.bddl"),
-            init / f"{name}.pruned_init",
-        )
-        for name in _select(_task_names(paths, f"libero_{suite}"), wanted, uri)
-    ]
+    steps = Reader(uri).whole("horizon", horizon or conventions.HORIZONS[view.convention][suite])
+    tasks = []
+    for name in _select(_task_names(paths, f"libero_{suite}"), wanted, uri):
+        spec = TaskSpec(name, bddl.name, _instruction(name), steps)
+        tasks.append(LiberoTask(spec, _existing(bddl / f"{name}.bddl"), init / f"{name}.pruned_init"))
     return LiberoEnv(uri, tasks, paths, view)
 
 
@@ -147,57 +120,44 @@ class LiberoEnv:
         self._tasks = {task.spec.name: task for task in tasks}
         self._paths, self._view = paths, view
         fixed = all(task.init is not None for task in tasks)
-        self._spec = EnvSpec(
-            name=name,
-            tasks=tuple(task.spec for task in tasks),
-            starts=range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS),
-            tuning=TUNING_STARTS,
-            action_dim=7,
-            state_dim=18 if view.objects else 8,
-            cameras=tuple(CAMERAS),
-            score_camera="wrist",
-            gripper_dim=GRIPPER_DIM,
-            gripper_open=GRIPPER_OPEN,
-            eef_dims=(0, 1, 2),
-            goes_on=True,
-            at_once=2,
-            fps=20.0,
+        starts = range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS)
+        self.spec = EnvSpec(
+            name, tuple(task.spec for task in tasks), starts, action_dim=7, state_dim=18 if view.objects else 8,
+            cameras=tuple(CAMERAS), score_camera="wrist", tuning=TUNING_STARTS, gripper_dim=conventions.GRIPPER_DIM,
+            gripper_open=conventions.GRIPPER_OPEN, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=20.0,
             fingerprint=_fingerprint(name, tasks, view),
-        )
+        )  # fmt: skip
         self._open: _OpenTask | None = None
         self._success = False
 
-    @property
-    def spec(self) -> EnvSpec:
-        """What this env is and can do."""
-        return self._spec
-
     def reset(self, start: Start) -> None:
-        """Go to ``start``: its initial state, then `SETTLE_STEPS` steps for things to settle."""
+        """Go to ``start``: its initial state, then ten steps for things to settle."""
         opened = self._task(start.task)
         if start.index < FIXED_STARTS:
             if opened.init is None or not 0 <= start.index < len(opened.init):
-                raise ComponentError(f"{self._spec.name}: {start.task} has no fixed start {start.index}")
+                raise ComponentError(f"{self.spec.name}: {start.task} has no fixed start {start.index}")
             opened.sim.restore(opened.pristine)
             opened.sim.set_init_state(opened.init[start.index])
         else:
             opened.sim.hard_reset(start.index)
-        opened.sim.settle(SETTLE_STEPS)
+        opened.sim.settle(conventions.SETTLE_STEPS)
         self._success = False
 
     def step(self, action: F32) -> Step:
         """One control step. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
-        check_action(self._spec, action)
-        if self._current.sim.step(np.asarray(action, np.float64)):
-            self._success = True
+        check_action(self.spec, action)
+        self._success = self._current.sim.step(np.asarray(action, np.float64)) or self._success
         return Step(success=self._success, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """State (8,), or (18,) with the goal's poses, and the pictures asked for, upright."""
-        check_cameras(self._spec, cameras)
+        check_cameras(self.spec, cameras)
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
-        images = {camera: as_evaluated(upright(image), view.convention) for camera, image in rendered.items()}
+        images = {
+            camera: conventions.as_evaluated(conventions.upright(image), view.convention)
+            for camera, image in rendered.items()
+        }
         state = np.concatenate([sim.proprio(), sim.goal_poses()]) if view.objects else sim.proprio()
         return Observation(images, state, self._current.task.spec.instruction)
 
@@ -227,11 +187,11 @@ class LiberoEnv:
     @property
     def _current(self) -> _OpenTask:
         if self._open is None:
-            raise ComponentError(f"{self._spec.name}: reset comes before step, observe and save")
+            raise ComponentError(f"{self.spec.name}: reset comes before step, observe and save")
         return self._open
 
     def _task(self, name: str) -> _OpenTask:
-        check_task(self._spec, name)
+        check_task(self.spec, name)
         if self._open is None or self._open.task.spec.name != name:
             self.close()
             self._open = _OpenTask(self._tasks[name], import_libero(self._paths))
@@ -248,9 +208,8 @@ class _OpenTask:
             self.sim = LiberoSim(control_env, task.bddl)
         except (OSError, ValueError) as error:
             # MuJoCo reports a missing mesh or texture as ValueError, robosuite as FileNotFoundError.
-            raise ComponentError(
-                f"{task.bddl.name}: LIBERO cannot build the scene, are its assets complete? ({one_line(error)})"
-            ) from error
+            problem = f"LIBERO cannot build the scene, are its assets complete? ({one_line(error)})"
+            raise ComponentError(f"{task.bddl.name}: {problem}") from error
         self.close = weakref.finalize(self, self.sim.close)
         self.sim.hard_reset(seed=0)
         self.pristine: SimState = self.sim.save()
@@ -310,10 +269,6 @@ def _select(known: tuple[str, ...], wanted: str | None, uri: str) -> tuple[str, 
 
 
 def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: LiberoView) -> str:
-    digest = hashlib.sha256(f"{name} {view.convention} {view.objects} {view.size}".encode())
-    for package in ("hf-libero", "robosuite", "mujoco"):
-        digest.update(f"{package} {version(package, '')}".strip().encode())
-    for task in tasks:
-        digest.update(f"{task.spec.name} {task.spec.horizon}".encode())
-        digest.update(task.bddl.read_bytes())
-    return digest.hexdigest()[:16]
+    seen = f"{name} {view.convention} {view.objects} {view.size}"
+    files = [f"{task.spec.name} {task.spec.horizon}".encode() + task.bddl.read_bytes() for task in tasks]
+    return short_hash(seen, versions("hf-libero", "robosuite", "mujoco"), *files)

@@ -1,26 +1,44 @@
-"""Where LIBERO lives on this machine, and how to import it without its prompt, its downloads by surprise, its noise."""
+"""Where LIBERO lives on this machine, how to import it without its prompt, downloads and noise, and its init files.
+
+The files of initial states are pickles inside a zip, and are read without trusting them.
+"""
 
 from __future__ import annotations
 
 import atexit
 import importlib
 import importlib.util
+import io
 import logging
 import os
+import pickle
 import shutil
 import tempfile
+import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from besttake.envs.gl import choose_gl
-from besttake.errors import ComponentError, MissingExtra
+from besttake.envs.process import choose_gl
+from besttake.errors import ComponentError, MissingExtra, one_clear_error
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"
 OCCLUDED_VARIABLE = "BESTTAKE_LIBERO_OCC"
+# What a pickled float64 array is made of, under numpy 1 and numpy 2 names. Nothing else may be called.
+_ALLOWED = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core.multiarray", "scalar"),
+    ("numpy._core.multiarray", "scalar"),
+    ("_codecs", "encode"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,15 +62,11 @@ def locate() -> Paths:
         raise ComponentError(f"{libero.origin} hides hf-libero, which is also called `libero`: run from elsewhere")
     package = Path(next(iter(libero.submodule_search_locations))) / "libero"
     config = _user_config()
-    places: dict[str, str] = {}
+    places: dict[str, Any] = {"bddl_files": package / "bddl_files", "init_states": package / "init_files"}
     if config is not None:
         with suppress(OSError, yaml.YAMLError):
-            places = dict(yaml.safe_load(config.read_text()) or {})
-    return Paths(
-        package=package,
-        bddl=Path(places.get("bddl_files", package / "bddl_files")),
-        init=Path(places.get("init_states", package / "init_files")),
-    )
+            places |= yaml.safe_load(config.read_text()) or {}
+    return Paths(package, Path(places["bddl_files"]), Path(places["init_states"]))
 
 
 def find_assets(paths: Paths) -> Path | None:
@@ -77,29 +91,21 @@ def import_libero(paths: Paths) -> Any:
     if assets is None:
         assets = Path(libero.get_assets_path())
         if not assets.is_dir():
-            raise ComponentError(
-                "LIBERO's assets are neither in its package nor on the hub from here; "
-                f"set {ASSETS_VARIABLE} to a directory that holds them"
-            )
+            hint = f"set {ASSETS_VARIABLE} to a directory that holds them"
+            raise ComponentError(f"LIBERO's assets are neither in its package nor on the hub from here; {hint}")
     setattr(libero, "_assets_path_cache", str(assets))  # noqa: B010 - the only way that hf-libero offers
     return importlib.import_module("libero.libero.envs.env_wrapper").ControlEnv
 
 
 def _user_config() -> Path | None:
-    directory = Path(os.environ.get("LIBERO_CONFIG_PATH", "~/.libero")).expanduser()
-    config = directory / "config.yaml"
+    config = Path(os.environ.get("LIBERO_CONFIG_PATH", "~/.libero")).expanduser() / "config.yaml"
     return config if config.is_file() else None
 
 
 def _write_config(paths: Paths) -> None:
     directory = tempfile.mkdtemp(prefix="besttake-libero-")
-    config = {
-        "benchmark_root": paths.package,
-        "bddl_files": paths.bddl,
-        "init_states": paths.init,
-        "datasets": paths.package.parent / "datasets",
-        "assets": paths.package / "assets",
-    }
+    config = {"benchmark_root": paths.package, "bddl_files": paths.bddl, "init_states": paths.init}
+    config |= {"datasets": paths.package.parent / "datasets", "assets": paths.package / "assets"}
     (Path(directory) / "config.yaml").write_text(yaml.safe_dump({key: str(value) for key, value in config.items()}))
     os.environ["LIBERO_CONFIG_PATH"] = directory
     owner = os.getpid()
@@ -110,3 +116,29 @@ def _write_config(paths: Paths) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only numpy arrays are allowed")
+        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+
+
+def load_init_states(path: Path) -> NDArray[np.float64]:
+    """The initial states in a ``.pruned_init`` or ``.init`` file: float64 (starts, 1 + nq + nv)."""
+    if not path.is_file():
+        raise ComponentError(f"LIBERO initial states {path} do not exist; name another file or leave `init` out")
+    if not zipfile.is_zipfile(path):
+        raise ComponentError(f"{path}: not a LIBERO init file (not a zip archive)")
+    # A hostile or damaged pickle can fail in any way at all.
+    with one_clear_error(f"{path}: initial states cannot be read: {{}}"), zipfile.ZipFile(path) as archive:
+        inner = [name for name in archive.namelist() if name.endswith("data.pkl")]
+        if len(inner) != 1:
+            raise ComponentError(f"{path}: not a LIBERO init file (no data.pkl inside)")
+        states = _ArraysOnly(io.BytesIO(archive.read(inner[0]))).load()
+    if not isinstance(states, np.ndarray) or states.ndim != 2 or not np.issubdtype(states.dtype, np.floating):
+        raise ComponentError(f"{path}: initial states are not a table of numbers")
+    if not np.isfinite(states).all():
+        raise ComponentError(f"{path}: initial states are not all finite")
+    return np.ascontiguousarray(states, np.float64)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
 from besttake.envs.libero_conventions import REST
-from besttake.envs.seeding import global_seed
+from besttake.envs.process import global_seed
 from besttake.errors import ComponentError, one_line
 from besttake.types import F32, U8, Array
 
@@ -89,10 +89,8 @@ class LiberoSim:
         """Go to one of LIBERO's fixed initial states (1 + nq + nv,)."""
         expected = 1 + self._env.sim.model.nq + self._env.sim.model.nv
         if state.shape != (expected,):
-            raise ComponentError(
-                f"{self._env.bddl_file_name}: an initial state has {state.size} numbers and this scene {expected}; "
-                "the init file belongs to another task"
-            )
+            sizes = f"an initial state has {state.size} numbers and this scene {expected}"
+            raise ComponentError(f"{self._env.bddl_file_name}: {sizes}; the init file belongs to another task")
         self._control.set_init_state(state)
 
     def settle(self, steps: int) -> None:
@@ -119,9 +117,8 @@ class LiberoSim:
         """(10,): position 3 and quaternion xyzw 4 of what the goal moves, position 3 of where it goes."""
         goal = next((g for g in self._env.parsed_problem["goal_state"] if len(g) == 3), None)
         if goal is None or goal[1] not in self._env.objects_dict:
-            raise ComponentError(
-                f"{self._env.bddl_file_name}: its goal moves no object, so state=objects has no meaning"
-            )
+            file = self._env.bddl_file_name
+            raise ComponentError(f"{file}: its goal moves no object, so state=objects has no meaning")
         item = self._env.obj_body_id[goal[1]]
         if goal[2] in self._env.obj_body_id:
             place = self._seen["xpos"][self._env.obj_body_id[goal[2]]]
@@ -132,12 +129,11 @@ class LiberoSim:
 
     def render(self, camera: str, size: int) -> U8:
         """The picture of ``camera`` as robosuite would have sampled it: (size, size, 3), bottom row first."""
-        sim = self._env.sim
         self._ensure_renderer()
         now = self._poses()
         self._put_poses(self._seen)
         try:
-            picture: U8 = sim.render(camera_name=camera, width=size, height=size)
+            picture: U8 = self._env.sim.render(camera_name=camera, width=size, height=size)
         finally:
             self._put_poses(now)
         return picture
@@ -147,16 +143,12 @@ class LiberoSim:
         sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
         state = np.empty(mujoco.mj_stateSize(sim.model._model, _WHOLE))
         mujoco.mj_getState(sim.model._model, sim.data._data, state, _WHOLE)
-        return SimState(
-            state=state,
-            poses=self._poses(),
-            seen=dict(self._seen),
-            model={name: getattr(sim.model, name).copy() for name in _MODEL},
-            controller=_numbers(robot.controller),
-            gripper=np.array(robot.gripper.current_action),
-            clock=(clock._time_since_last_sample, clock._sampled, clock._current_delay),
-            time=(self._env.timestep, self._env.cur_time),
-        )
+        model = {name: getattr(sim.model, name).copy() for name in _MODEL}
+        gripper = np.array(robot.gripper.current_action)
+        sampling = (clock._time_since_last_sample, clock._sampled, clock._current_delay)
+        time = (self._env.timestep, self._env.cur_time)
+        seen = dict(self._seen)
+        return SimState(state, self._poses(), seen, model, _numbers(robot.controller), gripper, sampling, time)
 
     def restore(self, snapshot: SimState) -> None:
         """Put a snapshot of the same task back."""
@@ -226,9 +218,8 @@ class LiberoSim:
         self._put_poses(held)
 
     def _free_renderer(self) -> None:
-        sim = getattr(self._env, "sim", None)
-        if sim is not None and sim._render_context_offscreen is not None:
-            sim._render_context_offscreen = None
+        if getattr(self._env, "sim", None) is not None:
+            self._env.sim._render_context_offscreen = None
 
 
 @contextmanager

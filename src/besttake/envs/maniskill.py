@@ -6,7 +6,6 @@ take left it, so the same episode id then starts from other bits (and, after con
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import logging
@@ -19,7 +18,7 @@ import numpy as np
 
 from besttake.envs.checks import check_action, check_cameras, check_task
 from besttake.errors import ComponentError, MissingExtra, one_line
-from besttake.files import version
+from besttake.files import short_hash, versions
 from besttake.options import Reader
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -43,7 +42,7 @@ def make(tasks: str = "", *, render: str = "gpu", success: str = "last", horizon
     newer. ``success`` is read at the last step as SimplerEnv's evaluator does (``last``), or holds from the first time
     that the goal is met (``any``) or the object has been held for five steps (``grasp``).
     """
-    names = tuple(tasks.split(",")) if tasks else tuple(_TASKS)
+    names = tasks.split(",") if tasks else list(_TASKS)
     for name in names:
         if name not in _TASKS:
             raise ComponentError(f"maniskill:{name}: no such task; there are {', '.join(_TASKS)}")
@@ -61,41 +60,26 @@ class ManiSkillEnv:
         self._registered = _import_maniskill(render)
         for name in names:
             if _TASKS[name][0] not in self._registered:
-                raise ComponentError(
-                    f"maniskill:{name}: this ManiSkill has no {_TASKS[name][0]}; install 3.0.1 or newer"
-                )
+                missing = _TASKS[name][0]
+                raise ComponentError(f"maniskill:{name}: this ManiSkill has no {missing}; install 3.0.1 or newer")
         _check_assets()
-        self._spec = EnvSpec(
-            name=f"maniskill:{','.join(names)}",
-            tasks=tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names),
-            starts=range(_EPISODES),
-            action_dim=7,
-            state_dim=22 if render == "none" else 8,
-            cameras=(_CAMERA,),
-            score_camera=_CAMERA,
-            gripper_dim=6,
-            gripper_open=1,
-            eef_dims=(0, 1, 2),
-            goes_on=True,
-            at_once=2,
-            fps=5.0,
-            fingerprint=_fingerprint(names, render, reading, horizon),
+        tasks = tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names)
+        settings = f"{','.join(names)} {render} {reading} {horizon}"
+        self.spec = EnvSpec(
+            f"maniskill:{','.join(names)}", tasks, range(_EPISODES), action_dim=7,
+            state_dim=22 if render == "none" else 8, cameras=(_CAMERA,), score_camera=_CAMERA,
+            gripper_dim=6, gripper_open=1, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=5.0,
+            fingerprint=short_hash(settings, versions("mani-skill", "sapien")),
             notes=("pictures are from a third-person camera; these tasks have no wrist camera",),
-        )
+        )  # fmt: skip
         self._env: Any = None
-        self._name = ""
-        self._steps, self._reached = 0, False
-
-    @property
-    def spec(self) -> EnvSpec:
-        """What this env is and can do."""
-        return self._spec
+        self._name, self._steps, self._reached = "", 0, False
 
     def reset(self, start: Start) -> None:
         """Rebuild the scene of ``start``, whose index is SimplerEnv's episode id."""
-        check_task(self._spec, start.task)
+        check_task(self.spec, start.task)
         if not 0 <= start.index < _EPISODES:
-            raise ComponentError(f"{self._spec.name}: starts are 0..{_EPISODES - 1}, not {start.index}")
+            raise ComponentError(f"{self.spec.name}: starts are 0..{_EPISODES - 1}, not {start.index}")
         if start.task != self._name:
             self.close()
             self._env, self._name = self._build(_TASKS[start.task][0]), start.task
@@ -106,7 +90,7 @@ class ManiSkillEnv:
 
     def step(self, action: F32) -> Step:
         """One control step of 0.2 s."""
-        check_action(self._spec, action)
+        check_action(self.spec, action)
         *_, info = self._opened.step(np.asarray(action, np.float32))
         self._steps += 1
         if self._reading == "last":
@@ -121,14 +105,14 @@ class ManiSkillEnv:
 
         Without pictures the poses (7,) of the object to move and of its target follow: (22,).
         """
-        check_cameras(self._spec, cameras)
+        check_cameras(self.spec, cameras)
         if cameras and self._render == "none":
-            raise ComponentError(f"{self._spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
+            raise ComponentError(f"{self.spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
         images = {}
         for camera in cameras:
             seen = self._opened._get_obs_sensor_data()[_CAMERA]["rgb"]
             images[camera] = np.ascontiguousarray(seen[0].cpu().numpy().astype(np.uint8))
-        return Observation(images, self._state(), self._spec.task(self._name).instruction)
+        return Observation(images, self._state(), self.spec.task(self._name).instruction)
 
     def close(self) -> None:
         """Free the scene."""
@@ -139,7 +123,7 @@ class ManiSkillEnv:
     @property
     def _opened(self) -> Any:
         if self._env is None:
-            raise ComponentError(f"{self._spec.name}: reset comes before step and observe")
+            raise ComponentError(f"{self.spec.name}: reset comes before step and observe")
         return self._env
 
     def _state(self) -> F32:
@@ -151,26 +135,23 @@ class ManiSkillEnv:
         base = robot.pose.inv()
         poses = [(base * pose).raw_pose[0].cpu().numpy() for pose in things]
         low, high = _FINGERS
-        fingers = float(robot.get_qpos()[0, -2:].mean())
-        openness = np.clip((fingers - low) / (high - low), 0.0, 1.0)
+        openness = np.clip((float(robot.get_qpos()[0, -2:].mean()) - low) / (high - low), 0.0, 1.0)
         return np.concatenate([poses[0], [openness], *poses[1:]]).astype(np.float32)
 
     def _build(self, task_id: str) -> Any:
         task = self._registered[task_id].cls
         options = {"num_envs": 1, "sim_backend": "physx_cpu", "render_backend": self._render}
-        try:
-            if self._render == "none":
-                blind = {"SUPPORTED_OBS_MODES": ["state_dict"], "rgb_overlay_mode": "none"}
-                env = type(task.__name__, (task,), blind)(obs_mode="state_dict", **options)
-            else:
+        if self._render == "none":
+            blind = {"SUPPORTED_OBS_MODES": ["state_dict"], "rgb_overlay_mode": "none"}
+            env = type(task.__name__, (task,), blind)(obs_mode="state_dict", **options)
+        else:
+            try:
                 env = task(obs_mode="rgb+segmentation", **options)
-        except RuntimeError as error:
-            if self._render == "none":
-                raise
-            raise ComponentError(
-                f"maniskill: cannot render here ({one_line(error, 200)}); use render=cpu with lavapipe of "
-                "Mesa 25 or newer (VK_ICD_FILENAMES names its json), or render=none"
-            ) from error
+            except RuntimeError as error:
+                raise ComponentError(
+                    f"maniskill: cannot render here ({one_line(error, 200)}); use render=cpu with lavapipe of "
+                    "Mesa 25 or newer (VK_ICD_FILENAMES names its json), or render=none"
+                ) from error
         # A step would otherwise render; observe() asks the sensors itself.
         env.get_obs = lambda info=None, unflattened=False: {}
         return env
@@ -200,6 +181,7 @@ def _check_assets() -> None:
 
 
 def _choose_lavapipe() -> None:
+    where = "maniskill?render=cpu:"
     named = os.environ.get("VK_ICD_FILENAMES") or os.environ.get("VK_DRIVER_FILES")
     if named:
         files = [Path(name) for name in named.split(os.pathsep)]
@@ -207,25 +189,14 @@ def _choose_lavapipe() -> None:
         folders = (Path("/usr/share/vulkan/icd.d"), Path("/etc/vulkan/icd.d"), Path("/usr/local/share/vulkan/icd.d"))
         files = [file for folder in folders for file in sorted(folder.glob("lvp_icd*.json"))]
     if not files or not files[0].is_file():
-        raise ComponentError(
-            "maniskill?render=cpu: no lavapipe driver found; install mesa-vulkan-drivers 25 or newer, "
-            "or let VK_ICD_FILENAMES name its json"
-        )
+        hint = "install mesa-vulkan-drivers 25 or newer, or let VK_ICD_FILENAMES name its json"
+        raise ComponentError(f"{where} no lavapipe driver found; {hint}")
     # Mesa 25 is the first whose lavapipe speaks Vulkan 1.4; older ones crash inside SAPIEN.
     try:
         api = str(json.loads(files[0].read_text())["ICD"]["api_version"])
         old = "lvp" in files[0].name and tuple(int(part) for part in api.split(".")[:2]) < (1, 4)
     except (ValueError, KeyError, OSError) as error:
-        raise ComponentError(
-            f"maniskill?render=cpu: {files[0]} is not a Vulkan driver description ({error})"
-        ) from error
+        raise ComponentError(f"{where} {files[0]} is not a Vulkan driver description ({error})") from error
     if old:
-        raise ComponentError(f"maniskill?render=cpu: lavapipe at {files[0]} is older than Mesa 25, which is needed")
+        raise ComponentError(f"{where} lavapipe at {files[0]} is older than Mesa 25, which is needed")
     os.environ.setdefault("VK_ICD_FILENAMES", str(files[0]))
-
-
-def _fingerprint(names: Sequence[str], render: Render, reading: Reading, horizon: int) -> str:
-    digest = hashlib.sha256(f"{','.join(names)} {render} {reading} {horizon}".encode())
-    for package in ("mani-skill", "sapien"):
-        digest.update(f"{package} {version(package, '')}".strip().encode())
-    return digest.hexdigest()[:16]

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -17,13 +16,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
-from besttake.envs.declared import Declared, declared
-from besttake.envs.gl import choose_gl
+from besttake.envs.checks import Declared, check_action, check_cameras, check_task, declared, what_there_is
 from besttake.envs.libero_setup import import_libero, locate
-from besttake.envs.seeding import global_seed
+from besttake.envs.process import choose_gl, global_seed
 from besttake.errors import ComponentError, MissingExtra, one_line
-from besttake.files import version
+from besttake.files import short_hash, version
 from besttake.options import Reader, value
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -51,14 +48,9 @@ _GRID = 25
 
 
 def make(
-    target: str,
-    *,
-    task: str | None = None,
-    score_camera: str | None = None,
-    action_dim: int | str | None = None,
-    render: str | None = None,
-    **others: Any,
-) -> VlaEvalEnv:
+    target: str, *, task: str | None = None, score_camera: str | None = None, action_dim: int | str | None = None,
+    render: str | None = None, **others: Any,
+) -> VlaEvalEnv:  # fmt: skip
     """Make the benchmark ``target``, ``MODULE:CLASS``; ``render`` (gpu or cpu) goes to its ``configure_render``.
 
     Of ``others``, those in `Declared` are ours (``starts``, how many episode indexes are starts, is what the benchmark
@@ -92,12 +84,8 @@ def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **m
     ``overlay`` is the path of SimplerEnv's ``google_coke_can_real_eval_1.png`` for visual matching.
     """
     turned = Reader("vla-eval:coke-can").choice("orientation", orientation, _ORIENTATIONS)
-    build: dict[str, Any] = {
-        "robot": "google_robot_static",
-        "control_freq": 3,
-        "sim_freq": 513,
-        _ORIENTATIONS[turned]: True,
-    }
+    build: dict[str, Any] = {"robot": "google_robot_static", "control_freq": 3, "sim_freq": 513}
+    build[_ORIENTATIONS[turned]] = True
     if overlay:
         build |= {"rgb_overlay_path": overlay, "rgb_overlay_cameras": ["overhead_camera"]}
     return {**COKE_CAN, "env_build_kwargs": build, **more}
@@ -127,26 +115,18 @@ class VlaEvalEnv:
         cameras = tuple(_pictures(seen))
         if not cameras:
             raise ComponentError(f"{self._name}: its observations hold no pictures, so takes cannot be scored")
-        self._spec = EnvSpec(
-            name=self._name,
-            tasks=tuple(
-                TaskSpec(name, str(task.get("suite", self._class.__name__)), str(task.get("name", name)), int(horizon))
-                for name, task in self._tasks.items()
-            ),
-            starts=range(facts.starts or int(about.get("max_episodes_per_task", 50))),
-            action_dim=action_dim or self._action_dim(),
-            state_dim=_state(seen).size,
-            cameras=cameras,
-            score_camera=score_camera or ("wrist" if "wrist" in cameras else cameras[0]),
-            gripper_dim=facts.gripper_dim,
-            gripper_open=facts.gripper_open,
-            eef_dims=facts.eef_dims,
-            goes_on=False,
-            at_once=2,
-            fps=facts.fps or 10.0,
-            fingerprint=_fingerprint(self._name, self._arguments),
-            notes=("every camera is rendered at every step, as vla-eval does",),
+        tasks = tuple(
+            TaskSpec(name, str(task.get("suite", self._class.__name__)), str(task.get("name", name)), int(horizon))
+            for name, task in self._tasks.items()
         )
+        starts = range(facts.starts or int(about.get("max_episodes_per_task", 50)))
+        scored = score_camera or ("wrist" if "wrist" in cameras else cameras[0])
+        self._spec = EnvSpec(
+            self._name, tasks, starts, action_dim or self._action_dim(), _state(seen).size, cameras, scored,
+            **facts.body, goes_on=False, at_once=2, fps=facts.fps or 10.0,
+            fingerprint=short_hash(f"{self._name} {sorted(self._arguments.items())} {version('vla-eval', '')}"),
+            notes=("every camera is rendered at every step, as vla-eval does",),
+        )  # fmt: skip
 
     @property
     def spec(self) -> EnvSpec:
@@ -213,9 +193,8 @@ class VlaEvalEnv:
         try:
             return sum(int(part.dims) for part in self._benchmark.get_action_spec().values())
         except NotImplementedError:
-            raise ComponentError(
-                f"{self._name}: does not say how many numbers an action has; add action_dim=…"
-            ) from None
+            problem = "does not say how many numbers an action has; add action_dim=…"
+            raise ComponentError(f"{self._name}: {problem}") from None
 
 
 def _find(module: str, name: str) -> Any:
@@ -255,20 +234,10 @@ def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> d
 
 
 def _pictures(seen: Mapping[str, Any]) -> dict[str, U8]:
-    return {
-        str(camera): np.ascontiguousarray(np.asarray(image).astype(np.uint8))
-        for camera, image in dict(seen.get("images", {})).items()
-        if np.ndim(image) == 3
-    }
+    pictures = {str(camera): image for camera, image in dict(seen.get("images", {})).items() if np.ndim(image) == 3}
+    return {camera: np.ascontiguousarray(np.asarray(image).astype(np.uint8)) for camera, image in pictures.items()}
 
 
 def _state(seen: Mapping[str, Any]) -> F32:
-    for key in ("states", "state"):
-        if seen.get(key) is not None:
-            return np.asarray(seen[key], np.float32).ravel()
-    return np.zeros(0, np.float32)
-
-
-def _fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
-    content = f"{name} {sorted(arguments.items())} {version('vla-eval', '')}"
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    states = [seen[key] for key in ("states", "state") if seen.get(key) is not None]
+    return np.asarray(states[0] if states else [], np.float32).ravel()

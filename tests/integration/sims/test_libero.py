@@ -13,8 +13,7 @@ import pytest
 
 from besttake import registry, testing
 from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_setup import import_libero, locate
-from besttake.envs.libero_starts import load_init_states
+from besttake.envs.libero_setup import import_libero, load_init_states, locate
 from besttake.errors import ComponentError
 from besttake.types import Start
 
