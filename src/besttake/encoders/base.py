@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Self, runtime_checkable
 
+import numpy as np
+
+from besttake.errors import ComponentError
 from besttake.types import F32, U8, Array, EncoderSpec
 
 
@@ -14,11 +17,9 @@ class Encoder(Protocol):
     @property
     def spec(self) -> EncoderSpec:
         """Name, dimension and fingerprint."""
-        ...
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim), L2-normalised; row b depends on image b alone."""
-        ...
 
 
 @runtime_checkable
@@ -27,13 +28,16 @@ class Fitted(Protocol):
 
     def fit(self, images: U8) -> Encoder:
         """The encoder fitted to ``images``."""
-        ...
 
     def arrays(self) -> Mapping[str, Array]:
         """What `from_arrays` needs to make this encoder again."""
-        ...
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """The encoder whose `arrays` these are."""
-        ...
+
+
+def check_images(images: U8) -> None:
+    """ComponentError unless ``images`` are uint8 (B, H, W, 3)."""
+    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+        raise ComponentError(f"an encoder takes uint8 (B, H, W, 3), not {images.dtype} {images.shape}")

@@ -17,7 +17,7 @@ import numpy as np
 from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError
 from besttake.files import cache_dir
-from besttake.types import F32, U8, EncoderSpec
+from besttake.types import F32, U8
 
 _QUERY_WIDTH = 500
 
@@ -31,25 +31,14 @@ class CachedEncoder:
     """``encoder`` behind a cache in ``directory``; ``encoded`` and ``reused`` count frames since it was made."""
 
     def __init__(self, encoder: Encoder, directory: Path | str) -> None:
-        self._encoder = encoder
-        self.encoded = 0
-        self.reused = 0
-        spec = encoder.spec
-        if not spec.fingerprint:
-            raise ComponentError(f"{spec.name} has no fingerprint, so its embeddings cannot be cached")
-        self.path = Path(directory) / f"{hashlib.sha256(spec.fingerprint.encode()).hexdigest()[:24]}.sqlite"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._connect() as base:
-                base.execute("PRAGMA journal_mode=WAL")
-                base.execute("CREATE TABLE IF NOT EXISTS frames (hash BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-        except (OSError, sqlite3.Error) as error:
-            raise self._damaged(error) from None
-
-    @property
-    def spec(self) -> EncoderSpec:
-        """That of the encoder: a cached embedding is the same embedding."""
-        return self._encoder.spec
+        self._encoder, self.spec = encoder, encoder.spec
+        self.encoded = self.reused = 0
+        if not self.spec.fingerprint:
+            raise ComponentError(f"{self.spec.name} has no fingerprint, so its embeddings cannot be cached")
+        self.path = Path(directory) / f"{hashlib.sha256(self.spec.fingerprint.encode()).hexdigest()[:24]}.sqlite"
+        with self._connect() as base:
+            base.execute("PRAGMA journal_mode=WAL")
+            base.execute("CREATE TABLE IF NOT EXISTS frames (hash BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim); only frames never seen before reach the encoder."""
@@ -59,44 +48,35 @@ class CachedEncoder:
         if fresh:
             vectors = self._encoder.encode(images[list(fresh.values())])
             known.update(zip(fresh, vectors, strict=True))
-            self._write([(key, known[key].astype("<f4").tobytes()) for key in fresh])
+            with self._connect() as base:
+                rows = [(key, known[key].astype("<f4").tobytes()) for key in fresh]
+                base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
         self.encoded += len(fresh)
         self.reused += len(keys) - len(fresh)
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, F32]:
         vectors: dict[bytes, F32] = {}
-        try:
-            with self._connect() as base:
-                for first in range(0, len(keys), _QUERY_WIDTH):
-                    part = keys[first : first + _QUERY_WIDTH]
-                    marks = ",".join("?" * len(part))
-                    for key, blob in base.execute(f"SELECT hash, vector FROM frames WHERE hash IN ({marks})", part):
-                        if len(blob) == 4 * self.spec.dim:
-                            vectors[key] = np.frombuffer(blob, "<f4").astype(np.float32)
-        except sqlite3.Error as error:
-            raise self._damaged(error) from None
+        with self._connect() as base:
+            for first in range(0, len(keys), _QUERY_WIDTH):
+                part = keys[first : first + _QUERY_WIDTH]
+                marks = ",".join("?" * len(part))
+                for key, blob in base.execute(f"SELECT hash, vector FROM frames WHERE hash IN ({marks})", part):
+                    if len(blob) == 4 * self.spec.dim:
+                        vectors[key] = np.frombuffer(blob, "<f4").astype(np.float32)
         return vectors
-
-    def _write(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        try:
-            with self._connect() as base:
-                base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
-        except sqlite3.Error as error:
-            raise self._damaged(error) from None
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
         # A connection per use: it may then be shared by threads and survives a fork.
-        base = sqlite3.connect(self.path, timeout=60)
         try:
-            with base:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as base, base:
                 yield base
-        finally:
-            base.close()
-
-    def _damaged(self, error: Exception) -> ComponentError:
-        return ComponentError(f"embedding cache {self.path}: {error}; it can be deleted, frames are then encoded again")
+        except (OSError, sqlite3.Error) as error:
+            raise ComponentError(
+                f"embedding cache {self.path}: {error}; it can be deleted, frames are then encoded again"
+            ) from None
 
 
 def frame_hash(image: U8) -> bytes:

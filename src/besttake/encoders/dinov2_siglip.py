@@ -10,6 +10,7 @@ the vector that its contrastive loss sees. 768 + 768 numbers, concatenated, then
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from besttake.encoders.torch_common import (
@@ -19,6 +20,7 @@ from besttake.encoders.torch_common import (
     TorchEncoder,
     Tower,
     hub_failure,
+    random_weights,
 )
 from besttake.errors import ComponentError, need
 from besttake.options import Reader
@@ -28,44 +30,38 @@ SIGLIP, SIGLIP_REVISION = "google/siglip-base-patch16-224", "7fd15f0689c79d79e38
 SIZE = 224
 
 
-def make(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """Both towers; ``rest`` is empty (the pinned checkpoints) or ``DINOV2,SIGLIP``."""
-    names = rest.split(",") if rest else ["", ""]
-    if len(names) != 2:
+def _make(name: str, rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """The towers of ``name``, from the checkpoints in ``rest`` or, where it is empty, from the pinned ones."""
+    kinds = name.split("+")
+    checkpoints = rest.split(",") if rest and len(kinds) > 1 else [rest] * len(kinds)
+    if len(checkpoints) != len(kinds):
         raise ComponentError(f"dinov2+siglip:{rest}: write two checkpoints, dinov2+siglip:DINOV2,SIGLIP, or none")
-    size = Reader("dinov2+siglip").whole("batch", batch)
-    return TorchEncoder("dinov2+siglip", (_dinov2(names[0]), _siglip(names[1])), device=device, batch=size)
+    size = Reader(name).whole("batch", batch)
+    towers = [
+        _dinov2(each) if kind == "dinov2" else _siglip(each) for kind, each in zip(kinds, checkpoints, strict=True)
+    ]
+    return TorchEncoder(name, towers, device=device, batch=size)
 
 
-def make_dinov2(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """DINOv2 alone, from ``rest`` or the pinned checkpoint."""
-    size = Reader("dinov2").whole("batch", batch)
-    return TorchEncoder("dinov2", (_dinov2(rest),), device=device, batch=size)
-
-
-def make_siglip(rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """SigLIP's vision tower alone, from ``rest`` or the pinned checkpoint."""
-    size = Reader("siglip").whole("batch", batch)
-    return TorchEncoder("siglip", (_siglip(rest),), device=device, batch=size)
+make, make_dinov2, make_siglip = (partial(_make, name) for name in ("dinov2+siglip", "dinov2", "siglip"))
 
 
 def _dinov2(name: str) -> Tower:
     transformers = need("transformers", "the encoder dinov2")
     model = _load(transformers.Dinov2Model, name or DINOV2, None if name else DINOV2_REVISION, ("dinov2",))
-    return Tower("dinov2", model, _pooled(model, interpolate=False), SIZE, IMAGENET_MEAN, IMAGENET_STD, "class token")
+    return Tower("dinov2", model, _pooled(model), SIZE, IMAGENET_MEAN, IMAGENET_STD, "class token")
 
 
 def _siglip(name: str) -> Tower:
     transformers = need("transformers", "the encoder siglip")
     kinds = ("siglip", "siglip_vision_model")
     model = _load(transformers.SiglipVisionModel, name or SIGLIP, None if name else SIGLIP_REVISION, kinds)
-    interpolate = int(model.config.image_size) != SIZE
-    return Tower("siglip", model, _pooled(model, interpolate=interpolate), SIZE, HALF, HALF, "attention pooling")
+    # DINOv2 always interpolates its position table to the size it is given; SigLIP only on request.
+    extra = {} if int(model.config.image_size) == SIZE else {"interpolate_pos_encoding": True}
+    return Tower("siglip", model, _pooled(model, **extra), SIZE, HALF, HALF, "attention pooling")
 
 
-def _pooled(model: Any, *, interpolate: bool) -> Callable[[Any], Any]:
-    # DINOv2 always interpolates its position table to the size it is given; SigLIP must be told to.
-    extra = {"interpolate_pos_encoding": True} if interpolate else {}
+def _pooled(model: Any, **extra: bool) -> Callable[[Any], Any]:
     return lambda pixels: model(pixel_values=pixels, **extra).pooler_output
 
 
@@ -82,7 +78,5 @@ def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ..
     except (OSError, ValueError, RuntimeError) as error:
         raise hub_failure(name, error) from None
     if info["missing_keys"]:
-        raise ComponentError(
-            f"{name} lacks {len(info['missing_keys'])} weights, e.g. {min(info['missing_keys'])}: they would be random"
-        )
+        raise random_weights(name, info["missing_keys"])
     return model.float()

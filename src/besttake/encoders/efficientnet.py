@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from besttake.encoders.torch_common import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    TorchEncoder,
-    Tower,
-)
+from besttake.encoders.torch_common import IMAGENET_MEAN, IMAGENET_STD, TorchEncoder, Tower
 from besttake.errors import ComponentError, MissingExtra, need
 from besttake.options import Reader
 

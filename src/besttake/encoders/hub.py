@@ -16,6 +16,7 @@ from besttake.encoders.torch_common import (
     TorchEncoder,
     Tower,
     hub_failure,
+    random_weights,
 )
 from besttake.errors import ComponentError, need
 from besttake.options import Reader
@@ -86,7 +87,7 @@ def _without_random_weights(model: Any, missing: list[str], name: str) -> None:
     if missing and all(key.startswith("pooler.") for key in missing):
         model.pooler = None
     elif missing:
-        raise ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
+        raise random_weights(name, missing)
 
 
 def _processor_settings(name: str, revision: str | None) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.search import orthonormal
+from besttake.encoders.base import check_images
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import F32, U8, Array, EncoderSpec
@@ -51,8 +52,7 @@ class Pixels:
         flat = shrink(images, self.size).astype(np.float64)
         mean = np.round(flat.mean(axis=0) * 256) / 256
         flat -= mean
-        width = min(self.keep, max(1, len(flat) - 1), flat.shape[1])
-        axes = _principal(flat, width)
+        axes = _principal(flat, min(self.keep, max(1, len(flat) - 1), flat.shape[1]))
         axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
         return Pixels(self.size, self.keep, np.round(axes * _UNIT) / _UNIT, mean)
 
@@ -95,15 +95,14 @@ def shrink(images: U8, size: int) -> U8:
     """
     from PIL import Image
 
-    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
-        raise ComponentError(f"an encoder takes uint8 (B, H, W, 3), not {images.dtype} {images.shape}")
+    check_images(images)
     if not len(images):
         return np.empty((0, size * size * 3), np.uint8)
     if images.shape[1:3] == (size, size):
         return images.reshape(len(images), -1)
-    exact = size & (size - 1) == 0
+    is_power_of_two = size & (size - 1) == 0
     parts = []
-    for stack in [images] if exact else images[:, None]:
+    for stack in [images] if is_power_of_two else images[:, None]:
         count, height, width, _ = stack.shape
         tall = Image.fromarray(np.ascontiguousarray(stack).reshape(count * height, width, 3))
         across = tall.resize((size, count * height), Image.Resampling.BOX)

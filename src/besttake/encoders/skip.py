@@ -14,7 +14,7 @@ import numpy as np
 
 from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError
-from besttake.types import F32, U8, EncoderSpec
+from besttake.types import F32, U8
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,12 @@ class SkippingEncoder:
     def __init__(self, encoder: Encoder, threshold: float, audit: int = 16) -> None:
         if not threshold > 0 or audit < 1:
             raise ComponentError(f"skip={threshold}: expected a number of grey levels above 0, and audit at least 1")
-        self._encoder = encoder
-        self._threshold = threshold
-        self._audit = audit
+        self._encoder, self._threshold, self._audit = encoder, threshold, audit
         self._frames = self._skipped = 0
         self._errors: list[float] = []
         mark = f"{encoder.spec.fingerprint}+skip{threshold:g}"
         note = f"consecutive frames closer than {threshold:g} grey levels share an embedding"
-        self._spec = replace(encoder.spec, fingerprint=mark, notes=(*encoder.spec.notes, note))
-
-    @property
-    def spec(self) -> EncoderSpec:
-        """That of the encoder, with a fingerprint of its own."""
-        return self._spec
+        self.spec = replace(encoder.spec, fingerprint=mark, notes=(*encoder.spec.notes, note))
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3), in the order they were filmed, to float32 (B, dim)."""
@@ -70,11 +63,8 @@ class SkippingEncoder:
     def _sources(self, images: U8) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """For each frame, the index of the frame whose embedding it takes."""
         source = np.arange(len(images))
-        last = 0
         for row in range(1, len(images)):
-            difference = np.abs(images[row].astype(np.int16) - images[last].astype(np.int16)).mean()
-            if difference < self._threshold:
+            last = source[row - 1]
+            if np.abs(images[row].astype(np.int16) - images[last].astype(np.int16)).mean() < self._threshold:
                 source[row] = last
-            else:
-                last = row
         return source

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake.encoders.base import check_images
 from besttake.errors import ComponentError, need
 from besttake.types import F32, U8, EncoderSpec
 
@@ -40,43 +41,29 @@ class TorchEncoder:
     def __init__(
         self, name: str, towers: Sequence[Tower], *, device: str = "auto", batch: int = 8, notes: Sequence[str] = ()
     ) -> None:
-        torch = need("torch", name)
-        self._torch = torch
-        self._towers = tuple(towers)
-        self._device = pick_device(torch, device)
-        self._batch = batch
+        self._torch, self._towers, self._batch = need("torch", name), tuple(towers), batch
+        self._device = pick_device(self._torch, device)
         digest = hashlib.sha256()
         for tower in self._towers:
             tower.module.eval().requires_grad_(False)
             digest.update(repr((tower.size, tower.mean, tower.std, tower.pooling)).encode())
-            _add_weights(digest, tower.module)
+            for key, tensor in sorted(tower.module.state_dict().items()):
+                digest.update(key.encode())
+                digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
             tower.module.to(self._device)
         width = sum(int(self._features(t, np.zeros((1, 8, 8, 3), np.uint8)).shape[1]) for t in self._towers)
-        self._spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
-
-    @property
-    def spec(self) -> EncoderSpec:
-        """Name, dimension and a fingerprint of weights and preprocessing."""
-        return self._spec
-
-    @property
-    def device(self) -> str:
-        """Where the towers run: cuda, mps or cpu."""
-        return str(self._device)
+        self.spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time."""
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-            raise ComponentError(
-                f"{self._spec.name}: images must be uint8 (B, H, W, 3), not {images.dtype} {images.shape}"
-            )
-        out = np.empty((len(images), self._spec.dim), np.float32)
+        check_images(images)
+        out = np.empty((len(images), self.spec.dim), np.float32)
         for first in range(0, len(images), self._batch):
             part = images[first : first + self._batch]
             features = np.concatenate([self._features(tower, part) for tower in self._towers], axis=1)
             out[first : first + len(part)] = features / np.linalg.norm(features, axis=1, keepdims=True)
         if not np.isfinite(out).all():
-            raise ComponentError(f"{self._spec.name}: embeddings are not finite; are the weights damaged?")
+            raise ComponentError(f"{self.spec.name}: embeddings are not finite; are the weights damaged?")
         return out
 
     def _features(self, tower: Tower, images: U8) -> F32:
@@ -90,13 +77,9 @@ def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float
     """Uint8 (B, H, W, 3) to float32 (B, 3, size, size): bicubic resize, scale to 0..1, normalise."""
     from PIL import Image
 
-    squares = [
-        image
-        if image.shape[:2] == (size, size)
-        else np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC))
-        for image in images
-    ]
-    pixels = np.stack(squares).astype(np.float32) / np.float32(255)
+    # Pillow gives back a picture of this size as it is.
+    squares = [Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC) for image in images]
+    pixels = np.stack([np.asarray(square) for square in squares]).astype(np.float32) / np.float32(255)
     normal = (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
     return np.ascontiguousarray(normal.transpose(0, 3, 1, 2))
 
@@ -118,7 +101,6 @@ def hub_failure(name: str, error: Exception) -> ComponentError:
     return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
 
 
-def _add_weights(digest: Any, module: Any) -> None:
-    for key, tensor in sorted(module.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
+def random_weights(name: str, missing: Sequence[str]) -> ComponentError:
+    """The error of a checkpoint that does not hold all weights."""
+    return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
