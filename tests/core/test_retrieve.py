@@ -74,7 +74,6 @@ def test_a_candidates_own_features_find_that_candidate_at_distance_zero(whitenin
     for row, match in enumerate(retriever.query(known.embeddings, known.chunks, known.states)):
         assert match.candidate == row
         assert match.distance == pytest.approx(0, abs=1e-5)
-        assert match.weight == pytest.approx(1, abs=1e-5)
 
 
 def test_next_at_the_last_event_returns_the_last_event():

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from besttake.core import cover as cover_module
 from besttake.core import score, search
 from besttake.core.cover import Demos, cover
 from besttake.core.search import Index
@@ -140,9 +139,9 @@ def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
 
 def test_windows_say_which_frames_count():
     steps = np.array([0, 5, 10, 15, 20])
-    assert score.episode_window(steps, 12).tolist() == [True, True, True, False, False]
-    assert score.full_window(steps, 20).all()
-    assert score.common_window(steps, [12, 7, 20]).tolist() == [True, True, False, False, False]
+    assert score.window_until(steps, 12).tolist() == [True, True, True, False, False]
+    assert score.window_until(steps, 10).tolist() == [True, True, True, False, False]
+    assert score.window_until(steps, 20).all()
 
 
 def brute_coverage(take, library, demo, step):
@@ -237,10 +236,7 @@ def test_neither_grouping_nor_blocks_nor_the_bound_change_a_bit_of_what_takes_co
         cover(index, takes[:7], counts[:7], demos) + cover(index, takes[7:], counts[7:], demos),
         cover(index, takes[::-1], counts[::-1], demos)[::-1],
     ]
-    for name, size in (("QUERIES", 50), ("FRAMES", 700), ("BOUNDS", 900)):
-        monkeypatch.setattr(search, name, size)
-        monkeypatch.setattr(cover_module, name, size)
-    for name, size in (("_ROWS", 7), ("_PAIRS", 5)):
+    for name, size in (("QUERIES", 50), ("FRAMES", 700), ("BOUNDS", 900), ("_ROWS", 7), ("_PAIRS", 5)):
         monkeypatch.setattr(search, name, size)
     others.append(cover(index, takes, counts, demos))
     for other in others:

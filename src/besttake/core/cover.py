@@ -16,26 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.search import (
-    BOUNDS,
-    F32,
-    F64,
-    FRAMES,
-    I64,
-    MOST_LEFT,
-    PROBE,
-    QUERIES,
-    Bools,
-    Index,
-    Trace,
-    Winners,
-    not_ruled_out,
-    reduce,
-    rounding,
-    rows_of,
-)
+from besttake.core import search
+from besttake.core.search import F32, F64, I64, Bools, Index, Trace, Winners
 
-_BOUNDED = 4 * PROBE
+_BOUNDED = 4 * search.PROBE
 
 
 @dataclass(frozen=True)
@@ -92,21 +76,17 @@ def cover(
     demonstrations that may be the best; only these are compared exactly. Where the bound of `Index` pays, it names
     them. Takes are searched together, and no take's result depends on the others.
     """
-    rows = [rows_of(take, index.library.shape[1]) for take in takes]
+    rows = [search.rows_of(take, index.library.shape[1]) for take in takes]
     sizes = [len(take) for take in rows]
     done: list[tuple[Trace, F64]] = []
-    pruned = index.basis is not None and sum(sizes) >= PROBE
+    pruned = index.basis is not None and sum(sizes) >= search.PROBE
     while (first := len(done)) < len(rows):
-        swept = None
-        if pruned:
-            last = _batch(sizes, first, QUERIES if first else PROBE)
-            batch = _Batch(rows[first:last], counts[first:last])
-            swept = _bounded(index, batch, demos)
-            pruned = swept is not None
-        if swept is None:
-            last = _batch(sizes, first, QUERIES)
-            batch = _Batch(rows[first:last], counts[first:last])
-            swept = _swept(index, batch, demos)
+        last = _batch(sizes, first, search.PROBE if pruned and not first else search.QUERIES)
+        batch = _Batch(rows[first:last], counts[first:last])
+        swept = _bounded(index, batch, demos) if pruned else _swept(index, batch, demos)
+        if swept is None:  # the bound does not pay: these takes again, and all others, by plain products
+            pruned = False
+            continue
         trace, upper = swept
         done += batch.results(trace, [_best(*one, demos, index.library) for one in batch.prefixes(upper)])
     return done
@@ -114,13 +94,13 @@ def cover(
 
 def _swept(index: Index, batch: _Batch, demos: Demos) -> tuple[Trace, F64]:
     """The trace of the batch's rows, and the fraction of each demonstration (S, J) at most, by one product."""
-    winners = [Winners(rows, index.library) for rows in batch.blocks(QUERIES)]
+    winners = [Winners(rows, index.library) for rows in batch.blocks(search.QUERIES)]
 
     def offer(first: int, start: int, products: F32) -> bool:
-        winners[first // QUERIES].offer(products, start)
+        winners[first // search.QUERIES].offer(products, start)
         return True
 
-    fractions = batch.fractions(batch.rows, index.library, demos, (QUERIES, FRAMES), offer)
+    fractions = batch.fractions(batch.rows, index.library, demos, (search.QUERIES, search.FRAMES), offer)
     assert fractions is not None
     return _settled(winners), fractions + batch.slack
 
@@ -132,26 +112,26 @@ def _bounded(index: Index, batch: _Batch, demos: Demos) -> tuple[Trace, F64] | N
     """
     assert index.basis is not None
     assert index.reduced is not None
-    winners = [Winners(rows, index.library) for rows in batch.blocks(PROBE)]
+    winners = [Winners(rows, index.library) for rows in batch.blocks(search.PROBE)]
     seen = left_over = 0
 
     def rule_out(first: int, start: int, bounds: F32) -> bool:
         nonlocal seen, left_over
-        for i in range(0, len(bounds), PROBE):
-            own = winners[(first + i) // PROBE]
-            left = not_ruled_out(bounds[i : i + PROBE], start, own)
+        for i in range(0, len(bounds), search.PROBE):
+            own = winners[(first + i) // search.PROBE]
+            left = search.not_ruled_out(bounds[i : i + search.PROBE], start, own)
             seen, left_over = seen + bounds.shape[1], left_over + len(left)
-            if left_over > MOST_LEFT * seen:
+            if left_over > search.MOST_LEFT * seen:
                 return False
-            index.compare(batch.rows[first + i : first + i + PROBE], left, start, own)
+            index.compare(batch.rows[first + i : first + i + search.PROBE], left, start, own)
         return True
 
-    short = reduce(batch.rows, index.basis)
-    upper = batch.fractions(short, index.reduced, demos, (_BOUNDED, BOUNDS), rule_out)
+    short = search.reduce(batch.rows, index.basis)
+    upper = batch.fractions(short, index.reduced, demos, (_BOUNDED, search.BOUNDS), rule_out)
     if upper is None:
         return None
     upper += batch.slack
-    enough = int(MOST_LEFT * len(demos.starts))
+    enough = int(search.MOST_LEFT * len(demos.starts))
     for rows, ends, most in batch.prefixes(upper):
         visits = _Visits(rows, ends, demos, index.library)
         for w, at_most in enumerate(most):
@@ -173,7 +153,7 @@ class _Batch:
         broken: Bools = np.logical_not(np.isfinite(self.rows).all(axis=1))
         self._broken = np.flatnonzero(broken)
         self.rows[self._broken] = 0
-        self.slack = float(rounding(self.rows).max(initial=0.0))
+        self.slack = float(search.rounding(self.rows).max(initial=0.0))
         self._takes: list[tuple[int, int, list[int]]] = []
         last = 0
         for take, wanted in zip(takes, counts, strict=True):
@@ -253,20 +233,20 @@ class _Visits:
         """The fractions of the demonstrations ``picked`` (n,) until the end ``w``; ends may not go back."""
         place, starts = self._demos.places(picked)
         visited = np.empty(len(place), np.float32)
-        for first in range(0, len(place), FRAMES):
-            frames = self._demos.order[place[first : first + FRAMES]]
+        for first in range(0, len(place), search.FRAMES):
+            frames = self._demos.order[place[first : first + search.FRAMES]]
             if self._watched is None or not np.array_equal(self._watched.frames, frames):
                 self._watched = _Watched(frames, self._library, self._rows)
-            visited[first : first + FRAMES] = self._watched.until(self._ends[w])
+            visited[first : first + search.FRAMES] = self._watched.until(self._ends[w])
         return np.add.reduceat(self._demos.place[place] * visited, starts) / self._demos.total[picked]
 
     def _measured(self, picked: I64) -> F64:
         place, starts = self._demos.places(picked)
         visited = np.full((len(self._ends), len(place)), -np.inf, np.float32)
-        for first in range(0, len(place), FRAMES):
-            part = self._library[self._demos.order[place[first : first + FRAMES]]]
-            for row in range(0, self._ends[-1], QUERIES):
-                products = part @ self._rows[row : min(row + QUERIES, self._ends[-1])].T
+        for first in range(0, len(place), search.FRAMES):
+            part = self._library[self._demos.order[place[first : first + search.FRAMES]]]
+            for row in range(0, self._ends[-1], search.QUERIES):
+                products = part @ self._rows[row : min(row + search.QUERIES, self._ends[-1])].T
                 for seen, (begin, end) in zip(visited[:, first:], pairwise((0, *self._ends)), strict=True):
                     own = products[:, max(begin - row, 0) : max(end - row, 0)]
                     if own.shape[1]:
@@ -285,8 +265,8 @@ class _Watched:
 
     def until(self, end: int) -> F64:
         """The highest (n,) with the rows before ``end``, exactly."""
-        for row in range(self._seen, end, QUERIES):
-            self._winners.offer(self._part @ self._rows[row : min(row + QUERIES, end)].T, row)
+        for row in range(self._seen, end, search.QUERIES):
+            self._winners.offer(self._part @ self._rows[row : min(row + search.QUERIES, end)].T, row)
         self._winners.settle()
         self._seen = end
         return self._winners.best
@@ -310,7 +290,7 @@ def _settled(winners: Sequence[Winners]) -> Trace:
 def _batch(sizes: Sequence[int], first: int, most: int) -> int:
     """Where the takes from ``first`` on that are searched together end: `PROBE` rows at least, more up to ``most``."""
     total, last = sizes[first], first + 1
-    while last < len(sizes) and (total < PROBE or total + sizes[last] <= most):
+    while last < len(sizes) and (total < search.PROBE or total + sizes[last] <= most):
         total, last = total + sizes[last], last + 1
     return last
 

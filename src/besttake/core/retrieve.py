@@ -20,7 +20,6 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 Rule = Literal["next", "current", "frame"]
-MODALITIES = ("image", "action", "state")
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,7 @@ class Match:
     """What was retrieved: ``chunk`` float32 (horizon, action_dim), demonstrated from ``step`` of ``demo`` on.
 
     ``candidate`` is the row that matched and ``matched_step`` its step. ``distance`` is what it won by, ``parts`` the
-    distance in each modality before weighting (NaN where one is missing). ``weight`` in (0, 1] says how well ``chunk``
-    agrees with the policy's prediction, 1 / (1 + distance), for the report.
+    distance in each modality before weighting (NaN where one is missing).
     """
 
     demo: int
@@ -105,7 +103,6 @@ class Match:
     chunk: F32
     distance: float
     parts: tuple[float, float, float]
-    weight: float
 
 
 class Retriever:
@@ -138,22 +135,18 @@ class Retriever:
         ``phases`` (B,) whether the gripper is open, None where unknown. ``exclude`` (B,) a demonstration that must not
         be matched (a held-out one). Ties go to the lowest candidate.
         """
-        rows = range(len(embeddings))
-        return [
-            self._one(
-                (embeddings[b], None if chunks is None else chunks[b], None if states is None else states[b]),
-                None if phases is None else phases[b],
-                None if exclude is None else exclude[b],
-            )
-            for b in rows
-        ]
+
+        def row(b: int) -> list[Any]:
+            return [None if v is None else v[b] for v in (embeddings, chunks, states, phases, exclude)]
+
+        return [self._one(*row(b)) for b in range(len(embeddings))]
 
     def random(self, rng: np.random.Generator) -> Match:
         """The arm `shuffled`: what a candidate drawn uniformly would return, whatever the query."""
         row = int(rng.integers(len(self.candidates.demo)))
-        return self._match(row, float("nan"), (float("nan"),) * 3, float("nan"))
+        return self._match(row, np.nan, (np.nan,) * 3)
 
-    def _one(self, query: tuple[NDArray[Any], Any, Any], phase: bool | None, exclude: int | None) -> Match:
+    def _one(self, image: Any, chunk: Any, state: Any, phase: bool | None, exclude: int | None) -> Match:
         config, known = self.config, self.candidates
         allowed = np.ones(len(known.demo), bool) if exclude is None else known.demo != exclude
         if not allowed.any():
@@ -162,41 +155,29 @@ class Retriever:
             gated = allowed & (known.open == phase)
             allowed = gated if gated.any() else allowed
         rows = np.flatnonzero(allowed)
-        image = self._spaces[0].distances(query[0], rows)
+        near = self._spaces[0].distances(image, rows)
         if config.rerank:
-            short = np.sort(np.argsort(image, kind="stable")[: config.rerank])
-            rows, image = rows[short], image[short]
-        parts = [image, *(self._part(m, query[m], rows) for m in (1, 2))]
+            likely = np.sort(np.argsort(near, kind="stable")[: config.rerank])
+            rows, near = rows[likely], near[likely]
+        parts = [near] + [
+            np.full(len(rows), np.nan) if space is None or value is None else space.distances(value, rows)
+            for space, value in zip(self._spaces[1:], (chunk, state), strict=True)
+        ]
         weights = np.array([0.0 if np.isnan(p).any() else w for p, w in zip(parts, config.weights, strict=True)])
         if weights.sum() == 0:
             weights = np.array([1.0, 0.0, 0.0])
         terms = [p * w for p, w in zip(parts, weights, strict=True) if w > 0]
         distance = np.sum(terms, axis=0) / weights.sum()
-        if config.reliability and query[1] is not None:
-            distance = distance + config.reliability * self._returns.distances(query[1], rows)
+        if config.reliability and chunk is not None:
+            distance = distance + config.reliability * self._returns.distances(chunk, rows)
         win = int(np.argmin(distance))
         own = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
-        apart = np.nan if query[1] is None else float(self._returns.distances(query[1], rows[win : win + 1])[0])
-        return self._match(int(rows[win]), float(distance[win]), own, 1 / (1 + apart))
+        return self._match(int(rows[win]), float(distance[win]), own)
 
-    def _part(self, modality: int, value: Any, rows: I64) -> F64:
-        space = self._spaces[modality]
-        if space is None or value is None:
-            return np.full(len(rows), np.nan)
-        return space.distances(value, rows)
-
-    def _match(self, row: int, distance: float, parts: tuple[float, float, float], weight: float) -> Match:
+    def _match(self, row: int, distance: float, parts: tuple[float, float, float]) -> Match:
         known, target = self.candidates, int(self.target[row])
-        return Match(
-            demo=int(known.demo[row]),
-            candidate=row,
-            matched_step=int(known.step[row]),
-            step=int(known.step[target]),
-            chunk=known.chunks[target],
-            distance=distance,
-            parts=parts,
-            weight=weight,
-        )
+        steps = int(known.step[row]), int(known.step[target])
+        return Match(int(known.demo[row]), row, *steps, known.chunks[target], distance, parts)
 
 
 def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:

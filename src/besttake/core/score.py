@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,10 @@ def coverage(trace: Trace, visited: float, window: Bools | None = None) -> float
     return manifold(trace, window) + visited
 
 
-def episode_window(steps: NDArray[Any], end: int) -> Bools:
-    """The frames (T,) until the episode ended: those seen at ``steps`` up to and with ``end``, the steps executed."""
+def window_until(steps: NDArray[Any], end: int) -> Bools:
+    """The frames (T,) seen at ``steps`` up to and with ``end``.
+
+    ``end`` is the number of steps until the episode ended (window `episode`), of the whole fixed horizon (`full`), or
+    until the first of the takes being compared ended (`common`).
+    """
     return np.asarray(steps) <= end
-
-
-def full_window(steps: NDArray[Any], horizon: int) -> Bools:
-    """The frames (T,) of the whole fixed horizon, whether or not the task was done before."""
-    return np.asarray(steps) <= horizon
-
-
-def common_window(steps: NDArray[Any], ends: Sequence[int]) -> Bools:
-    """The frames (T,) until the first of the takes being compared ended; ``ends`` are the takes' steps executed."""
-    return np.asarray(steps) <= min(ends)

@@ -19,21 +19,13 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-QUERIES = 1024
-"""Rows, …"""
-FRAMES = 4096
-"""… library frames of a plain product, …"""
-BOUNDS = 16384
-"""… and library frames of a product of bounds: blocks small enough for flat memory."""
-PROBE = 64
-"""Rows that are tried by the bound at a time."""
-MOST_LEFT = 0.3
-"""The fraction of the frames that the bound may leave over and still pay."""
-_PAIRS = 64
-_ROWS = 64
+# Blocks small enough for flat memory: rows, library frames of a plain product, and those of a product of bounds.
+QUERIES, FRAMES, BOUNDS = 1024, 4096, 16384
+# Rows that are tried by the bound at a time, and the fraction of the frames it may leave over and still pay.
+PROBE, MOST_LEFT = 64, 0.3
+_PAIRS = _ROWS = 64
 _PENDING = 1 << 16
-_PREFIX = 96
-_WORTH_A_PREFIX = 256
+_PREFIX, _WORTH_A_PREFIX = 96, 256
 
 
 @dataclass(frozen=True)

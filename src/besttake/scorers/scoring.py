@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from besttake import registry
-from besttake.core.score import common_window, episode_window, full_window
+from besttake.core.score import window_until
 from besttake.demos.library import Library
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
@@ -172,20 +172,12 @@ def _score_portion(store: Store, work: _Work, portion: Sequence[Start]) -> dict[
 def windowed(takes: Sequence[Take]) -> list[Footage]:
     """The takes that a selector chooses among, with their windows in the order of `WINDOWS`."""
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
-    return [
-        Footage(
-            steps=take.frame_steps,
-            windows=(
-                episode_window(take.frame_steps, end),
-                full_window(take.frame_steps, take.steps),
-                common_window(take.frame_steps, ends),
-            ),
-            ends=(end, take.steps, min(ends)),
-            actions=take.actions,
-            states=take.states,
-        )
-        for take, end in zip(takes, ends, strict=True)
-    ]
+    footage = []
+    for take, end in zip(takes, ends, strict=True):
+        until = (end, take.steps, min(ends))
+        windows = tuple(window_until(take.frame_steps, last) for last in until)
+        footage.append(Footage(take.frame_steps, windows, until, actions=take.actions, states=take.states))
+    return footage
 
 
 def _take_score(take: Take, judged: Judged) -> TakeScore:

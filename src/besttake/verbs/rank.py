@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from besttake import registry
-from besttake.core.score import episode_window
+from besttake.core.score import window_until
 from besttake.demos.base import Bad
 from besttake.demos.frames import Unreadable
 from besttake.demos.resolve import open_or_build
@@ -151,7 +151,7 @@ class _Frames:
             (embedded,) = embed(encoder, [film[steps]])
             takes.append(
                 Footage(
-                    steps, (episode_window(steps, end),), (end,), frames=film[steps], embeddings=embedded,
+                    steps, (window_until(steps, end),), (end,), frames=film[steps], embeddings=embedded,
                     instruction=self.task,
                 )
             )  # fmt: skip
