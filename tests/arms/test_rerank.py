@@ -11,7 +11,8 @@ from besttake import registry
 from besttake.arms.base import Request
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.policies.base import Foresight
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Start, Warm
@@ -23,7 +24,7 @@ STARTS = 4
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     out = tmp_path_factory.mktemp("rerank") / "library"
-    return build(registry.demos("testbed"), registry.encoder("pixels"), out, max_demos=2)
+    return build(registry.demos("testbed"), registry.encoder("pixels"), out, Options(max_demos=2))
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def task_demos(library: Library, task: str) -> list[int]:
 def demonstrated(library: Library, demo: int, step: int, horizon: int) -> F32:
     """Its actions from ``step`` on; past its end no motion, the gripper as it was."""
     assert library.actions is not None
-    info = library.demos[demo]
-    own = library.actions[info.first : info.first + info.length]
+    info, first = library.demos[demo], sum(before.length for before in library.demos[:demo])
+    own = library.actions[first : first + info.length]
     rest = own[-1] * [0, 0, 0, 1]
     return np.stack([own[t] if t < info.length else rest for t in range(step, step + horizon)])
 

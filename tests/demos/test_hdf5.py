@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from besttake import registry
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
 
@@ -110,7 +110,7 @@ def test_bad_demonstrations_are_named_and_the_rest_is_built(tmp_path):
             del demo["obs/ee_pos"]
 
     path = libero(tmp_path / "task_demo.hdf5", lengths=(8, 8, 8, 8, 0, 1, 8), change=spoil)
-    made = build(registry.demos(f"hdf5:{path}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"hdf5:{path}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.source["demo"] for d in made.demos] == ["demo_0", "demo_6"]
     assert [(b.id[-6:], b.reason.split(",")[0]) for b in made.head.left_out] == [
         ("demo_1", "has actions that are not numbers"),
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_hdf5_or_no_such_data_is_told_in_one_line(tmp_path):
     both.mkdir()
     fake.rename(both / "fake.hdf5")
     libero(both / "good_demo.hdf5")
-    made = build(registry.demos(f"hdf5:{both}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"hdf5:{both}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert made.head.left_out[0].reason == "is not an HDF5 file"
     assert len(made.demos) == 2
 
@@ -167,10 +167,10 @@ def test_actions_of_another_size_leave_the_gripper_unknown(tmp_path):
 def test_a_policy_can_be_shown_every_camera_upright(tmp_path):
     path = libero(tmp_path / "task_demo.hdf5")
     made = build(registry.demos(f"hdf5:{path}?size=16"), Hog(), tmp_path / "library")
-    assert made.pictures.can_show(("agentview", "wrist"))
+    assert made.can_show(("agentview", "wrist"))
     with h5py.File(path) as file:
         stored = file["data/demo_1/obs"]
-        shown = made.pictures.show(1, 4, ("agentview", "wrist"))
+        shown = made.show(1, 4, ("agentview", "wrist"))
         np.testing.assert_array_equal(shown["agentview"], stored["agentview_rgb"][4][::-1, ::-1])
         np.testing.assert_array_equal(shown["wrist"], stored["eye_in_hand_rgb"][4][::-1, ::-1])
-    assert not made.pictures.can_show(("front", "side"))
+    assert not made.can_show(("front", "side"))

@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
 
@@ -139,7 +140,7 @@ def test_dimensions_come_from_the_names_of_the_features_and_are_not_guessed_with
 
 
 def test_a_library_is_built_from_it_by_task(tmp_path):
-    made = build(registry.demos(f"lerobot:{write(tmp_path / 'set')}"), Hog(), tmp_path / "library", stride=5)
+    made = build(registry.demos(f"lerobot:{write(tmp_path / 'set')}"), Hog(), tmp_path / "library", Options(stride=5))
     assert made.tasks == ("task 0", "task 1")
     assert made.view("task_1").matched == "task"
     assert made.head.camera == "observation.images.wrist"
@@ -164,11 +165,11 @@ def test_a_damaged_video_costs_its_own_episodes_only(tmp_path):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(LibraryError, match=r"episode 1 has a damaged video file-001.mp4.*`skip_bad`"):
         build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library")
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["episode 0", "episode 2"]
     assert [b.id for b in made.head.left_out] == ["episode 1"]
     path.unlink()
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert "has no video file" in made.head.left_out[0].reason
 
 
@@ -177,21 +178,21 @@ def test_a_video_shorter_than_its_episode_is_noticed(tmp_path):
     write_video(
         root / "videos" / CAMERAS[1] / "chunk-000" / "file-001.mp4", [picture(1, t) for t in range(7)], "libx264"
     )
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert made.head.left_out[0].reason == "has only 7 of its 12 frames in file-001.mp4"
 
 
 def test_damaged_data_and_pictures_cost_their_own_episodes_only(tmp_path):
     root = write(tmp_path / "set", lengths=(12, 12, 12), per_file=1, codec=None)
     (root / "data" / "chunk-000" / "file-002.parquet").write_bytes(b"PAR1 not really")
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["episode 0", "episode 1"]
     assert "file-002.parquet" in made.head.left_out[0].reason
 
 
 def test_episodes_of_length_zero_and_one_are_left_out_by_name(tmp_path):
     root = write(tmp_path / "set", lengths=(12, 0, 1, 12), per_file=2, codec="libx264")
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["episode 0", "episode 3"]
     assert [b.id for b in made.head.left_out] == ["episode 1", "episode 2"]
 
@@ -233,22 +234,22 @@ def test_the_fingerprint_changes_with_the_data_and_the_camera(tmp_path):
 def test_a_policy_can_be_shown_every_camera_at_full_size(tmp_path, codec):
     root = write(tmp_path / "set", codec=codec)
     made = build(registry.demos(f"lerobot:{root}?size=32"), Hog(), tmp_path / "library")
-    assert made.pictures.can_show(("agentview", "wrist"))
-    shown = made.pictures.show(1, 7, ("agentview", "wrist"))
+    assert made.can_show(("agentview", "wrist"))
+    shown = made.show(1, 7, ("agentview", "wrist"))
     for number, camera in enumerate(("agentview", "wrist")):
         assert shown[camera].shape == (64, 64, 3)
         assert np.abs(shown[camera].astype(int) - picture(1, 7, number)).mean() < 2.5
-    assert not made.pictures.can_show(("left", "right"))
+    assert not made.can_show(("left", "right"))
 
 
 def test_cameras_can_be_told_apart_by_hand_and_a_source_that_changed_shows_nothing(tmp_path):
     root = write(tmp_path / "set", codec=None)
     told = "left:observation.images.top,right:observation.images.wrist"
     made = build(registry.demos("lerobot:" + str(root), map=told), Hog(), tmp_path / "library")
-    np.testing.assert_array_equal(made.pictures.show(0, 2, ["left"])["left"], picture(0, 2, 0))
+    np.testing.assert_array_equal(made.show(0, 2, ["left"])["left"], picture(0, 2, 0))
     with pytest.raises(ComponentError, match="map=left is not a list of pairs"):
         registry.demos(f"lerobot:{root}?map=left")
     (root / "meta" / "info.json").unlink()
-    assert not Library.open(made.path).pictures.can_show(["left"])
+    assert not Library.open(made.path).can_show(["left"])
     with pytest.raises(LibraryError, match="cannot show left"):
-        Library.open(made.path).pictures.show(0, 2, ["left"])
+        Library.open(made.path).show(0, 2, ["left"])

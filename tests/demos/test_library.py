@@ -14,9 +14,11 @@ import pytest
 from besttake.core import probe, score
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.base import Bad
+from besttake.demos.build import Options, build, build_cached
 from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
 from besttake.demos.head import LibraryHead
-from besttake.demos.library import Bad, Library, build, build_cached
+from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.encoders.pixels import Pixels
 from besttake.errors import LibraryError
@@ -42,7 +44,7 @@ def test_states_actions_and_order_are_kept_exactly(library, two_tasks):
         np.testing.assert_array_equal(again.chunk(number, 0, len(demo.actions)), demo.actions)
         for step in (0, 7, 29):
             np.testing.assert_array_equal(again.state(number, step), demo.states[step])
-        assert again.instruction(number) == demo.instruction
+        assert again.demos[number].instruction == demo.instruction
         assert again.demos[number].source == demo.source
 
 
@@ -64,11 +66,11 @@ def test_the_score_of_a_demonstration_against_its_own_library_is_one(library, tw
 
 def test_events_are_the_start_the_corner_and_the_grasp(library):
     for info in library.demos:
-        assert info.events.tolist() == [0, 10 + int(info.id.split("/")[1]) % 3, 20]
+        assert info.events == (0, 10 + int(info.id.split("/")[1]) % 3, 20)
 
 
 def test_event_frames_are_embedded_even_where_the_stride_skips_them(two_tasks, tmp_path):
-    strided = build(two_tasks, Pixels(), tmp_path / "strided", stride=7)
+    strided = build(two_tasks, Pixels(), tmp_path / "strided", Options(stride=7))
     for number, info in enumerate(strided.demos):
         steps = strided.frame_step[strided.frame_demo == number]
         assert set(info.events) <= set(steps)
@@ -88,7 +90,7 @@ def test_past_its_end_a_demonstration_holds_still_with_the_gripper_as_it_was(lib
     chunk = library.chunk(0, 28, 5)
     np.testing.assert_array_equal(chunk[:2], two_tasks.demos[0].actions[28:])
     np.testing.assert_array_equal(chunk[2:], np.tile([0, 0, 0, 1], (3, 1)))
-    repeated = build(two_tasks, Pixels(), tmp_path / "repeat", pad="repeat").chunk(0, 28, 5)
+    repeated = build(two_tasks, Pixels(), tmp_path / "repeat", Options(pad="repeat")).chunk(0, 28, 5)
     np.testing.assert_array_equal(repeated[2:], np.tile(two_tasks.demos[0].actions[-1], (3, 1)))
 
 
@@ -135,7 +137,7 @@ def test_a_task_is_found_by_name_else_by_instruction_else_all_is_used_and_said(l
 
 
 def test_only_the_wanted_tasks_and_number_of_demos_are_taken(two_tasks, tmp_path):
-    few = build(two_tasks, Hog(), tmp_path / "few", tasks=["push"], max_demos=3)
+    few = build(two_tasks, Hog(), tmp_path / "few", Options(tasks=("push",), max_demos=3))
     assert [d.id for d in few.demos] == ["push/0", "push/1", "push/2"]
 
 
@@ -146,9 +148,9 @@ def test_the_same_library_is_built_once_and_anything_else_builds_another(make_de
     assert build_cached(source, Hog(), tmp_path).path == first.path
     assert len(source.reads) == reads
     others = {
-        build_cached(source, Hog(), tmp_path, stride=2).path,
-        build_cached(source, Hog(bins=8), tmp_path, encoder_uri="hog?bins=8").path,
-        build_cached(source, Hog(), tmp_path, events=EventConfig(angle=30)).path,
+        build_cached(source, Hog(), tmp_path, Options(stride=2)).path,
+        build_cached(source, Hog(bins=8), tmp_path, Options(encoder_uri="hog?bins=8")).path,
+        build_cached(source, Hog(), tmp_path, Options(events=EventConfig(angle=30))).path,
         build_cached(source_of([make_demo(i) for i in range(4)]), Hog(), tmp_path).path,
     }
     assert len(others | {first.path}) == 5
@@ -206,13 +208,15 @@ def test_each_bad_demonstration_stops_the_build_with_one_line_that_says_why(make
 
 def test_with_skip_bad_the_rest_is_built_and_what_was_left_out_is_listed(make_demo, source_of, tmp_path):
     bad = bad_ones(make_demo)
-    made = build(source_of([make_demo(0), *bad.values(), make_demo(9)]), Pixels(), tmp_path / "rest", skip_bad=True)
+    made = build(
+        source_of([make_demo(0), *bad.values(), make_demo(9)]), Pixels(), tmp_path / "rest", Options(skip_bad=True)
+    )
     assert [d.id for d in made.demos] == ["pick/0", "pick/9"]
     left = {b.id: b.reason for b in Library.open(made.path).head.left_out}
     assert set(left) == {item.id for item in bad.values()}
     assert all(reason in left[item.id] for reason, item in bad.items())
     with pytest.raises(LibraryError, match="no demonstration is left"):
-        build(source_of(list(bad.values())[:2]), Hog(), tmp_path / "none", skip_bad=True)
+        build(source_of(list(bad.values())[:2]), Hog(), tmp_path / "none", Options(skip_bad=True))
 
 
 def test_a_library_of_pictures_alone_scores_but_cannot_be_retrieved_from(make_demo, source_of, tmp_path):
@@ -261,13 +265,13 @@ def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tm
         check_retrieval(blind, env())
     check_retrieval(blind, env(), RetrievalConfig(rule="frame"))
     with pytest.raises(LibraryError, match="`gripper_dim` 9 is outside"):
-        build(source_of([make_demo(0)]), Hog(), tmp_path / "wide", gripper_dim=9)
+        build(source_of([make_demo(0)]), Hog(), tmp_path / "wide", Options(gripper_dim=9))
 
 
 def test_the_users_dimensions_stand_in_where_the_source_does_not_say(make_demo, source_of, tmp_path):
     source = source_of([make_demo(0)], gripper_dim=None, eef_dims=None)
-    told = build(source, Hog(), tmp_path / "told", gripper_dim=3, eef_dims=[0, 1])
-    assert told.demos[0].events.tolist() == [0, 10, 20]
+    told = build(source, Hog(), tmp_path / "told", Options(gripper_dim=3, eef_dims=(0, 1)))
+    assert told.demos[0].events == (0, 10, 20)
     assert told.head.eef_dims == (0, 1)
 
 
@@ -308,7 +312,7 @@ def test_a_tuned_configuration_is_frozen_into_the_library_without_changing_what_
 
 
 def test_an_encoder_with_options_is_made_again_by_its_uri(two_tasks, tmp_path):
-    made = build(two_tasks, Hog(bins=6), tmp_path / "six", encoder_uri="hog?bins=6")
+    made = build(two_tasks, Hog(bins=6), tmp_path / "six", Options(encoder_uri="hog?bins=6"))
     assert made.encoder().spec.dim == 64 * 9
     forgotten = build(two_tasks, Hog(bins=6), tmp_path / "forgotten")
     with pytest.raises(LibraryError, match="was embedded by hog"):
@@ -350,7 +354,7 @@ _STREAM = """
 import resource, sys
 import numpy as np
 from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 
 from besttake.types import Demo, EncoderSpec
 
@@ -368,7 +372,7 @@ class Wide:
         rows = np.tile(images.reshape(len(images), -1).astype(np.float32) - 127, 2)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-library = build(Source(), Wide(), sys.argv[1], gripper_dim=None)
+library = build(Source(), Wide(), sys.argv[1], Options(gripper_dim=None))
 view = library.view("t")
 assert len(view.frames) == 100_000
 found = view.index.nearest(np.array(view.embeddings[::999]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, RunError
 from besttake.takes.film import Film
@@ -74,7 +74,7 @@ def test_a_damaged_take_is_left_out_by_name_and_the_rest_is_a_library(run, tmp_p
     path, takes = run
     file = path / "takes" / takes[0].key.id[:2] / f"{takes[0].key.id}.take"
     file.write_bytes(file.read_bytes()[:-7])
-    made = build(registry.demos(f"run:{path}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"run:{path}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert len(made.demos) == 2
     assert "pick/0/base/0" in made.head.left_out[0].id
     with pytest.raises(LibraryError, match="cannot be read"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from besttake.demos.library import build
+from besttake.demos.build import build
 from besttake.demos.strip import draw_all, film_strip, shown_frames
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError

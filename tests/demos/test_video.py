@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError
 
@@ -79,10 +79,9 @@ def test_a_library_of_videos_scores_and_one_with_tables_can_be_retrieved_from(tm
     for name in ("a", "b"):
         video(tmp_path / "in" / f"{name}.mp4")
         table(tmp_path / "in" / f"{name}.csv")
-    made = build(
-        registry.demos(f"video:{tmp_path / 'in'}"), Hog(), tmp_path / "library", eef_dims=(0, 1), gripper_dim=1
-    )
-    assert made.action_dim == 2
+    options = Options(eef_dims=(0, 1), gripper_dim=1)
+    made = build(registry.demos(f"video:{tmp_path / 'in'}"), Hog(), tmp_path / "library", options)
+    assert made.head.action_dim == 2
     assert made.view("anything").matched == "all"
 
 
@@ -101,7 +100,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_built(tmp_path):
     pictures(root / "mixed")
     Image.fromarray(picture(0)[:20]).save(root / "mixed" / "5.png")
     video(root / "single.mp4", length=1)
-    made = build(registry.demos(f"video:{root}"), Hog(), tmp_path / "library", skip_bad=True)
+    made = build(registry.demos(f"video:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["good.mp4"]
     left = {b.id: b.reason for b in made.head.left_out}
     assert "damaged video" in left["cut.mp4"]

@@ -8,7 +8,8 @@ import pytest
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.errors import ComponentError
 from besttake.policies.augmented import cooled, retrieving
 from besttake.takes.draws import Draw
@@ -19,7 +20,7 @@ from besttake.types import Observation, Start, Warm
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     out = tmp_path_factory.mktemp("augmented") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, max_demos=4)
+    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=4))
 
 
 @pytest.fixture(scope="module")

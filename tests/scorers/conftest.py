@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.demos.library import Library, build
+from besttake.demos.build import build
+from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey

@@ -15,7 +15,8 @@ from websockets.sync.client import connect
 from besttake import registry
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
@@ -38,7 +39,7 @@ PLAIN = RetrievalConfig(alpha=0.3)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     out = tmp_path_factory.mktemp("following") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, max_demos=4)
+    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=4))
 
 
 def starts() -> tuple[int, ...]:

@@ -10,7 +10,8 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.serving.retrieval import retrieval_from
 from besttake.verbs.diagnose import diagnose
@@ -21,7 +22,7 @@ LOOKS_BACK = {"rule": "current", "alpha": 0.5, "onset_alignment": True, "gripper
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     out = tmp_path_factory.mktemp("retrieval") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, max_demos=3)
+    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=3))
 
 
 def run(directory: Path, library: Library, arms: list[str]) -> Path:

@@ -12,7 +12,8 @@ from besttake import registry
 from besttake.cli.main import app, main
 from besttake.config import load_plan
 from besttake.core.probe import probe
-from besttake.demos.library import Library, build
+from besttake.demos.build import build
+from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.errors import PlanError
 from besttake.progress import Reporter

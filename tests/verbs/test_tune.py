@@ -8,7 +8,8 @@ import pytest
 from besttake import registry
 from besttake.config import load_plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import Library, build
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.testbed import seeds
 from besttake.verbs.diagnose import diagnose
@@ -18,7 +19,7 @@ from besttake.verbs.tune import ALPHAS, RULES, held_out, offline_error, tune
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     out = tmp_path_factory.mktemp("tuning") / "library"
-    return build(registry.demos("testbed:drawer"), registry.encoder("pixels"), out, max_demos=6)
+    return build(registry.demos("testbed:drawer"), registry.encoder("pixels"), out, Options(max_demos=6))
 
 
 def test_the_offline_error_is_what_a_plain_loop_gives(library: Library) -> None:

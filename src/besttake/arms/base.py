@@ -25,7 +25,8 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warm, World
 
 if TYPE_CHECKING:
-    from besttake.demos.library import Library, View
+    from besttake.demos.library import Library
+    from besttake.demos.view import View
 
 Need = Literal["cooling", "warm start", "candidates"]
 Setting = Literal["alpha", "retrieval", "candidates"]

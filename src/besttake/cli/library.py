@@ -43,6 +43,7 @@ def build(
       besttake library build hdf5:demos.hdf5 -o libraries/mine --skip-bad
     """
     from besttake.config import parse_dims
+    from besttake.demos.build import Options, Work
     from besttake.demos.resolve import build_at
     from besttake.errors import PlanError
     from besttake.reporting.terminal.library import render_built
@@ -55,11 +56,12 @@ def build(
     except ValueError as error:
         raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
     with reporter(quiet or as_json, verbose).stage("library", 0) as stage, one_thread():
-        library = build_at(
-            out, demos, given.get("encoder"), stride=stride, tasks=tuple(given["task"]) if "task" in given else None,
-            max_demos=max_demos, gripper_dim=given.get("gripper_dim"), eef_dims=dims, pad=pad, skip_bad=skip_bad,
-            progress=lambda _: stage.advance(),
+        options = Options(
+            stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
+            gripper_dim=given.get("gripper_dim"), eef_dims=dims, pad="repeat" if pad == "repeat" else "hold",
+            skip_bad=skip_bad,
         )  # fmt: skip
+        library = build_at(out, demos, given.get("encoder"), options, Work(lambda _: stage.advance()))
     summary = library.summary()
     show(render_built(out, summary), summary, as_json)
 

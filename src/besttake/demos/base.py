@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlencode
 
 import numpy as np
 
+from besttake.errors import LibraryError
 from besttake.types import U8, Demo
 
 
@@ -22,45 +25,36 @@ class Bad:
 class Source(Protocol):
     """Demonstrations, read one at a time; iterating twice gives the same twice.
 
-    ``camera``: whose frames they are. ``fingerprint``: changes when the demonstrations do. ``gripper_dim`` indexes the
-    action, ``eef_dims`` the state, ``gripper_open`` is the sign of the command that opens; None where it is not known.
     A demonstration that cannot be read is yielded as `Bad`, so that the others still can be.
     """
 
     @property
     def name(self) -> str:
         """What to call the source in messages and provenance."""
-        ...
 
     @property
     def camera(self) -> str:
-        """The camera of the frames."""
-        ...
+        """The camera whose frames they are."""
 
     @property
     def fps(self) -> float:
         """Steps a second."""
-        ...
 
     @property
     def fingerprint(self) -> str:
-        """A name for the content."""
-        ...
+        """Changes when the demonstrations do."""
 
     @property
     def gripper_dim(self) -> int | None:
-        """Index of the gripper command in the action."""
-        ...
+        """Index of the gripper command in the action; None where it is not known."""
 
     @property
     def gripper_open(self) -> int:
         """Sign of the gripper command that opens."""
-        ...
 
     @property
     def eef_dims(self) -> tuple[int, ...] | None:
-        """Indexes of the end effector's position in the state."""
-        ...
+        """Indexes of the end effector's position in the state; None where they are not known."""
 
     def __iter__(self) -> Iterator[Demo | Bad]: ...
 
@@ -71,7 +65,6 @@ class Divided(Protocol):
 
     def parts(self) -> Sequence[Iterable[Demo | Bad]]:
         """What, one after the other, is this source. Each can be sent to another process."""
-        ...
 
 
 @runtime_checkable
@@ -81,15 +74,12 @@ class Showing(Protocol):
     @property
     def uri(self) -> str:
         """How to open this source again."""
-        ...
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras (`match_cameras`)."""
-        ...
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
-        ...
 
 
 def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:
@@ -116,6 +106,22 @@ def is_wrist(camera: str) -> bool:
     return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))
 
 
+def choose_camera(cameras: Sequence[str], wanted: str | None, name: str) -> str:
+    """The camera ``wanted``, by its name or last word; by default the one in the hand, else the first."""
+    if wanted is None:
+        return next((camera for camera in cameras if "wrist" in camera or "hand" in camera), cameras[0])
+    for camera in cameras:
+        if wanted in (camera, camera.rpartition(".")[2]):
+            return camera
+    raise LibraryError(f"{name} has no camera {wanted}; it has {', '.join(cameras)}")
+
+
+def uri_again(scheme: str, path: Path, **options: Any) -> str:
+    """The URI that opens the same source again, from any directory."""
+    given = {name: value for name, value in options.items() if value not in (None, "")}
+    return f"{scheme}:{path.resolve()}?{urlencode(given)}"
+
+
 @dataclass(frozen=True)
 class Shape:
     """The sizes that all demonstrations of a library share; None without states or actions."""
@@ -126,18 +132,14 @@ class Shape:
     @classmethod
     def of(cls, demo: Demo) -> Shape:
         """The sizes of ``demo``."""
-        return cls(
-            None if demo.actions is None else demo.actions.shape[-1],
-            None if demo.states is None else demo.states.shape[-1],
-        )
+        return cls(*(None if rows is None else rows.shape[-1] for rows in (demo.actions, demo.states)))
 
 
 def length_of(demo: Demo) -> int:
     """Steps of a demonstration: its actions, else its states, else up to its last frame."""
-    if demo.actions is not None:
-        return len(demo.actions)
-    if demo.states is not None:
-        return len(demo.states)
+    rows = demo.states if demo.actions is None else demo.actions
+    if rows is not None:
+        return len(rows)
     return int(demo.frame_steps[-1]) + 1 if len(demo.frame_steps) else 0
 
 
@@ -154,19 +156,17 @@ def fault(demo: Demo, shape: Shape | None) -> str | None:
     if len(steps) != len(demo.frames) or steps[0] < 0 or steps[-1] >= length or (np.diff(steps) <= 0).any():
         return f"has {len(demo.frames)} frames that do not belong to its {length} steps"
     for name, values in (("actions", demo.actions), ("states", demo.states)):
-        if values is not None and len(values) != length:
+        if values is None:
+            continue
+        if len(values) != length:
             return f"has {len(values)} {name} for {length} steps"
-        if values is not None and not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-            return f"has {name} that are not numbers, first at step {row}"
+        if len(wrong := np.flatnonzero(~np.isfinite(values).all(axis=1))):
+            return f"has {name} that are not numbers, first at step {wrong[0]}"
     own = Shape.of(demo)
     if shape is not None and own != shape:
-        return (
-            f"has actions of {_size(own.action_dim)} and states of {_size(own.state_dim)},"
-            f" the others {_size(shape.action_dim)} and {_size(shape.state_dim)}"
+        mine, theirs = (
+            ["none" if dim is None else f"{dim} numbers" for dim in (each.action_dim, each.state_dim)]
+            for each in (own, shape)
         )
+        return f"has actions of {mine[0]} and states of {mine[1]}, the others {theirs[0]} and {theirs[1]}"
     return None
-
-
-def _size(dim: int | None) -> str:
-    return "none" if dim is None else f"{dim} numbers"

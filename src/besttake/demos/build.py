@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from besttake.core.events import EventConfig, event_starts, onset_frame
 from besttake.demos.base import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
-from besttake.demos.write import Writer
+from besttake.demos.library import Library
+from besttake.demos.write import Writer, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import U8, Demo
@@ -43,7 +45,7 @@ class Options:
     max_demos: int | None = None
     events: EventConfig | None = None
     gripper_dim: int | None = None
-    eef_dims: tuple[int, ...] | None = None
+    eef_dims: Sequence[int] | None = None
     pad: Literal["hold", "repeat"] = "hold"
     skip_bad: bool = False
     encoder_uri: str = ""
@@ -52,50 +54,56 @@ class Options:
         """These options with what the source knows filled in."""
         events = self.events or EventConfig(gripper_open=source.gripper_open)
         gripper = source.gripper_dim if self.gripper_dim is None else self.gripper_dim
-        eef = source.eef_dims if self.eef_dims is None else tuple(self.eef_dims)
-        return replace(self, events=events, gripper_dim=gripper, eef_dims=eef)
+        eef = source.eef_dims if self.eef_dims is None else self.eef_dims
+        return replace(self, events=events, gripper_dim=gripper, eef_dims=None if eef is None else tuple(eef))
 
 
-def build_to(
-    source: Source,
-    encoder: Encoder | Fitted,
-    out: Path,
-    progress: Callable[[str], None] | None = None,
-    each: Callable[..., Iterable[Any]] = map,
-    **options: Any,
-) -> Path:
-    """Build the library and return ``out``.
+@dataclass(frozen=True)
+class Work:
+    """How the building goes on, which does not change what is built.
 
-    ``progress`` is called with the id of each demonstration done. ``each`` is a `map` that may
-    have the parts of a `Divided` source read elsewhere.
+    ``progress`` is called with the id of each demonstration done. ``each`` is a `map` that may have the parts of a
+    `Divided` source read elsewhere.
     """
-    wanted = _options(options).resolved(source)
+
+    progress: Callable[[str], None] = lambda _: None
+    each: Callable[..., Iterable[Any]] = map
+
+
+def build(
+    source: Source, encoder: Encoder | Fitted, out: str | Path, options: Options | None = None, work: Work | None = None
+) -> Library:
+    """Make a library of ``source`` in directory ``out``."""
+    wanted, work = (options or Options()).resolved(source), work or Work()
     if wanted.stride < 1:
         raise LibraryError(f"stride must be at least 1, not {wanted.stride}")
     held: list[Demo | Bad] | None = None
     if isinstance(encoder, Fitted):
-        frames, held = _frames_to_fit(_chosen(source, wanted, each), wanted.stride)
+        frames, held = _frames_to_fit(_chosen(source, wanted, work.each), wanted.stride)
         if not len(frames):
             _fail_empty(source, [])
         encoder = encoder.fit(frames)
         del frames
-    return _Building(source, encoder, wanted, progress or (lambda _: None)).run(
-        out, held if held is not None else _chosen(source, wanted, each)
-    )
+    items = _chosen(source, wanted, work.each) if held is None else held
+    _Building(source, encoder, wanted, work.progress).run(Path(out), items)
+    return Library.open(out)
 
 
-def build_cached_at(
-    source: Source, encoder: Encoder | Fitted, cache: Path, whole: Callable[[Path], bool], **options: Any
-) -> Path:
-    """The directory of the library in ``cache``, built unless ``whole`` says that it is there."""
-    how = {name: options.pop(name) for name in ("progress", "each") if name in options}
-    wanted = _options(options).resolved(source)
+def build_cached(
+    source: Source, encoder: Encoder | Fitted, cache: Path, options: Options | None = None, work: Work | None = None
+) -> Library:
+    """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
+    wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
     parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
-    there = whole(out)
-    _log.info("library of %s: %s %s", source.name, "found in the cache at" if there else "building at", out)
-    return out if there else build_to(source, encoder, out, **how, **options)
+    try:
+        library = Library.open(out)
+    except LibraryError:
+        _log.info("library of %s: building at %s", source.name, out)
+        return build(source, encoder, out, wanted, work)
+    _log.info("library of %s: found in the cache at %s", source.name, out)
+    return library
 
 
 class _Building:
@@ -105,8 +113,8 @@ class _Building:
         self._demos: list[DemoHead] = []
         self._left_out: list[Bad] = []
 
-    def run(self, out: Path, items: Iterable[Demo | Bad]) -> Path:
-        with Writer(out) as writer:
+    def run(self, out: Path, items: Iterable[Demo | Bad]) -> None:
+        with writing(out) as writer:
             for item in items:
                 reason = item.reason if isinstance(item, Bad) else fault(item, self._shape)
                 if reason is not None:
@@ -119,7 +127,6 @@ class _Building:
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
             shows = self._source.uri if isinstance(self._source, Showing) else None
             writer.finish(self._content(), stored, self._source.name, shows)
-        return out
 
     def _refuse(self, name: str, reason: str) -> None:
         if not self._options.skip_bad:
@@ -148,12 +155,8 @@ class _Building:
         for name, values in (("states", demo.states), ("actions", demo.actions)):
             if values is not None:
                 writer.append(name, values, "<f4")
-        self._demos.append(
-            DemoHead(
-                id=demo.id, task=demo.task, instruction=demo.instruction, length=length_of(demo), frames=len(rows),
-                events=starts.tolist(), source=dict(demo.source),
-            )
-        )  # fmt: skip
+        own = {name: getattr(demo, name) for name in ("id", "task", "instruction", "source")}
+        self._demos.append(DemoHead(**own, length=length_of(demo), frames=len(rows), events=starts.tolist()))
 
     def _events(self, demo: Demo) -> NDArray[np.int64]:
         options = self._options
@@ -162,59 +165,38 @@ class _Building:
         return event_starts(length_of(demo), positions, gripper, options.events)
 
     def _check_dims(self, shape: Shape) -> None:
+        gripper = () if self._options.gripper_dim is None else (self._options.gripper_dim,)
         for option, dims, size, of in (
-            ("`gripper_dim`", self._options.gripper_dim, shape.action_dim, "actions"),
-            ("`eef_dims`", self._options.eef_dims, shape.state_dim, "states"),
+            ("`gripper_dim`", gripper, shape.action_dim, "actions"),
+            ("`eef_dims`", self._options.eef_dims or (), shape.state_dim, "states"),
         ):
-            if dims is None or size is None:
-                continue
-            for dim in np.atleast_1d(dims).tolist():
-                if not -size <= dim < size:
+            for dim in dims:
+                if size is not None and not -size <= dim < size:
                     raise LibraryError(f"{self._source.name}: {option} {dim} is outside {of} of {size} numbers")
 
     def _content(self) -> LibraryContent:
         source, options, spec = self._source, self._options, self._encoder.spec
         assert options.events is not None
         assert self._shape is not None
+        uri = options.encoder_uri or spec.name
+        encoder = EncoderHead(uri=uri, name=spec.name, dim=spec.dim, fingerprint=spec.fingerprint)
         return LibraryContent(
-            format=FORMAT,
-            source_fingerprint=source.fingerprint,
-            encoder=EncoderHead(
-                uri=options.encoder_uri or spec.name, name=spec.name, dim=spec.dim, fingerprint=spec.fingerprint
-            ),
-            camera=source.camera,
-            fps=source.fps,
-            stride=options.stride,
-            pad=options.pad,
-            action_dim=self._shape.action_dim,
-            state_dim=self._shape.state_dim,
-            gripper_dim=options.gripper_dim,
-            eef_dims=options.eef_dims,
-            event_config=options.events,
-            demos=tuple(self._demos),
+            format=FORMAT, source_fingerprint=source.fingerprint, encoder=encoder, camera=source.camera, fps=source.fps,
+            stride=options.stride, pad=options.pad, **asdict(self._shape), gripper_dim=options.gripper_dim,
+            eef_dims=options.eef_dims, event_config=options.events, demos=tuple(self._demos),
             left_out=tuple(self._left_out),
-        )
-
-
-def _options(values: dict[str, Any]) -> Options:
-    for name in ("tasks", "eef_dims"):
-        if values.get(name) is not None:
-            values = {**values, name: tuple(values[name])}
-    return Options(**values)
+        )  # fmt: skip
 
 
 def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
-    wanted: Collection[str] | None = options.tasks
-    taken: dict[str, int] = {}
+    most, taken = np.inf if options.max_demos is None else options.max_demos, Counter[str]()
     items = chain.from_iterable(each(list, source.parts())) if isinstance(source, Divided) else source
     for item in items:
         if isinstance(item, Bad):
             yield item
-        elif wanted is None or item.task in wanted:
-            if options.max_demos is not None and taken.get(item.task, 0) >= options.max_demos:
-                continue
-            taken[item.task] = taken.get(item.task, 0) + (fault(item, None) is None)
+        elif (options.tasks is None or item.task in options.tasks) and taken[item.task] < most:
+            taken[item.task] += fault(item, None) is None
             yield item
 
 

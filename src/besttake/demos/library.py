@@ -12,9 +12,10 @@ encoder.safetensors  the encoder, where it is fitted to the library
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +24,23 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Bad, Source
-from besttake.demos.build import build_cached_at, build_to
+from besttake.demos.base import Showing
 from besttake.demos.checks import check_encoder
 from besttake.demos.head import LibraryHead, TunedHead
-from besttake.demos.pictures import SourcePictures
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
-from besttake.errors import LibraryError
+from besttake.errors import BestTakeError, LibraryError
 from besttake.types import F32, U8
-
-__all__ = ["Bad", "Library", "Source", "View", "build", "build_cached"]
 
 I64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class DemoInfo:
-    """One demonstration: ``first`` is its first row in states and actions, ``events`` its event steps (E,)."""
-
-    id: str
-    task: str
-    instruction: str
-    length: int
-    first: int
-    events: I64
-    source: Mapping[str, Any]
-
-
 class Library:
-    """An opened library. Open one with `Library.open`, make one with `build` or `build_cached`."""
+    """An opened library. Open one with `Library.open`, make one with `besttake.demos.build`."""
 
     def __init__(self, path: Path, head: LibraryHead) -> None:
-        self.path, self.head = path, head
-        first = np.cumsum([0, *(demo.length for demo in head.demos)]).tolist()
-        self.demos = tuple(
-            DemoInfo(d.id, d.task, d.instruction, d.length, row, np.array(d.events, np.int64), d.source)
-            for d, row in zip(head.demos, first, strict=False)
-        )
+        self.path, self.head, self.demos = path, head, head.demos
+        self._first = list(accumulate((demo.length for demo in head.demos), initial=0))
         self._views: dict[tuple[Matched | int, ...], View] = {}
 
     @classmethod
@@ -79,16 +59,6 @@ class Library:
     def fingerprint(self) -> str:
         """Changes when anything does that scores or retrieval depend on."""
         return self.head.fingerprint
-
-    @property
-    def action_dim(self) -> int | None:
-        """Numbers of an action; None for a library of pictures only."""
-        return self.head.action_dim
-
-    @property
-    def state_dim(self) -> int | None:
-        """Numbers of a state; None for a library of pictures only."""
-        return self.head.state_dim
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -113,18 +83,18 @@ class Library:
     @cached_property
     def states(self) -> F32 | None:
         """Float32 (S, state_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.state_dim is None else self._array("states")
+        return None if self.head.state_dim is None else self._array("states")
 
     @cached_property
     def actions(self) -> F32 | None:
         """Float32 (S, action_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.action_dim is None else self._array("actions")
+        return None if self.head.action_dim is None else self._array("actions")
 
     def state(self, demo: int, step: int) -> F32:
         """The state (state_dim,) of ``demo`` at ``step``."""
         if self.states is None:
             raise LibraryError(f"{self.path} holds no states; build it from demonstrations that have them")
-        return np.array(self.states[self.demos[demo].first + step])
+        return np.array(self.states[self._first[demo] + step])
 
     def chunk(self, demo: int, step: int, horizon: int) -> F32:
         """What ``demo`` did from ``step`` on: (horizon, action_dim).
@@ -136,35 +106,26 @@ class Library:
             raise LibraryError(
                 f"{self.path} holds no actions, only pictures; it can score takes but not be retrieved from"
             )
-        info = self.demos[demo]
-        done = np.array(self.actions[info.first + step : info.first + min(step + horizon, info.length)])
+        first, end = self._first[demo] + step, self._first[demo + 1]
+        done = np.array(self.actions[first : min(first + horizon, end)])
         if len(done) == horizon:
             return done
-        last = np.array(self.actions[info.first + info.length - 1])
+        last = rest = self.actions[end - 1]
         if self.head.pad == "hold":
-            keep = np.zeros_like(last)
+            rest = np.zeros_like(last)
             if (gripper := self.head.gripper_dim) is not None:
-                keep[gripper] = last[gripper]
-            last = keep
-        return np.concatenate([done, np.tile(last, (horizon - len(done), 1))])
-
-    def instruction(self, demo: int) -> str:
-        """The instruction of ``demo``."""
-        return self.demos[demo].instruction
+                rest[gripper] = last[gripper]
+        return np.concatenate([done, np.tile(rest, (horizon - len(done), 1))])
 
     def frame_image(self, frame: int) -> U8:
         """Frame ``frame`` for people: uint8 (h, w, 3), at most 128 px, within JPEG error."""
         from PIL import Image
 
-        with Image.open(io.BytesIO(self.picture_bytes(frame))) as picture:
-            return np.asarray(picture.convert("RGB"))
-
-    def picture_bytes(self, frame: int) -> bytes:
-        """Frame ``frame`` as JPEG."""
         start, end = int(self._ends[frame - 1]) if frame else 0, int(self._ends[frame])
         with (self.path / "pictures.bin").open("rb") as file:
             file.seek(start)
-            return file.read(end - start)
+            with Image.open(io.BytesIO(file.read(end - start))) as picture:
+                return np.asarray(picture.convert("RGB"))
 
     def encoder(self) -> Encoder:
         """The encoder that made the embeddings; LibraryError when it is not available as it was."""
@@ -187,19 +148,33 @@ class Library:
 
     def demos_of(self, task: str, instruction: str) -> tuple[list[int], Matched]:
         """The demonstrations of a task, and how they were matched (`view`)."""
-        tries: list[tuple[Matched, str, str]] = [
-            ("task", "task", task), ("instruction", "instruction", instruction), ("instruction", "instruction", task),
-        ]  # fmt: skip
-        for matched, field, wanted in tries:
-            rows = [i for i, d in enumerate(self.demos) if wanted and _same(getattr(d, field), wanted)]
+        tries: list[tuple[Matched, str]] = [("task", task), ("instruction", instruction), ("instruction", task)]
+        for field, wanted in tries:
+            rows = [i for i, d in enumerate(self.demos) if wanted and _words(getattr(d, field)) == _words(wanted)]
             if rows:
-                return rows, matched
+                return rows, field
         return list(range(len(self.demos))), "all"
 
+    def can_show(self, cameras: Sequence[str]) -> bool:
+        """Whether `show` can give these cameras: whether the source is still there, unchanged, and has them."""
+        return not cameras or (self._source is not None and self._source.shows(cameras))
+
+    def show(self, demo: int, step: int, cameras: Sequence[str]) -> dict[str, U8]:
+        """What a policy would look at: the source's own pictures of ``cameras`` at a step of ``demo``, full size."""
+        if not cameras:
+            return {}
+        if self._source is None or not self._source.shows(cameras):
+            raise LibraryError(f"{self.path} cannot show {', '.join(cameras)}: {self.head.source} is gone or has none")
+        return self._source.show(self.demos[demo].id, step, cameras)
+
     @cached_property
-    def pictures(self) -> SourcePictures:
-        """The pictures that a policy looks at, from the source itself."""
-        return SourcePictures(self)
+    def _source(self) -> Showing | None:
+        try:
+            source = None if self.head.shows is None else registry.demos(self.head.shows)
+        except BestTakeError:
+            return None
+        same = source is not None and source.fingerprint == self.head.source_fingerprint
+        return source if same and isinstance(source, Showing) else None
 
     @property
     def retrieval(self) -> RetrievalConfig | None:
@@ -243,24 +218,6 @@ class Library:
             raise LibraryError(f"{self.path}/{name}.npy is damaged ({error}); build the library again") from error
 
 
-def build(source: Source, encoder: Encoder | Fitted, out: str | Path, **options: Any) -> Library:
-    """Make a library of ``source`` in directory ``out``; the options are those of `besttake.demos.build.Options`."""
-    return Library.open(build_to(source, encoder, Path(out), **options))
-
-
-def build_cached(source: Source, encoder: Encoder | Fitted, cache: str | Path, **options: Any) -> Library:
-    """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
-
-    def whole(path: Path) -> bool:
-        try:
-            Library.open(path)
-        except LibraryError:
-            return False
-        return True
-
-    return Library.open(build_cached_at(source, encoder, Path(cache), whole, **options))
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two task names or instructions are the same words: ``pick_up_the_bowl`` is "Pick up the bowl."."""
-    return one.replace("_", " ").strip(" .").casefold() == other.replace("_", " ").strip(" .").casefold()
+def _words(name: str) -> str:
+    """The words of a task's name or instruction: ``pick_up_the_bowl`` is "Pick up the bowl."."""
+    return name.replace("_", " ").strip(" .").casefold()

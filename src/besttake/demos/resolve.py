@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from besttake import registry
 from besttake.demos.base import Source
+from besttake.demos.build import Options, Work, build, build_cached
 from besttake.demos.checks import check_encoder_uri
-from besttake.demos.library import Library, build, build_cached
-from besttake.encoders.base import Encoder, Fitted
+from besttake.demos.library import Library
+from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached
 from besttake.errors import LibraryError
 from besttake.files import cache_dir
@@ -19,34 +19,31 @@ DEFAULT_ENCODER = "pixels"
 
 
 def open_or_build(
-    named: str,
-    encoder: str | None = None,
-    *,
-    progress: Callable[[str], None] | None = None,
-    each: Callable[..., Iterable[Any]] = map,
-    **options: Any,
+    named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
 ) -> Library:
     """The library that ``named`` means: a library's directory, or demonstrations (`source_of`) to build one from.
 
-    ``encoder`` is a URI: by default the library's own, or `pixels` where one is built. ``progress``, ``each`` and the
-    ``options`` are those of `besttake.demos.build`.
+    ``encoder`` is a URI: by default the library's own, or `pixels` where one is built.
     """
-    if (Path(named) / "library.json").is_file():
-        library = Library.open(named)
-        if encoder is not None:
-            check_encoder_uri(library, encoder)
-        return library
-    uri = encoder or DEFAULT_ENCODER
-    return build_cached(
-        source_of(named), _encoder(uri), cache_dir() / "libraries", encoder_uri=uri, progress=progress, each=each,
-        **options,
-    )  # fmt: skip
+    if not (Path(named) / "library.json").is_file():
+        return build_at(None, named, encoder, options, work)
+    library = Library.open(named)
+    if encoder is not None:
+        check_encoder_uri(library, encoder)
+    return library
 
 
-def build_at(out: Path, named: str, encoder: str | None = None, **options: Any) -> Library:
-    """Build a library of the demonstrations ``named`` in directory ``out``."""
+def build_at(
+    out: Path | None, named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
+) -> Library:
+    """Build a library of the demonstrations ``named`` in directory ``out``, or in the cache where it is None."""
     uri = encoder or DEFAULT_ENCODER
-    return build(source_of(named), _encoder(uri), out, encoder_uri=uri, **options)
+    options = replace(options or Options(), encoder_uri=uri)
+    source, made = source_of(named), registry.encoder(uri)
+    coder = made if isinstance(made, Fitted) else cached(made)
+    if out is None:
+        return build_cached(source, coder, cache_dir() / "libraries", options, work)
+    return build(source, coder, out, options, work)
 
 
 def source_of(named: str) -> Source:
@@ -60,8 +57,3 @@ def source_of(named: str) -> Source:
     raise LibraryError(
         f"{named} is neither a library directory, nor a folder of videos, nor a source (lerobot:…, hdf5:…)"
     )
-
-
-def _encoder(uri: str) -> Encoder | Fitted:
-    encoder = registry.encoder(uri)
-    return encoder if isinstance(encoder, Fitted) else cached(encoder)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from besttake.core.events import onset_frame
 from besttake.demos.library import Library
 from besttake.errors import LibraryError
 
@@ -33,7 +34,7 @@ def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 
     info = library.demos[demo]
     rows = np.flatnonzero(library.frame_demo == demo)
     steps = library.frame_step[rows]
-    events = {int(min(np.searchsorted(steps, event), len(steps) - 1)) for event in info.events}
+    events = {onset_frame(steps, event) for event in info.events}
     shown = shown_frames(len(rows), sorted(events), columns)
     pictures = [_scaled(library, int(rows[i]), height) for i in shown]
     width = max(picture.width for picture in pictures)

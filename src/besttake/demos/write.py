@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,20 +30,18 @@ class GrowingArray:
     def __init__(self, path: Path, dtype: str) -> None:
         self._file = path.open("wb")
         self._file.write(b"\0" * _HEADER)
-        self._dtype, self._rest, self.rows = np.dtype(dtype), (), 0
+        self._dtype, self._shape = np.dtype(dtype), (0,)
 
     def append(self, block: NDArray[Any]) -> None:
         """Add rows (n, ...)."""
-        self._rest = block.shape[1:]
+        self._shape = (self._shape[0] + len(block), *block.shape[1:])
         self._file.write(np.ascontiguousarray(block, dtype=self._dtype).tobytes())
-        self.rows += len(block)
 
     def close(self) -> None:
         """Write the header. Closing twice does nothing."""
         if self._file.closed:
             return
-        shape = (self.rows, *self._rest)
-        text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}".encode()
+        text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {self._shape!r}, }}".encode()
         self._file.seek(0)
         size = _HEADER - 10
         self._file.write(b"\x93NUMPY\x01\x00" + size.to_bytes(2, "little") + text.ljust(size - 1) + b"\n")
@@ -90,9 +89,7 @@ class Writer:
 
         The fingerprint covers ``content`` and all files, not the name of the ``source`` nor what it ``shows``.
         """
-        for array in self._arrays.values():
-            array.close()
-        self._pictures.close()
+        self.close()
         np.save(self.path / "picture_ends.npy", np.array(self._ends, np.int64))
         if encoder is not None:
             from safetensors.numpy import save_file
@@ -101,26 +98,31 @@ class Writer:
         paths = sorted(self.path.iterdir())
         files = {path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path)) for path in paths}
         LibraryHead.of(content, files, source, shows).write(self.path)
-        replace_directory(self.path, self.out)
+        _replace_directory(self.path, self.out)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close all files; closing twice does nothing."""
         for array in self._arrays.values():
             array.close()
         self._pictures.close()
-        if self.path.exists():
-            shutil.rmtree(self.path, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno == 28:
-            raise LibraryError(
-                f"no space left on the disk of {self.out}; free some and build the library again"
-            ) from error
 
 
-def replace_directory(made: Path, out: Path) -> None:
+@contextlib.contextmanager
+def writing(out: Path) -> Iterator[Writer]:
+    """A `Writer` whose temporary directory does not outlive the block."""
+    writer = Writer(out)
+    try:
+        yield writer
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise LibraryError(f"no space left on the disk of {out}; free some and build the library again") from error
+        raise
+    finally:
+        writer.close()
+        shutil.rmtree(writer.path, ignore_errors=True)
+
+
+def _replace_directory(made: Path, out: Path) -> None:
     """Rename ``made`` to ``out``; a library that stands there is moved away first and then removed."""
     for path in made.iterdir():
         with path.open("rb") as file:
@@ -129,5 +131,4 @@ def replace_directory(made: Path, out: Path) -> None:
     if out.exists():
         out.rename(old)
     made.rename(out)
-    if old.exists():
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)

@@ -80,9 +80,9 @@ class Augmented:
 
     def _request(self, seen: Observation, draw: Draw, course: Course) -> Request:
         library = self._library
-        if library is not None and len(seen.state) != library.state_dim:
+        if library is not None and len(seen.state) != library.head.state_dim:
             raise ComponentError(
-                f"{library.path} is searched by {library.state_dim} state numbers, not {len(seen.state)}"
+                f"{library.path} is searched by {library.head.state_dim} state numbers, not {len(seen.state)}"
             )
         task = self._task(course.task, seen.instruction)
         return Request(task, self._arm, draw, seen, len(course.actions), course.states, course.actions, course.memory)
@@ -117,7 +117,7 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     if not spec.warm_start:
         raise ComponentError(f"{spec.name} cannot be warm-started, so nothing can be retrieved for it")
     world = World(
-        spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.state_dim or 0,
+        spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.head.state_dim or 0,
         library.head.gripper_dim, library.head.eef_dims,
     )  # fmt: skip
     check_retrieval(library, world, config)

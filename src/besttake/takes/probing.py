@@ -8,7 +8,8 @@ import numpy as np
 
 from besttake.config import Plan
 from besttake.core.probe import leave_one_out, spread_evenly
-from besttake.demos.library import Library, View
+from besttake.demos.library import Library
+from besttake.demos.view import View
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -26,12 +27,12 @@ def probe_policy(
     if library.actions is None or library.states is None:
         return Probed(reason="the library holds no states and actions, only pictures")
     for what, has, takes in (
-        ("actions", library.action_dim, spec.action_dim),
-        ("states", library.state_dim, spec.state_dim),
+        ("actions", library.head.action_dim, spec.action_dim),
+        ("states", library.head.state_dim, spec.state_dim),
     ):
         if takes is not None and has != takes:
             return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {takes}")
-    if spec.cameras and not library.pictures.can_show(spec.cameras):
+    if spec.cameras and not library.can_show(spec.cameras):
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
     tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
     each = max(1, plan.probe_states // max(1, len(tasks)))
@@ -70,5 +71,5 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
 
 
 def _observation(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
-    images = library.pictures.show(demo, step, cameras) if cameras else {}
+    images = library.show(demo, step, cameras) if cameras else {}
     return Observation(images, library.state(demo, step), library.demos[demo].instruction)

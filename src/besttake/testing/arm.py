@@ -12,6 +12,7 @@ from besttake.arms.base import Arm, Request
 from besttake.arms.chosen import unmet
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.errors import ContractError
@@ -36,7 +37,7 @@ def check_arm(
     if reason := unmet(model.spec, spec.needs):
         raise ContractError(f"{name}: check it with another policy, {reason}")
     world, takes = _takes(env, model, name, score_camera=spec.score_camera)
-    library = open_or_build(demos, max_demos=2) if spec.library else None
+    library = open_or_build(demos, options=Options(max_demos=2)) if spec.library else None
 
     def chunks(requests: Sequence[Request]) -> F32:
         return _chunks(arm, model, world, library, requests)

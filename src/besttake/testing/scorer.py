@@ -11,7 +11,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.demos.library import Library, build
+from besttake.demos.build import build
+from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ContractError
 from besttake.scorers.base import Footage, Reads, Scorer, ScorerSpec

@@ -15,6 +15,7 @@ from besttake.arms.chosen import specs_of
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos import checks
+from besttake.demos.build import Options, Work
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder
@@ -100,10 +101,8 @@ def library_for(
             return None
     wanted = {task.name for env in envs for task in planned_tasks(plan, env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
-        return open_or_build(
-            named, plan.encoder, progress=lambda _: stage.advance(), each=each,
-            max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
-        )  # fmt: skip
+        options = Options(max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims)
+        return open_or_build(named, plan.encoder, options, Work(lambda _: stage.advance(), each))
 
 
 def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:

@@ -9,7 +9,7 @@ import tiny
 from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
 from besttake.policies.augmented import Course, retrieving
 from besttake.takes.draws import Draw
@@ -23,7 +23,7 @@ ARMS = ["base", "cooled", "shuffled", "retrieve", "rerank"]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     out = tmp_path_factory.mktemp("library") / "library"
-    return build(registry.demos("testbed:push"), registry.encoder("pixels"), out, max_demos=2)
+    return build(registry.demos("testbed:push"), registry.encoder("pixels"), out, Options(max_demos=2))
 
 
 def saved(directory, name):

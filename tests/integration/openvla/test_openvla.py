@@ -12,7 +12,7 @@ import torch
 
 from besttake import registry
 from besttake.config import Plan
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.store import Store
@@ -120,7 +120,9 @@ def test_a_whole_diagnosis_with_cooling_and_re_ranking_at_every_step(make_checkp
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     stats = {"action": {"q01": [-1.0] * 4, "q99": [1.0] * 4, "mask": [True] * 4}}
     (tmp_path / "policy").mkdir()
-    library = build(registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", max_demos=2)
+    library = build(
+        registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", Options(max_demos=2)
+    )
     plan = Plan(
         policy=[f"openvla:{make_checkpoint(tmp_path / 'policy', {'testbed': stats})}?camera=wrist"],
         env=["python:test_openvla:Few"], demos=str(library.path), starts="1", seeds=2, candidates=2, probe_states=0,

@@ -15,7 +15,7 @@ from vla_eval.api import run
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.library import build
+from besttake.demos.build import Options, build
 from besttake.policies.augmented import Course, retrieving
 from besttake.serving import serve
 from besttake.takes.draws import Draw
@@ -73,7 +73,9 @@ def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, 
 def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
     """`besttake serve --retrieve` in a process of its own, with a tuned library."""
     config = RetrievalConfig(rule="current", alpha=0.5, onset_alignment=True, gripper_gating=True)
-    built = build(registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", max_demos=3)
+    built = build(
+        registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", Options(max_demos=3)
+    )
     library = built.with_retrieval(config, {"env": "", "starts": []})
     command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:mid", "--port", "0", "--seed", "3"]
     server = subprocess.Popen([*command, "--retrieve", str(library.path)], stdout=subprocess.PIPE, text=True)

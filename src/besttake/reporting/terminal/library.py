@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def render(library: Library) -> RenderableType:
     """Every demonstration with its events."""
-    rows = [(d.id, d.task, d.length, ", ".join(map(str, d.events.tolist()))) for d in library.demos]
+    rows = [(d.id, d.task, d.length, ", ".join(map(str, d.events))) for d in library.demos]
     return table(("demo", "task", "steps", "events at"), rows)
 
 
