@@ -141,14 +141,13 @@ def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Se
             own = findings["gain"].estimate if name == data.score_name else gain(chosen)
             selector = _selector(outcomes, chosen, own)
         scored.setdefault(name.scorer, {})[name.window] = selector
-    blind, oracle, deciding = select.random(outcomes, n), select.oracle(outcomes, n), base.score(data.score_name)
+    blind, deciding = select.random(outcomes, n), base.score(data.score_name)
     counts = range(1, outcomes.shape[1] + 1)
     return r.Selectors(
         scored=scored,
         random=_selector(outcomes, blind, gain(blind)),
         shortest=_selector(outcomes, select.shortest(outcomes, base.lengths, n), findings["shortest"].estimate),
-        # Its gain is the headroom; the interval is that of a choice, as results have always had it.
-        oracle=_selector(outcomes, oracle, gain(oracle)),
+        oracle=_selector(outcomes, select.oracle(outcomes, n), findings["headroom"].estimate),
         by_n=[None if deciding is None else _success(select.select(outcomes, deciding, k).successes) for k in counts],
     )
 
@@ -211,7 +210,7 @@ def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.Arm:
         pass_n=_success(headroom.start_pass_at_k(arm.outcomes, n)),
         gain=findings[name].estimate if name != "base" else Estimate(0.0, 0.0, 0.0, len(data.units)),
         selected=selected,
-        selected_gain=_estimate(findings, f"{name}_selected"),
+        selected_gain=_estimate(findings, "gain" if name == "base" else f"{name}_selected"),
         seed_mean=over_seeds.mean, seed_sd=over_seeds.sd, takes=arm.takes, picked=_curves(arm, data),
         gain_seed_mean=gains.mean if gains else None, gain_seed_sd=gains.sd if gains else None,
     )  # fmt: skip

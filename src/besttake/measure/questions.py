@@ -9,7 +9,7 @@ The verdict, the table of arms, headroom, the selectors, the report and `besttak
 | ``shortest`` | shortest of n base takes - pass@1 of base | choice |
 | ``ARM`` | pass@1 of the arm - pass@1 of base | difference |
 | ``ARM_selection`` | best-scored of n takes of the arm - its pass@1 | choice |
-| ``ARM_selected`` | best-scored of n takes of the arm (or of base) - pass@1 of base | pick |
+| ``ARM_selected`` | best-scored of n takes of the arm - pass@1 of base | pick |
 | ``content`` | pass@1 of retrieve - pass@1 of cooled | difference |
 | ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
 | ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
@@ -117,7 +117,7 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int) -> list[Question]:
         if {"retrieve", control} <= set(arms)
     ]
     asked += [(f"{name}_selection", "choice", name, kept[name] - ones[name]) for name in others if name in kept]
-    asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in kept]
+    asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in others if name in kept]
     asked += [
         (name, "pick", "base", kept["retrieve"] - kept[control])
         for name, control in (("combine", "base"), ("combine_content", "cooled"))
