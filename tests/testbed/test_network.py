@@ -35,7 +35,7 @@ def test_the_network_computes_what_the_textbook_says(weights):
 
 
 def test_a_blas_that_treats_places_differently_gets_narrower_blocks(weights, monkeypatch):
-    plain = network._times
+    plain = network.times
 
     def uneven(sliced, columns):
         out = plain(sliced, columns)
@@ -43,7 +43,7 @@ def test_a_blas_that_treats_places_differently_gets_narrower_blocks(weights, mon
             out[:, -1] = np.nextafter(out[:, -1], np.float32(np.inf))
         return out
 
-    monkeypatch.setattr(network, "_times", uneven)
+    monkeypatch.setattr(network, "times", uneven)
     net = FlowNet(weights)
     assert net._width == 4
     rng = np.random.default_rng(3)

@@ -28,7 +28,7 @@ from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
 from besttake.options import Reader
 from besttake.takes.draws import Draw
-from besttake.testbed.network import EULER_STEPS, Weights, silu, sliced, time_features
+from besttake.testbed.network import EULER_STEPS, Weights, carry, sliced, time_features, times
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
@@ -50,8 +50,8 @@ class FlowPolicy:
         if first.shape[0] != self._chunk + context + TIME_FEATURES or arrays[f"w{last}"].shape[1] != self._chunk:
             raise ValueError(f"its layers take {first.shape[0]} numbers and its spec gives other sizes")
         self._noise_in, self._context_in = sliced(first[: self._chunk]), sliced(first[self._chunk : -TIME_FEATURES])
-        times = [time_features(step / EULER_STEPS) for step in range(EULER_STEPS)]
-        self._at_time = [features @ first[-TIME_FEATURES:] + arrays["b0"] for features in times]
+        moments = [time_features(step / EULER_STEPS) for step in range(EULER_STEPS)]
+        self._at_time = [features @ first[-TIME_FEATURES:] + arrays["b0"] for features in moments]
         self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
         steps = int(weights.metadata["replan"]) if replan is None else replan
         Reader(name).whole("replan", steps, most=self._horizon)
@@ -78,15 +78,8 @@ class FlowPolicy:
 
     def _flow(self, x: F32, context: F32) -> F32:
         """Noise (chunk,) to a normalised chunk, in Euler steps."""
-        given = _times(self._context_in, context)
-        with np.errstate(over="ignore"):
-            for at_time in self._at_time:
-                hidden = silu(_times(self._noise_in, x) + given + at_time)
-                for weight, shift in self._rest[:-1]:
-                    hidden = silu(_times(weight, hidden) + shift)
-                weight, shift = self._rest[-1]
-                x = x + (_times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
-        return x
+        given = times(self._context_in, context)
+        return carry(x, lambda x, step: times(self._noise_in, x) + given + self._at_time[step], self._rest)
 
     def _which(self, instruction: str) -> F32:
         """Which of its instructions this is, as one of n; all zero when there is none."""
@@ -106,7 +99,3 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) ->
         raise ComponentError(f"{uri}: no such file; make one with python -m besttake.contrib.scripted_libero.train")
     with one_clear_error(f"{uri}: not a flow policy ({{}})"):
         return FlowPolicy(f"flow:{path.stem}", Weights.read(path), steps, scale)
-
-
-def _times(weight: F32, x: F32) -> F32:
-    return np.asarray(np.matmul(weight, x).reshape(-1), np.float32)

@@ -34,10 +34,7 @@ class TestbedDemos:
     eef_dims = (0, 1, 2)
 
     def __init__(self, tasks: tuple[str, ...], demos_per_task: int, stride: int, style: Style) -> None:
-        self.tasks = tasks
-        self._count = demos_per_task
-        self._stride = stride
-        self._style = style
+        self.tasks, self._count, self._stride, self._style = tasks, demos_per_task, stride, style
 
     @cached_property
     def fingerprint(self) -> str:
@@ -58,15 +55,9 @@ class TestbedDemos:
             made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)
             for _, demo in zip(range(self._count), made, strict=False):
                 yield Demo(
-                    id=f"{task}/{demo.seed}",
-                    task=task,
-                    frames=demo.frames,
-                    frame_steps=demo.frame_steps,
-                    states=demo.states,
-                    actions=demo.actions,
-                    instruction=INSTRUCTIONS[task],
-                    source={"seed": demo.seed, "style": self._style},
-                )
+                    f"{task}/{demo.seed}", task, demo.frames, demo.frame_steps, demo.states, demo.actions,
+                    INSTRUCTIONS[task], source={"seed": demo.seed, "style": self._style},
+                )  # fmt: skip
 
 
 def make(rest: str, demos_per_task: int | str = 40, stride: int | str = 2, style: str = "std") -> TestbedDemos:

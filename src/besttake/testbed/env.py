@@ -14,16 +14,7 @@ from besttake.testbed.camera import RayCamera
 from besttake.testbed.demonstrations import WRIST_PX
 from besttake.testbed.engine import mujoco
 from besttake.testbed.fingerprints import fingerprint
-from besttake.testbed.tasks import (
-    ACTION_DIM,
-    CONTROL_HZ,
-    HORIZONS,
-    INSTRUCTIONS,
-    STATE_DIM,
-    TASKS,
-    Snapshot,
-    World,
-)
+from besttake.testbed.tasks import HORIZONS, INSTRUCTIONS, TASKS, Snapshot, World
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 FRONT_PX = 160
@@ -35,13 +26,8 @@ class TestbedEnv:
     __test__ = False
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
-        self._spec = _spec_of(tasks)
+        self.spec = _spec_of(tasks)
         self._world: World | None = None
-
-    @property
-    def spec(self) -> EnvSpec:
-        """What this env is and can do."""
-        return self._spec
 
     def reset(self, start: Start) -> None:
         """Go to ``start``, bit for bit the same each time."""
@@ -56,7 +42,7 @@ class TestbedEnv:
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """The state and the images of ``cameras``."""
-        check_cameras(self._spec, cameras)
+        check_cameras(self.spec, cameras)
         world = self._current()
         images = {name: _camera(world.task, name)(world.data) for name in cameras}
         return Observation(images, world.state(), INSTRUCTIONS[world.task])
@@ -81,7 +67,7 @@ class TestbedEnv:
 
     def _world_of(self, task: str) -> World:
         if self._world is None or self._world.task != task:
-            check_task(self._spec, task)
+            check_task(self.spec, task)
             return World(task)
         return self._world
 
@@ -98,22 +84,14 @@ def _camera(task: str, name: str) -> RayCamera:
 def _spec_of(tasks: tuple[str, ...]) -> EnvSpec:
     """What an env of ``tasks`` is; its fingerprint reads source code, so it is made once."""
     scenes = {task: scene.xml(task) for task in tasks}
+    specs = tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks)
     return EnvSpec(
-        name="testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}",
-        tasks=tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks),
-        starts=seeds.EVALUATION,
-        tuning=seeds.TUNING,
-        action_dim=ACTION_DIM,
-        state_dim=STATE_DIM,
-        cameras=("wrist", "front"),
-        score_camera="wrist",
-        gripper_dim=3,
-        gripper_open=-1,
-        eef_dims=(0, 1, 2),
-        goes_on=True,
-        fps=CONTROL_HZ,
+        "testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}", specs, seeds.EVALUATION,
+        action_dim=tasks_code.ACTION_DIM, state_dim=tasks_code.STATE_DIM, cameras=("wrist", "front"),
+        score_camera="wrist", tuning=seeds.TUNING, gripper_dim=3, gripper_open=-1, eef_dims=(0, 1, 2),
+        goes_on=True, fps=tasks_code.CONTROL_HZ,
         fingerprint=fingerprint(scenes, mujoco.__version__, code=(tasks_code, camera_code)),
-    )
+    )  # fmt: skip
 
 
 def make(rest: str = "") -> TestbedEnv:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from besttake.files import short_hash
 from besttake.testbed.tasks import ACTION_DIM
 from besttake.types import F32, Array
 
@@ -60,10 +60,8 @@ class Weights:
 
     def fingerprint(self, replan: int, blur: float) -> str:
         """A hash of the weights and of the two settings that a policy adds to them."""
-        digest = hashlib.sha256(f"{sorted(self.metadata.items())} {replan} {blur}".encode())
-        for name in sorted(self.arrays):
-            digest.update(self.arrays[name].tobytes())
-        return digest.hexdigest()[:16]
+        arrays = [self.arrays[name].tobytes() for name in sorted(self.arrays)]
+        return short_hash(f"{sorted(self.metadata.items())} {replan} {blur}", *arrays)
 
 
 class FlowNet:
@@ -77,12 +75,11 @@ class FlowNet:
 
     def __init__(self, weights: Weights) -> None:
         arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in weights.arrays.items()}
-        self.mean: F32 = arrays["action_mean"]
-        self.std: F32 = arrays["action_std"]
+        self.mean, self.std = arrays["action_mean"], arrays["action_std"]
         first = arrays["w0"]
         self._noise_in, self._state_in = sliced(first[:_CHUNK]), sliced(first[_CHUNK:-16])
-        times = [time_features(k / EULER_STEPS) for k in range(EULER_STEPS)]
-        self._first = [(features @ first[-16:] + arrays["b0"])[:, None] for features in times]
+        moments = [time_features(k / EULER_STEPS) for k in range(EULER_STEPS)]
+        self._first = [(features @ first[-16:] + arrays["b0"])[:, None] for features in moments]
         self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
         self._width = next(width for width in _WIDTHS if width == 1 or self._places_are_alike(width))
 
@@ -103,15 +100,9 @@ class FlowNet:
     def _flow(self, block: F32) -> F32:
         """Noise and state (width, 60) to normalised chunks (width, 40), in Euler steps."""
         columns = np.ascontiguousarray(block.T)
-        x, context = columns[:_CHUNK], _times(self._state_in, columns[_CHUNK:])
-        with np.errstate(over="ignore"):
-            for shift_at_time in self._first:
-                hidden = silu(_times(self._noise_in, x) + (context + shift_at_time))
-                for weight, shift in self._rest[:-1]:
-                    hidden = silu(_times(weight, hidden) + shift)
-                weight, shift = self._rest[-1]
-                x = x + (_times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
-        return x.T
+        context = times(self._state_in, columns[_CHUNK:])
+        first = [context + shift for shift in self._first]
+        return carry(columns[:_CHUNK], lambda x, step: times(self._noise_in, x) + first[step], self._rest).T
 
     def _places_are_alike(self, width: int) -> bool:
         block = np.random.default_rng(0).standard_normal((width, _CHUNK + len(SCALE)), np.float32)
@@ -130,11 +121,22 @@ def sliced(weight: F32) -> F32:
     return np.ascontiguousarray(weight.T).reshape(-1, _SLICE if outputs % _SLICE == 0 else outputs, inputs)
 
 
-def _times(weight: F32, columns: F32) -> F32:
-    """The product of a sliced weight and ``columns`` (in, width): (out, width)."""
-    return np.asarray(np.matmul(weight, columns).reshape(-1, columns.shape[1]), np.float32)
+def times(weight: F32, x: F32) -> F32:
+    """The product of a sliced weight and ``x``, (in,) or (in, width): (out,) or (out, width)."""
+    return np.asarray(np.matmul(weight, x).reshape(-1, *x.shape[1:]), np.float32)
 
 
-def silu(x: F32) -> F32:
-    """The activation ``x * sigmoid(x)``."""
+def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]]) -> F32:
+    """Noise to a normalised chunk in Euler steps; ``first(x, step)`` is the first layer before its activation."""
+    with np.errstate(over="ignore"):
+        for step in range(EULER_STEPS):
+            hidden = _silu(first(x, step))
+            for weight, shift in rest[:-1]:
+                hidden = _silu(times(weight, hidden) + shift)
+            weight, shift = rest[-1]
+            x = x + (times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
+    return x
+
+
+def _silu(x: F32) -> F32:
     return np.asarray(x / (1 + np.exp(-x)), np.float32)

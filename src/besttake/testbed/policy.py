@@ -14,7 +14,7 @@ from besttake.takes.draws import Draw
 from besttake.testbed import network
 from besttake.testbed.network import HORIZON, FlowNet, Weights
 from besttake.testbed.tasks import ACTION_DIM, STATE_DIM
-from besttake.types import F32, Observation, PolicySpec, Warm
+from besttake.types import F32, Observation, PolicySpec, Warms
 
 NAMES = ("half", "few", "alt", "mid", "strong")
 REPLAN = 8
@@ -30,27 +30,12 @@ class TestbedPolicy:
     def __init__(self, name: str, weights: Weights, replan: int, perception_mm: float) -> None:
         self._net = FlowNet(weights)
         self._blur = np.float32(perception_mm / 1000)
-        self._spec = PolicySpec(
-            name=f"testbed:{name}",
-            kind="flow",
-            horizon=HORIZON,
-            action_dim=ACTION_DIM,
-            replan=replan,
-            state_dim=STATE_DIM,
-            warm_start=True,
-            cools=True,
-            small=True,
-            fingerprint=weights.fingerprint(replan, perception_mm),
-        )
+        self.spec = PolicySpec(
+            f"testbed:{name}", "flow", HORIZON, ACTION_DIM, replan, state_dim=STATE_DIM,
+            warm_start=True, cools=True, small=True, fingerprint=weights.fingerprint(replan, perception_mm),
+        )  # fmt: skip
 
-    @property
-    def spec(self) -> PolicySpec:
-        """What this policy is and can do."""
-        return self._spec
-
-    def sample(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> F32:
+    def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, 10, 4); a row has the same bits alone and in any batch."""
         if not observations:
             return np.zeros((0, HORIZON, ACTION_DIM), np.float32)

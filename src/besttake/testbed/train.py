@@ -6,7 +6,6 @@ Each policy is a recipe below. The weights carry the fingerprint of everything t
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Collection, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.files import write_bytes
+from besttake.files import short_hash, write_bytes
 from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.testbed.policy import WEIGHTS
@@ -60,11 +59,8 @@ def fingerprint(recipe: Recipe) -> str:
 def train(recipe: Recipe, out: Path = WEIGHTS) -> Path:
     """Make the demonstrations, fit the network, write ``NAME.safetensors``."""
     states, chunks = _windows(recipe)
-    metadata = {
-        "fingerprint": fingerprint(recipe),
-        "recipe": json.dumps(asdict(recipe)),
-        "data": hashlib.sha256(states.tobytes() + chunks.tobytes()).hexdigest()[:16],
-    }
+    metadata = {"fingerprint": fingerprint(recipe), "recipe": json.dumps(asdict(recipe))}
+    metadata["data"] = short_hash(states.tobytes(), chunks.tobytes())
     began = time.perf_counter()
     arrays, loss = _fit(recipe, states, chunks)
     print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
