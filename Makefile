@@ -24,13 +24,13 @@ unit: $(READY)  ## run the fast tests alone
 	$(PYTEST) -m "not slow"
 
 lint: $(READY)  ## check format, lint and types
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench contrib
+	$(BIN)/ruff check src tests bench contrib
 	$(BIN)/mypy
 
 format: $(READY)  ## format the code and fix what ruff can fix
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench contrib
+	$(BIN)/ruff check --fix src tests bench contrib
 
 integration: $(READY)  ## test real simulators and policy classes, each in its own environment (NAMES="sims lerobot")
 	@$(BIN)/python tests/integration/run.py $(NAMES)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.registry import Uri
+
+PLUG_IN = Path(__file__).parent.parent / "contrib" / "scripted-libero"
 
 
 def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
@@ -26,6 +29,18 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
 def test_an_unknown_scheme_is_answered_with_all() -> None:
     with pytest.raises(ComponentError, match="no env of kind 'zzz'; known: .*testbed"):
         registry.env("zzz:1")
+
+
+def test_a_plug_in_of_the_repository_that_is_not_installed_is_answered_with_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    with pytest.raises(ComponentError, match=r"not installed: pip install \./contrib/scripted-libero$") as raised:
+        registry.demos("libero-scripted:object?size=96")
+    plug_in = tomllib.loads((PLUG_IN / "pyproject.toml").read_text())
+    assert (PLUG_IN / "scripted_libero" / "__init__.py").is_file()
+    assert plug_in["project"]["entry-points"]["besttake.demos"] == {"libero-scripted": "scripted_libero:make"}
+    assert "\n" not in str(raised.value)
 
 
 def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

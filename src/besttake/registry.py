@@ -64,7 +64,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "hdf5": "besttake.demos.hdf5:make",
         "video": "besttake.demos.video:make",
         "run": "besttake.demos.run:make",
-        "libero-scripted": "besttake.contrib.scripted_libero:make",
     },
     "arms": {
         "base": "besttake.arms.frozen:make",
@@ -78,6 +77,9 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "coverage": "besttake.scorers.coverage:make",
     },
 }
+
+_PLUGINS = {("demos", "libero-scripted"): "pip install ./contrib/scripted-libero"}
+"""How to get what lies beside this package in its repository."""
 
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
@@ -155,7 +157,9 @@ def check_scheme(group: str, text: str) -> None:
     """ComponentError when nothing in ``group`` has the scheme of this URI. Nothing is imported."""
     scheme, known = Uri.parse(text).scheme, schemes(group)
     if scheme not in (*known, "python"):
-        near = get_close_matches(scheme, known, n=1)
+        near, command = get_close_matches(scheme, known, n=1), _PLUGINS.get((group, scheme))
+        if command:
+            raise ComponentError(f"{text}: {scheme} is a plug-in that is not installed: {command}")
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 

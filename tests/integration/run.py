@@ -4,7 +4,8 @@
 
 An environment is kept under $BESTTAKE_ENVS (default: besttake/envs in the user's cache directory) by the hash of the
 folder's setup.sh and of besttake's own requirements. The script is called with the directory to create and a file of
-those requirements. The environment never holds besttake itself: that comes from src/.
+those requirements. The environment never holds besttake itself: that comes from src/. The plug-ins
+of this repository that the folder's plugins.txt lists are installed for each run, in a directory of their own.
 """
 
 from __future__ import annotations
@@ -41,24 +42,29 @@ def run(folder: Path) -> bool:
     if python is None:
         return True
     ready = time.monotonic()
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [str(python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-o", "addopts=", "-q", "-rs"]
-    command += [
-        "--import-mode=importlib",
-        "--strict-markers",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "filterwarnings=",  # those of other projects are theirs
-    ]
-    # A process per file: simulators that share one also share, and spoil, its graphics.
-    files = sorted(folder.glob("test_*.py"))
-    code = max(subprocess.run([*command, str(file)], cwd=ROOT, env=env, check=False).returncode for file in files)
+    command = [str(python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-q", "-rs"]
+    command += ["--import-mode=importlib", "--strict-markers", "-p", "no:cacheprovider"]
+    # Warnings of other projects are theirs; plug-ins are tested as installed.
+    command += [word for option in ("addopts", "filterwarnings", "pythonpath") for word in ("-o", f"{option}=")]
+    with tempfile.TemporaryDirectory() as plugins:
+        install_plugins(folder, python, plugins)
+        path = os.pathsep.join([str(ROOT / "src"), plugins])
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        # A process per file: simulators that share one also share, and spoil, its graphics.
+        files = sorted(folder.glob("test_*.py"))
+        code = max(subprocess.run([*command, str(file)], cwd=ROOT, env=env, check=False).returncode for file in files)
     print(
         f"{folder.name}: exit {code}; environment {ready - began:.0f} s, tests {time.monotonic() - ready:.0f} s",
         flush=True,
     )
     return code == 0
+
+
+def install_plugins(folder: Path, python: Path, target: str) -> None:
+    listed = folder / "plugins.txt"
+    if listed.is_file():
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--target", target, "-r", str(listed)], cwd=ROOT, check=True)
 
 
 def environment(folder: Path) -> Path | None:

@@ -1,6 +1,6 @@
 """Small flow policies over the state, from a file that says all there is to say: ``flow:FILE.safetensors``.
 
-For policies of your own that need no pictures (`besttake.contrib.scripted_libero.train` makes some for LIBERO). The
+For policies of your own that need no pictures (the plug-in in ``contrib/scripted-libero`` trains some for LIBERO). The
 file holds
 
 =======================  ====================================================================================
@@ -96,6 +96,6 @@ def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) ->
     steps, scale = read.optional_whole("replan", replan), read.number("blur", blur)
     path = Path(rest).expanduser()
     if not path.is_file():
-        raise ComponentError(f"{uri}: no such file; make one with python -m besttake.contrib.scripted_libero.train")
+        raise ComponentError(f"{uri}: no such file")
     with one_clear_error(f"{uri}: not a flow policy ({{}})"):
         return FlowPolicy(f"flow:{path.stem}", Weights.read(path), steps, scale)

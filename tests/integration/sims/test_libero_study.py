@@ -14,12 +14,12 @@ import yaml
 
 from besttake import registry, testing
 from besttake.config import load_plan
-from besttake.contrib.scripted_libero.train import RECIPES, TASKS, FlowRecipe, train
-from besttake.contrib.scripted_libero.windows import TRAINING_STARTS, Episodes, collect
 from besttake.envs.libero import LiberoEnv
 from besttake.result import Result
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start
+from scripted_libero.train import RECIPES, TASKS, FlowRecipe, train
+from scripted_libero.windows import TRAINING_STARTS, Episodes, collect
 
 pytestmark = pytest.mark.usefixtures("assets")
 

@@ -1,4 +1,4 @@
-"""How often the scripted expert succeeds: ``python -m besttake.contrib.scripted_libero object --starts 0-9``."""
+"""How often the scripted expert succeeds: ``python -m scripted_libero object --starts 0-9``."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import argparse
 import json
 import sys
 
-from besttake.contrib.scripted_libero.rollout import attempt, works_on
-from besttake.contrib.scripted_libero.trial import exit_code
 from besttake.envs import libero
 from besttake.types import Start
+from scripted_libero.rollout import attempt, works_on
+from scripted_libero.trial import exit_code
 
 
 def main() -> None:
     """Print successes out of attempts, and the mean length of the successes, per task."""
-    parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripted_libero", description=__doc__)
     parser.add_argument("suite", help="spatial, object, goal, 10 or 90")
     parser.add_argument("--starts", default="0-9", help="first and last start, e.g. 0-9")
-    parser.add_argument("--task", help="names or indexes, with commas")
-    parser.add_argument("--json", action="store_true", help="one JSON object per task")
-    asked = parser.parse_args()
-    first, _, last = asked.starts.partition("-")
-    env = libero.make(asked.suite, task=asked.task)
+    parser.add_argument("--task", help="names or indexes, separated by commas")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per task")
+    args = parser.parse_args()
+    first, _, last = args.starts.partition("-")
+    env = libero.make(args.suite, task=args.task)
     for task in env.spec.tasks:
         starts = range(int(first), int(last or first) + 1) if works_on(env, task.name) else range(0)
-        attempts = [attempt(env, Start(task.name, index)) for index in starts]
-        lengths = [len(each.actions) for each in attempts if each.success]
+        episodes = [attempt(env, Start(task.name, index)) for index in starts]
+        lengths = [len(episode.actions) for episode in episodes if episode.success]
         steps = round(sum(lengths) / len(lengths)) if lengths else 0
-        if asked.json:
+        if args.json:
             row = {"task": task.name, "successes": len(lengths), "attempts": len(starts), "steps": steps}
             print(json.dumps(row), flush=True)
         elif starts:

@@ -1,21 +1,21 @@
-"""Scripted demonstrations as numbers to learn from: made once, without pictures, and kept in one file."""
+"""Scripted demonstrations to learn from: made once, without pictures, and kept in one file."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
 
-from besttake.contrib.scripted_libero.rollout import attempt
 from besttake.envs.libero import LiberoEnv
 from besttake.types import F32, Array, Start
+from scripted_libero.rollout import Attempt, attempt
 
 TRAINING_STARTS = range(3000, 4000)
-"""Starts of the demonstrations that policies learn from; the library's are others, and so are those evaluated."""
+"""Starts of the demonstrations that policies learn from; no library uses them, and none is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,23 @@ class Episodes:
     def windows(self, horizon: int, per_task: int) -> tuple[F32, F32, Array]:
         """States (W, state_dim), the chunks (W, horizon, 7) that follow and the tasks (W,), of ``per_task`` demos each.
 
-        After its end a demonstration stands still with the gripper as it was.
+        After its end a demonstration stands still and keeps its gripper as it was.
         """
         states, chunks, tasks = [], [], []
-        seen = np.zeros(len(self.instructions), int)
+        counts = np.zeros(len(self.instructions), int)
         ends = np.cumsum(self.lengths)
         for end, length, task in zip(ends, self.lengths, self.tasks, strict=True):
-            seen[task] += 1
-            if seen[task] > per_task:
+            counts[task] += 1
+            if counts[task] > per_task:
                 continue
-            acts = self.actions[end - length : end]
-            still = np.repeat(acts[-1:] * np.array([0, 0, 0, 0, 0, 0, 1], np.float32), horizon, axis=0)
-            padded = np.concatenate([acts, still])
+            actions = self.actions[end - length : end]
+            still = np.repeat(actions[-1:] * np.array([0, 0, 0, 0, 0, 0, 1], np.float32), horizon, axis=0)
+            padded = np.concatenate([actions, still])
             states.append(self.states[end - length : end])
             chunks.append(np.stack([padded[t : t + horizon] for t in range(length)]))
             tasks.append(np.full(length, task))
-        if seen.min() < per_task:
-            raise ValueError(f"{per_task} demonstrations per task are wanted and there are {seen.min()} of one")
+        if counts.min() < per_task:
+            raise ValueError(f"{per_task} demonstrations per task are needed, but one task has {counts.min()}")
         return np.concatenate(states), np.concatenate(chunks), np.concatenate(tasks)
 
 
@@ -80,22 +80,19 @@ def collect(
     env: LiberoEnv, per_task: int, shakes: Sequence[float], starts: Sequence[int] = TRAINING_STARTS
 ) -> Episodes:
     """``per_task`` successes of the expert on each task of ``env``: from each of ``starts``, once with every shake."""
-    states: list[F32] = []
-    actions: list[F32] = []
-    tasks: list[int] = []
-    used: list[int] = []
+    made: list[tuple[int, int, Attempt]] = []
     for number, task in enumerate(env.spec.tasks):
-        wanted = len(states) + per_task
-        for index, shake in product(starts, shakes):
-            if len(states) == wanted:
-                break
-            tried = attempt(env, Start(task.name, index), shake=shake)
-            if tried.success:
-                states.append(tried.states)
-                actions.append(tried.actions)
-                tasks.append(number)
-                used.append(index)
+        attempts = (
+            (number, start, attempt(env, Start(task.name, start), shake=shake))
+            for start, shake in product(starts, shakes)
+        )
+        made += islice((each for each in attempts if each[2].success), per_task)
+    tasks, used, episodes = zip(*made, strict=True)
     return Episodes(
-        np.concatenate(states), np.concatenate(actions), np.array([len(each) for each in actions]),
-        np.array(tasks), np.array(used), tuple(task.instruction for task in env.spec.tasks),
-    )  # fmt: skip
+        states=np.concatenate([episode.states for episode in episodes]),
+        actions=np.concatenate([episode.actions for episode in episodes]),
+        lengths=np.array([len(episode.actions) for episode in episodes]),
+        tasks=np.array(tasks),
+        starts=np.array(used),
+        instructions=tuple(task.instruction for task in env.spec.tasks),
+    )

@@ -1,8 +1,8 @@
-"""Train small policies for LIBERO: ``python -m besttake.contrib.scripted_libero.train --out DIR``.
+"""Train small policies for LIBERO: ``python -m scripted_libero.train --out DIR``.
 
-Needs LIBERO to make the demonstrations (once; they are kept in ``--demos FILE``) and torch to learn from them. The
-policies are files for ``flow:FILE.safetensors``. What they see (`besttake.envs.libero`, ``state=objects``) is ground
-truth with a few millimetres of error: they stand in for policies with cameras, and say nothing about vision.
+It needs LIBERO to make the demonstrations (once; they are kept in ``--demos FILE``) and torch to learn from them. The
+policies are files for ``flow:FILE.safetensors``. They see ground truth (``libero:SUITE?state=objects``) with a few
+millimetres of error: they stand in for policies with cameras, and say nothing about vision.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.contrib.scripted_libero.windows import Episodes, collect
 from besttake.envs import libero
 from besttake.testbed import fitting
 from besttake.testbed.train import parse_names, write_weights
 from besttake.types import F32, Array
+from scripted_libero.windows import Episodes, collect
 
 TASKS = "0,2,4,6,7"
 """Alphabet soup, salad dressing, ketchup, butter, milk: a can, two bottles, a box, a carton."""
@@ -30,7 +30,7 @@ _EEF, _ITEM, _PLACE = slice(0, 3), slice(8, 11), slice(15, 18)
 
 @dataclass(frozen=True)
 class FlowRecipe:
-    """How one policy is made: from how many demonstrations, how long, how wide, and how well it sees."""
+    """How one policy is made: demonstrations per task, training steps, width, and how badly it sees."""
 
     name: str
     demos_per_task: int
@@ -73,30 +73,30 @@ def train(recipe: FlowRecipe, episodes: Episodes, out: Path) -> Path:
 def inputs(states: F32) -> tuple[F32, F32]:
     """``state_map`` (18, 27) and ``state_shift`` (27,): the state and its offsets (hand, item, place) at unit scale."""
     relative = np.zeros((18, 9), np.float32)
-    for column, (to, frm) in enumerate(((_ITEM, _EEF), (_PLACE, _EEF), (_PLACE, _ITEM))):
-        relative[to, 3 * column : 3 * column + 3] = np.eye(3)
-        relative[frm, 3 * column : 3 * column + 3] = -np.eye(3)
+    for column, (end, origin) in enumerate(((_ITEM, _EEF), (_PLACE, _EEF), (_PLACE, _ITEM))):
+        relative[end, 3 * column : 3 * column + 3] = np.eye(3)
+        relative[origin, 3 * column : 3 * column + 3] = -np.eye(3)
     linear = np.concatenate([np.eye(18, dtype=np.float32), relative], axis=1)
-    seen = states @ linear
-    scale = 1 / np.maximum(seen.std(axis=0), 0.01)
-    return (linear * scale).astype(np.float32), (-seen.mean(axis=0) * scale).astype(np.float32)
+    features = states @ linear
+    scale = 1 / np.maximum(features.std(axis=0), 0.01)
+    return (linear * scale).astype(np.float32), (-features.mean(axis=0) * scale).astype(np.float32)
 
 
 def blur(metres: float) -> F32:
-    """``state_blur`` (6, 18): item and place are each seen ``metres`` away from where they are."""
+    """``state_blur`` (6, 18): item and place are each seen with an error of ``metres`` per axis."""
     matrix = np.zeros((6, 18), np.float32)
     matrix[:3, _ITEM] = matrix[3:, _PLACE] = metres * np.eye(3)
     return matrix
 
 
 def fit(recipe: FlowRecipe, episodes: Episodes) -> tuple[dict[str, Array], float]:
-    """All arrays of the file, and the last loss."""
+    """All arrays of the policy's file, and the last loss."""
     states, chunks, tasks = episodes.windows(recipe.horizon, recipe.demos_per_task)
     mean, std = chunks.mean(axis=(0, 1)), np.maximum(chunks.std(axis=(0, 1)), 0.02)
     linear, shift = inputs(states)
-    which = np.eye(len(episodes.instructions), dtype=np.float32)[tasks]
-    context = np.concatenate([states @ linear + shift, which], axis=1)
-    unsure = np.pad(blur(recipe.perception_metres) @ linear, ((0, 0), (0, which.shape[1])))
+    instruction = np.eye(len(episodes.instructions), dtype=np.float32)[tasks]
+    context = np.concatenate([states @ linear + shift, instruction], axis=1)
+    input_blur = np.pad(blur(recipe.perception_metres) @ linear, ((0, 0), (0, instruction.shape[1])))
     layers, loss = fitting.fit(
         context,
         ((chunks - mean) / std).reshape(len(chunks), -1),
@@ -106,7 +106,7 @@ def fit(recipe: FlowRecipe, episodes: Episodes) -> tuple[dict[str, Array], float
         rate=recipe.rate,
         decay=recipe.decay,
         seed=recipe.seed,
-        blur=unsure,
+        blur=input_blur,
     )
     arrays: dict[str, Array] = {
         "state_map": linear,
@@ -119,12 +119,12 @@ def fit(recipe: FlowRecipe, episodes: Episodes) -> tuple[dict[str, Array], float
 
 
 def main() -> None:
-    """Make the demonstrations unless they are there, then train the named policies, or all."""
-    parser = argparse.ArgumentParser(prog="python -m besttake.contrib.scripted_libero.train", description=__doc__)
+    """Make the demonstrations if their file is missing, then train the named policies, or all."""
+    parser = argparse.ArgumentParser(prog="python -m scripted_libero.train", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="directory for the weights")
     parser.add_argument("--demos", type=Path, help="file of demonstrations (default: OUT/demos.npz)")
-    asked = parse_names(parser, RECIPES)
-    demos = asked.demos or asked.out / "demos.npz"
+    args = parse_names(parser, RECIPES)
+    demos = args.demos or args.out / "demos.npz"
     if not demos.is_file():
         began = time.perf_counter()
         env = libero.make(SUITE, task=TASKS, state="objects")
@@ -133,8 +133,8 @@ def main() -> None:
         env.close()
         print(f"{len(made.lengths)} demonstrations, {time.perf_counter() - began:.0f} s", flush=True)
     episodes = Episodes.load(demos)
-    for name in asked.names:
-        train(RECIPES[name], episodes, asked.out)
+    for name in args.names:
+        train(RECIPES[name], episodes, args.out)
 
 
 if __name__ == "__main__":

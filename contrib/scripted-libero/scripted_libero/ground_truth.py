@@ -1,4 +1,4 @@
-"""`GroundTruth`: what a scripted expert may look at, poses, shapes and goals as the simulator knows them."""
+"""`GroundTruth`: what a scripted expert looks at, the poses, shapes and goals that the simulator knows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 F64 = NDArray[np.float64]
 
-_WIDEST = 0.075
+_WIDEST_GRASP = 0.075
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Grasp:
-    """Where the point between the fingertips goes (3,), and the turn about the vertical that gets it there."""
+    """Where the point between the fingertips goes (3,), and how far the hand turns about the vertical."""
 
     point: F64
     yaw: float
@@ -64,7 +64,7 @@ class GroundTruth:
         return np.array(self._env.object_states_dict[name].get_geom_state()["pos"])
 
     def shape(self, name: str) -> F64:
-        """Points on the collision shape of an object or fixture (n, 3); a region has that of what it belongs to."""
+        """Points on the collision shape of an object or fixture (n, 3); a region has the shape of its owner."""
         model, data = self._env.sim.model._model, self._env.sim.data._data
         owner = self._owner(name)
         if owner is None:
@@ -84,27 +84,25 @@ class GroundTruth:
         return np.concatenate([self.shape(name) for name in names] or [np.zeros((0, 3))])
 
     def grasp(self, item: str, attempt: int = 0) -> Grasp:
-        """Across the narrowest side if it fits between the fingers, else by the rim; deeper or elsewhere next time."""
+        """Across the narrowest side where one fits between the fingers, else by the rim.
+
+        Each further ``attempt`` grasps deeper, or at another place of the rim.
+        """
         points = self.shape(item)
         top, bottom = points[:, 2].max(), points[:, 2].min()
         depth = min(0.035, 0.6 * (top - bottom)) + 0.006 * attempt
         upper = points[points[:, 2] > top - max(0.05, 0.4 * (top - bottom))]
-        best: tuple[float, float, float] | None = None
-        for yaw in np.radians(np.arange(-90, 90, 5)):
-            across = _turned(self._fingers, yaw)
-            span = upper[:, :2] @ across
-            width = float(np.ptp(span))
-            if width < _WIDEST:
-                cost = width + 0.01 * abs(yaw)
-                if best is None or cost < best[0]:
-                    best = (cost, float(yaw), width)
-        if best is None:
+        yaws = [float(yaw) for yaw in np.radians(np.arange(-90, 90, 5))]
+        widths = [float(np.ptp(upper[:, :2] @ _turned(self._fingers, yaw))) for yaw in yaws]
+        if min(widths) >= _WIDEST_GRASP:
             return self._rim_grasp(item, points, attempt)
-        across = _turned(self._fingers, best[1])
+        pairs = zip(yaws, widths, strict=True)
+        _, yaw = min((width + 0.01 * abs(yaw), yaw) for yaw, width in pairs if width < _WIDEST_GRASP)
+        across = _turned(self._fingers, yaw)
         along = np.array([-across[1], across[0]])
         middle = [(span.max() + span.min()) / 2 for span in (upper[:, :2] @ across, upper[:, :2] @ along)]
         xy = middle[0] * across + middle[1] * along
-        return Grasp(np.array([*xy, top - depth]), best[1])
+        return Grasp(np.array([*xy, top - depth]), yaw)
 
     def _rim_grasp(self, item: str, points: F64, attempt: int) -> Grasp:
         top = points[:, 2].max()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from besttake.contrib.scripted_libero import DEMO_STARTS
-from besttake.contrib.scripted_libero.windows import TRAINING_STARTS, Episodes
 from besttake.envs.libero import TUNING_STARTS
+from scripted_libero import DEMO_STARTS
+from scripted_libero.windows import TRAINING_STARTS, Episodes
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_windows_end_in_standing_still_with_the_gripper_as_it_was(episodes):
 
 
 def test_asking_for_more_demonstrations_than_there_are_is_an_error(episodes):
-    with pytest.raises(ValueError, match="2 demonstrations per task are wanted and there are 1 of one"):
+    with pytest.raises(ValueError, match="2 demonstrations per task are needed, but one task has 1"):
         episodes.windows(4, per_task=2)
 
 

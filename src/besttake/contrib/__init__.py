@@ -1,1 +1,0 @@
-"""What is useful with BestTake and not part of it."""
