@@ -20,15 +20,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
 from besttake.core.rotations import axis_angle
-from besttake.demos.base import Bad, match_cameras
+from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, fitted_array
 from besttake.envs.libero_conventions import upright
-from besttake.errors import LibraryError, MissingExtra
+from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
@@ -52,8 +51,13 @@ class Hdf5Demos:
     ) -> None:
         self.name, self._files, self._size, self._map, self.uri = name, files, size, names or {}, uri
         attributes, observations, action_dim = _first_readable(files, name)
-        self.camera = _camera(observations, camera, name)
         self._cameras = [k for k, shape in observations.items() if len(shape) == 4]
+        coloured = [k for k in self._cameras if observations[k][-1] == 3]
+        if not coloured:
+            raise LibraryError(
+                f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
+            )
+        self.camera = choose_camera(coloured, camera, name)
         self._libero = self.camera.endswith("_rgb")
         known = _LIBERO_STATE if self._libero else _ROBOMIMIC_STATE
         self._state = state or (known if set(known) <= set(observations) else None)
@@ -92,13 +96,12 @@ class Hdf5Demos:
             with _h5py().File(path, "r") as opened:
                 pictures = {w: np.asarray(opened["data"][key]["obs"][s][step]) for w, s in matched.items()}
         except (OSError, KeyError, ValueError) as error:
-            raise LibraryError(f"{self.name}: {demo} cannot be shown ({_short(error)})") from error
+            raise LibraryError(f"{self.name}: {demo} cannot be shown ({one_line(error, 120)})") from error
         return {camera: upright(picture) if self._rotate else picture for camera, picture in pictures.items()}
 
     def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
         attributes = dict(file["data"].attrs)
-        problem = _json(attributes, "problem_info")
-        instruction = str(problem.get("language_instruction", "")).strip('"')
+        instruction = str(_json(attributes, "problem_info").get("language_instruction", "")).strip('"')
         env = str(_json(attributes, "env_args").get("env_name", path.stem))
         task = re.sub("_demo$", "", path.stem) if self._libero else env
         for key in sorted(file["data"], key=_number):
@@ -106,7 +109,7 @@ class Hdf5Demos:
             try:
                 yield self._demo(identity, task, instruction, file["data"][key])
             except (Unreadable, OSError, KeyError, ValueError, TypeError) as error:
-                reason = str(error) if isinstance(error, Unreadable) else f"cannot be read ({_short(error)})"
+                reason = str(error) if isinstance(error, Unreadable) else f"cannot be read ({one_line(error, 120)})"
                 yield Bad(identity, reason)
 
     def _demo(self, identity: str, task: str, instruction: str, group: Any) -> Demo:
@@ -116,16 +119,10 @@ class Hdf5Demos:
         if self._rotate and frames.ndim == 4:
             frames = upright(frames)
         frames = fitted_array(np.ascontiguousarray(frames), self._size) if len(frames) else frames
-        return Demo(
-            id=identity,
-            task=task,
-            frames=frames,
-            frame_steps=np.arange(len(frames), dtype=np.int64),
-            states=self._states(group["obs"]),
-            actions=np.asarray(group["actions"][()], np.float32),
-            instruction=instruction,
-            source={"file": identity.rpartition("/")[0], "demo": identity.rpartition("/")[2]},
-        )
+        steps, actions = np.arange(len(frames), dtype=np.int64), np.asarray(group["actions"][()], np.float32)
+        file, _, key = identity.rpartition("/")
+        origin = {"file": file, "demo": key}
+        return Demo(identity, task, frames, steps, self._states(group["obs"]), actions, instruction, origin)
 
     def _states(self, observations: Any) -> F32 | None:
         if self._state is None:
@@ -135,11 +132,8 @@ class Hdf5Demos:
             if key not in observations:
                 raise Unreadable(f"has no obs/{key}")
             values = np.asarray(observations[key][()], np.float64)
-            parts.append(
-                axis_angle(values)
-                if key.endswith("_quat")
-                else values.reshape(len(values), int(np.prod(values.shape[1:])))
-            )
+            flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
+            parts.append(axis_angle(values) if key.endswith("_quat") else flat)
         return np.concatenate(parts, axis=1).astype(np.float32)
 
 
@@ -159,8 +153,7 @@ def make(
     read = Reader(f"hdf5:{rest}")
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
-    options = {"camera": camera, "state": state, "rotate": rotate, "size": size, "map": map}
-    again = f"hdf5:{path.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
+    again = uri_again("hdf5", path, camera=camera, state=state, rotate=rotate, size=size, map=map)
     names = read.mapping("map", map)
     return Hdf5Demos(read.uri, files, camera, keys, turned, read.whole("size", size), names, again)
 
@@ -180,19 +173,6 @@ def _first_readable(files: list[Path], name: str) -> tuple[Mapping[str, Any], di
         except (OSError, KeyError, AttributeError) as error:
             trouble = f"{path.name} {_why(path, error)}"
     raise LibraryError(f"{name}: {trouble}")
-
-
-def _camera(observations: Mapping[str, tuple[int, ...]], wanted: str | None, name: str) -> str:
-    cameras = [k for k, shape in observations.items() if len(shape) == 4 and shape[-1] == 3]
-    if not cameras:
-        raise LibraryError(
-            f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
-        )
-    if wanted is None:
-        return next((c for c in cameras if "hand" in c or "wrist" in c), cameras[0])
-    if wanted not in cameras:
-        raise LibraryError(f"{name} has no camera {wanted}; it has {', '.join(sorted(cameras))}")
-    return wanted
 
 
 def _json(attributes: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -221,16 +201,8 @@ def _why(path: Path, error: Exception) -> str:
         return "is not an HDF5 file"
     if isinstance(error, KeyError):
         return "is not a LIBERO or robomimic file (it has no group data)"
-    return f"cannot be read ({_short(error)})"
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
+    return f"cannot be read ({one_line(error, 120)})"
 
 
 def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise MissingExtra("h5py", "hdf5", "hdf5 demonstrations") from None
-    return h5py
+    return need("h5py", "hdf5 demonstrations", "hdf5")

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.demos.base import Bad, match_cameras
+from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
-from besttake.errors import LibraryError, MissingExtra, one_line
+from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
@@ -45,16 +46,16 @@ class LeRobotDemos:
 
     def __init__(self, root: Path, name: str, choice: Choice, uri: str = "") -> None:
         self.name, self._root, self._size, self._map, self.uri = name, root, choice.size, choice.cameras, uri
-        state, action = choice.state, choice.action
         self._info = _info(root, name)
         features: Mapping[str, Any] = self._info["features"]
-        self.camera = _camera(features, choice.camera, name)
-        self._state = _feature(features, state, name) if state in features or state != "observation.state" else None
-        self._action = _feature(features, action, name) if action in features or action != "action" else None
+        self._cameras = _cameras(features, name)
+        self.camera = choose_camera(self._cameras, choice.camera, name)
+        self._state = _feature(features, choice.state, "observation.state", name)
+        self._action = _feature(features, choice.action, "action", name)
         self.fps = float(self._info["fps"])
-        self.gripper_dim = _named(features, self._action, ("gripper",))
+        self.gripper_dim = _named(features, self._action, lambda dim: "gripper" in dim.lower())
         self.gripper_open = -1
-        axes = [_named(features, self._state, (axis,), exact=True) for axis in "xyz"]
+        axes = [_named(features, self._state, partial(eq, axis)) for axis in "xyz"]
         self.eef_dims = None if None in axes else tuple(axis for axis in axes if axis is not None)
         self._episodes = _episodes(root, name)[choice.episodes]
         self.fingerprint = self._fingerprint()
@@ -73,7 +74,9 @@ class LeRobotDemos:
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
         matched = match_cameras(cameras, self._cameras, self._map)
-        return matched is not None and all(self._is_stored(camera) for camera in matched.values())
+        return matched is not None and all(
+            not self._is_video(camera) or (self._root / "videos" / camera).is_dir() for camera in matched.values()
+        )
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
@@ -84,19 +87,12 @@ class LeRobotDemos:
         except Unreadable as error:
             raise LibraryError(f"{self.name}: {demo} {error}") from error
 
-    @property
-    def _cameras(self) -> list[str]:
-        return [k for k, v in self._info["features"].items() if v["dtype"] in ("video", "image")]
-
-    def _is_stored(self, camera: str) -> bool:
-        is_video = self._info["features"][camera]["dtype"] == "video"
-        return not is_video or (self._root / "videos" / camera).is_dir()
+    def _is_video(self, camera: str) -> bool:
+        return bool(self._info["features"][camera]["dtype"] == "video")
 
     def _one(self, episode: Mapping[str, Any], step: int, camera: str) -> U8:
-        if self._info["features"][camera]["dtype"] == "video":
-            path = self._root / self._path("video_path", episode, f"videos/{camera}", camera)
-            start = float(episode[f"videos/{camera}/from_timestamp"]) + step / self.fps
-            frame: U8 = video_slice(path, start, 1, self.fps, _FULL)[0]
+        if self._is_video(camera):
+            frame: U8 = self._video(episode, camera, step, 1, _FULL)[0]
             return frame
         import pyarrow.parquet as pq
 
@@ -109,7 +105,7 @@ class LeRobotDemos:
         import pyarrow.parquet as pq
 
         path = self._root / self._path("data_path", episode, "data", self.camera)
-        is_video = self._info["features"][self.camera]["dtype"] == "video"
+        is_video = self._is_video(self.camera)
         columns = [c for c in (self._state, self._action, None if is_video else self.camera) if c is not None]
         try:
             table = pq.read_table(path, columns=["frame_index", *columns], filters=[("episode_index", "=", number)])
@@ -119,29 +115,21 @@ class LeRobotDemos:
         length = int(episode["length"])
         if table.num_rows != length:
             raise Unreadable(f"has {table.num_rows} rows instead of {length} in {path.name}")
-        frames = self._video(episode, length) if is_video else self._pictures(table.column(self.camera), length)
-        tasks: Sequence[str] = episode.get("tasks") or ("",)
-        return Demo(
-            id=f"episode {number}",
-            task=str(tasks[0]),
-            frames=frames,
-            frame_steps=np.arange(length, dtype=np.int64),
-            states=_rows(table, self._state),
-            actions=_rows(table, self._action),
-            instruction=str(tasks[0]),
-            source={"episode": number, "file": str(path.relative_to(self._root))},
-        )
-
-    def _video(self, episode: Mapping[str, Any], length: int) -> U8:
         if length == 0:
-            return np.zeros((0, 1, 1, 3), np.uint8)
-        path = self._root / self._path("video_path", episode, f"videos/{self.camera}", self.camera)
-        start = float(episode[f"videos/{self.camera}/from_timestamp"])
-        return video_slice(path, start, length, self.fps, self._size)
+            frames = np.zeros((0, 1, 1, 3), np.uint8)
+        elif is_video:
+            frames = self._video(episode, self.camera, 0, length, self._size)
+        else:
+            frames = np.stack([self._picture(value, self._size) for value in table.column(self.camera).to_pylist()])
+        task, steps = str((episode.get("tasks") or ("",))[0]), np.arange(length, dtype=np.int64)
+        states, actions = _rows(table, self._state), _rows(table, self._action)
+        origin = {"episode": number, "file": str(path.relative_to(self._root))}
+        return Demo(f"episode {number}", task, frames, steps, states, actions, task, origin)
 
-    def _pictures(self, column: Any, length: int) -> U8:
-        frames = [self._picture(value, self._size) for value in column.to_pylist()]
-        return np.stack(frames) if length else np.zeros((0, 1, 1, 3), np.uint8)
+    def _video(self, episode: Mapping[str, Any], camera: str, step: int, count: int, largest: int) -> U8:
+        path = self._root / self._path("video_path", episode, f"videos/{camera}", camera)
+        start = float(episode[f"videos/{camera}/from_timestamp"]) + step / self.fps
+        return video_slice(path, start, count, self.fps, largest)
 
     def _picture(self, value: Mapping[str, Any], largest: int) -> U8:
         if value.get("bytes") is not None:
@@ -178,7 +166,6 @@ def make(
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
     read = Reader(f"lerobot:{rest}")
     cameras = read.mapping("map", map)
-    options = {"camera": camera, "state": state, "action": action, "episodes": episodes, "size": size, "map": map}
     root = Path(rest)
     if not root.is_dir():
         root = _download(rest, [camera, *cameras.values()], revision)
@@ -187,7 +174,7 @@ def make(
         chosen = slice(int(first or 0), int(last) if last else None) if colon else slice(int(first), int(first) + 1)
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
-    again = f"lerobot:{root.resolve()}?{urlencode({k: v for k, v in options.items() if v not in (None, '')})}"
+    again = uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map)
     choice = Choice(camera, state, action, chosen, read.whole("size", size), cameras)
     return LeRobotDemos(root, f"lerobot:{rest}", choice, again)
 
@@ -199,15 +186,12 @@ def _download(repo: str, cameras: Sequence[str | None], revision: str | None) ->
     """
     if repo.count("/") != 1 or repo.startswith((".", "/")):
         raise LibraryError(f"lerobot:{repo}: there is no such directory, and it is not a hub name such as org/name")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise MissingExtra("huggingface_hub", "vision", f"lerobot:{repo} from the hub") from None
+    snapshot_download = need("huggingface_hub", f"lerobot:{repo} from the hub").snapshot_download
     try:
         options = {"repo_type": "dataset", "revision": revision}
         root = Path(snapshot_download(repo, allow_patterns=["meta/**"], **options))
-        features = _info(root, f"lerobot:{repo}")["features"]
-        videos = [f"videos/{_camera(features, camera, f'lerobot:{repo}')}/**" for camera in cameras]
+        known = _cameras(_info(root, f"lerobot:{repo}")["features"], f"lerobot:{repo}")
+        videos = [f"videos/{choose_camera(known, camera, f'lerobot:{repo}')}/**" for camera in cameras]
         return Path(snapshot_download(repo, allow_patterns=["meta/**", "data/**", *videos], **options))
     except LibraryError:
         raise
@@ -245,32 +229,30 @@ def _episodes(root: Path, name: str) -> list[dict[str, Any]]:
     return sorted(episodes, key=lambda episode: int(episode["episode_index"]))
 
 
-def _camera(features: Mapping[str, Any], wanted: str | None, name: str) -> str:
+def _cameras(features: Mapping[str, Any], name: str) -> list[str]:
     cameras = [key for key, value in features.items() if value["dtype"] in ("video", "image")]
     if not cameras:
         raise LibraryError(f"{name} has no camera among its features")
-    if wanted is None:
-        return next((c for c in cameras if "wrist" in c or "hand" in c), cameras[0])
-    for camera in cameras:
-        if wanted in (camera, camera.rpartition(".")[2]):
-            return camera
-    raise LibraryError(f"{name} has no camera {wanted}; it has {', '.join(cameras)}")
+    return cameras
 
 
-def _feature(features: Mapping[str, Any], key: str, name: str) -> str:
-    if key not in features:
-        raise LibraryError(f"{name} has no feature {key}; it has {', '.join(features)}")
-    return key
+def _feature(features: Mapping[str, Any], key: str, usual: str, name: str) -> str | None:
+    """``key``; None where it is the ``usual`` one and the data set does without."""
+    if key in features:
+        return key
+    if key == usual:
+        return None
+    raise LibraryError(f"{name} has no feature {key}; it has {', '.join(features)}")
 
 
-def _named(features: Mapping[str, Any], key: str | None, words: Sequence[str], exact: bool = False) -> int | None:
-    """The one dimension of a feature whose name holds (or is) one of ``words``; None when none or several do."""
+def _named(features: Mapping[str, Any], key: str | None, fits: Callable[[str], bool]) -> int | None:
+    """The one dimension of a feature whose name ``fits``; None when none or several do."""
     names = None if key is None else features[key].get("names")
     if isinstance(names, dict):
         names = next(iter(names.values()), None)
     if not isinstance(names, list):
         return None
-    rows = [i for i, n in enumerate(names) if any(w == str(n) if exact else w in str(n).lower() for w in words)]
+    rows = [i for i, name in enumerate(names) if fits(str(name))]
     return rows[0] if len(rows) == 1 else None
 
 

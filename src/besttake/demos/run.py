@@ -24,20 +24,19 @@ class RunDemos:
     def __init__(self, path: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> None:
         self.name, self._path = f"run:{path}", path
         with Store.open(path) as store:
-            done = [row for row in store.rows() if row.status == "done" and row.success]
+            done = [(row, row.key) for row in store.rows() if row.status == "done" and row.success]
             self.fingerprint = store.digest()[:12] + f"-{arm}-{policy}-{env}"
         self._rows = [
             row
-            for row in done
-            if arm in ("any", row.key.arm) and policy in (None, row.key.policy) and env in (None, row.key.env)
+            for row, key in done
+            if arm in ("any", key.arm) and policy in (None, key.policy) and env in (None, key.env)
         ]
         if not self._rows:
             raise LibraryError(
                 f"{self.name} has no successful takes of arm {arm} to learn from; see `besttake runs show`"
             )
         spec = _spec(self._rows)
-        self.camera = spec.score_camera
-        self.fps = spec.fps
+        self.camera, self.fps = spec.score_camera, spec.fps
         self.gripper_dim, self.gripper_open, self.eef_dims = spec.gripper_dim, spec.gripper_open, spec.eef_dims
         self._instructions = {task.name: task.instruction for task in spec.tasks}
 
@@ -56,16 +55,11 @@ class RunDemos:
                     continue
                 length = take.steps if take.success_step is None else take.success_step
                 seen = take.frame_steps < length
+                origin = {name: getattr(key, name) for name in ("policy", "env", "start", "arm", "seed")}
                 yield Demo(
-                    id=identity,
-                    task=key.task,
-                    frames=take.frames()[seen],
-                    frame_steps=take.frame_steps[seen].astype(np.int64),
-                    states=take.states[:length],
-                    actions=take.actions[:length],
-                    instruction=self._instructions.get(key.task, ""),
-                    source={"policy": key.policy, "env": key.env, "start": key.start, "arm": key.arm, "seed": key.seed},
-                )
+                    identity, key.task, take.frames()[seen], take.frame_steps[seen].astype(np.int64),
+                    take.states[:length], take.actions[:length], self._instructions.get(key.task, ""), origin,
+                )  # fmt: skip
 
 
 def make(rest: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> RunDemos:

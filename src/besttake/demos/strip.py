@@ -13,13 +13,8 @@ from besttake.core.events import onset_frame
 from besttake.demos.library import Library
 from besttake.errors import LibraryError
 
-_GAP = 4
-_BAR = 5
-_TEXT = 14
-_PAPER = (255, 255, 255)
-_INK = (60, 60, 60)
-_EVENT = (214, 90, 30)
-_OPEN = (120, 170, 220)
+_GAP, _BAR, _TEXT = 4, 5, 14
+_PAPER, _INK, _EVENT, _OTHER = (255, 255, 255), (60, 60, 60), (214, 90, 30), (120, 170, 220)
 
 
 def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 96) -> bytes:
@@ -50,9 +45,8 @@ def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 
         sheet.paste(picture, (x, y))
         if is_event:
             draw.rectangle((x, y, x + picture.width - 1, y + height - 1), outline=_EVENT, width=2)
-        draw.rectangle(
-            (x, y + height, x + picture.width - 1, y + height + _BAR - 2), fill=_EVENT if is_event else _OPEN
-        )
+        bar = (x, y + height, x + picture.width - 1, y + height + _BAR - 2)
+        draw.rectangle(bar, fill=_EVENT if is_event else _OTHER)
         draw.text((x, y + height + _BAR), str(int(steps[index])), fill=_EVENT if is_event else _INK)
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")

@@ -45,9 +45,7 @@ class Recording:
 class VideoDemos:
     """Recordings of a folder, in the order of their names."""
 
-    gripper_dim: int | None = None
-    gripper_open: int = -1
-    eef_dims: tuple[int, ...] | None = None
+    gripper_dim, gripper_open, eef_dims = None, -1, None
 
     def __init__(self, root: Path, name: str, task: str, camera: str, fps: float, size: int) -> None:
         self.name, self.camera, self._root, self._size = name, camera, root, size
@@ -74,16 +72,8 @@ class VideoDemos:
             except Unreadable as error:
                 yield Bad(identity, str(error))
                 continue
-            yield Demo(
-                id=identity,
-                task=recording.task,
-                frames=frames,
-                frame_steps=np.arange(len(frames), dtype=np.int64),
-                states=states,
-                actions=actions,
-                instruction=recording.task.replace("_", " "),
-                source={"file": identity},
-            )
+            steps, instruction = np.arange(len(frames), dtype=np.int64), recording.task.replace("_", " ")
+            yield Demo(identity, recording.task, frames, steps, states, actions, instruction, {"file": identity})
 
 
 def make(

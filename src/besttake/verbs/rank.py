@@ -116,7 +116,8 @@ def rank(
     with one_thread():
         library = open_or_build(str(demos), encoder)
         view, coder = library.view(task), cached(library.encoder())
-        ranked = _ranked(films, chosen, view, coder, _Frames(window, stride, task))
+        readable = [film.frames for film in films if film.frames is not None]
+        ranked = _ranked(films, _footage(readable, coder, window, stride, task), chosen, view)
     return RankResult(
         takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
         library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
@@ -133,38 +134,23 @@ class _Recorded:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class _Frames:
-    """Which frames are scored: every ``stride``-th of those in the window."""
-
-    window: str
-    stride: int
-    task: str
-
-    def footage(self, films: Sequence[U8], encoder: Encoder) -> list[Footage]:
-        """The takes as a scorer sees them."""
-        takes, shortest = [], min(len(film) for film in films)
-        for film in films:
-            steps, end = np.arange(0, len(film), self.stride, dtype=np.int32), len(film) - 1
-            if self.window == "common":
-                end = shortest - 1
-            (embedded,) = embed(encoder, [film[steps]])
-            takes.append(
-                Footage(
-                    steps, (window_until(steps, end),), (end,), frames=film[steps], embeddings=embedded,
-                    instruction=self.task,
-                )
-            )  # fmt: skip
-        return takes
+def _footage(films: Sequence[U8], encoder: Encoder, window: str, stride: int, task: str) -> list[Footage]:
+    """The takes as a scorer sees them: every ``stride``-th frame of those in the window."""
+    takes, shortest = [], min(map(len, films), default=0)
+    for film in films:
+        steps, end = np.arange(0, len(film), stride, dtype=np.int32), len(film) - 1
+        if window == "common":
+            end = shortest - 1
+        frames, until = film[steps], (window_until(steps, end),)
+        (embedded,) = embed(encoder, [frames])
+        takes.append(Footage(steps, until, (end,), frames=frames, embeddings=embedded, instruction=task))
+    return takes
 
 
-def _ranked(
-    films: Sequence[_Recorded], scorer: Scorer, view: View, encoder: Encoder, which: _Frames
-) -> list[RankedTake]:
+def _ranked(films: Sequence[_Recorded], footage: Sequence[Footage], scorer: Scorer, view: View) -> list[RankedTake]:
     """Readable takes from best to worst, then those without a score."""
     readable = [film for film in films if film.frames is not None]
-    footage = which.footage([film.frames for film in readable if film.frames is not None], encoder) if readable else []
-    judged = judge([scorer], [footage], view)[0] if readable else []
+    judged = judge([scorer], [footage], view)[0] if footage else []
     takes = [
         _scored(film, take, one, one.scores[scorer.spec.name])
         for film, take, one in zip(readable, footage, judged, strict=True)
@@ -178,33 +164,27 @@ def _ranked(
 def _scored(film: _Recorded, take: Footage, judged: Judged, score: Score) -> RankedTake:
     assert film.frames is not None
     (value,), (window,) = score.values, take.windows
+    sizes = len(film.frames), int(window.sum())
     if not math.isfinite(value):
         problem = "it has no valid score, because a frame's embedding is not finite"
-        return RankedTake(film.name, None, None, len(film.frames), int(window.sum()), problem=problem)
+        return RankedTake(film.name, None, None, *sizes, problem=problem)
     compared = np.flatnonzero(judged.nearest >= 0)
-    return RankedTake(
-        name=film.name,
-        place=None,
-        score=float(value),
-        frames=len(film.frames),
-        scored=int(window.sum()),
-        steps=tuple(take.steps[compared].tolist()),
-        best=tuple(round(cosine, 5) for cosine in judged.best[compared].tolist()),
-        nearest=tuple(judged.nearest[compared].tolist()),
-    )
+    steps, nearest = take.steps[compared].tolist(), judged.nearest[compared].tolist()
+    best = tuple(round(cosine, 5) for cosine in judged.best[compared].tolist())
+    return RankedTake(film.name, None, float(value), *sizes, tuple(steps), best, tuple(nearest))
 
 
 def _notes(window: str, films: Sequence[_Recorded], view: View, task: str) -> list[str]:
     notes = []
     lengths = [len(film.frames) for film in films if film.frames is not None]
-    if window == "common" and len(lengths) > 1:
-        if min(lengths) < max(lengths):
-            notes.append(
-                f"takes differ in length: only the first {min(lengths)} frames of each are compared (window common)"
-            )
-        else:
-            notes.append(f"all {lengths[0]} frames of each take were compared (window common)")
-    if window == "episode" and len(set(lengths)) > 1:
+    differ = len(set(lengths)) > 1
+    if window == "common" and differ:
+        notes.append(
+            f"takes differ in length: only the first {min(lengths)} frames of each are compared (window common)"
+        )
+    elif window == "common" and len(lengths) > 1:
+        notes.append(f"all {lengths[0]} frames of each take were compared (window common)")
+    elif window == "episode" and differ:
         notes.append(
             "takes of different length were compared on all their frames (window episode): where recordings stop at"
             " success, length gives the outcome away"
