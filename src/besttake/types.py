@@ -116,10 +116,7 @@ class EnvSpec:
 
     def task(self, name: str) -> TaskSpec:
         """The task called ``name``; KeyError when there is none."""
-        for task in self.tasks:
-            if task.name == name:
-                return task
-        raise KeyError(name)
+        return {task.name: task for task in self.tasks}[name]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,14 @@ def check_action(spec: EnvSpec, action: F32) -> None:
         raise ComponentError(f"{spec.name}: an action is {spec.action_dim} finite numbers, got {action!r}")
 
 
+def named_task(word: str, known: Sequence[str], uri: str) -> str:
+    """The one of the ``known`` tasks that ``word`` gives by name or index."""
+    name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
+    if name not in known:
+        raise ComponentError(f"{uri}: no task {word!r}; {what_there_is(word, known)}")
+    return name
+
+
 def what_there_is(word: str, known: Sequence[str]) -> str:
     """A hint for a wrong ``word``: the known one that it resembles, else the known ones."""
     close = get_close_matches(word, known, n=1)

@@ -8,9 +8,9 @@ is in `libero_sim`, the installation and its files of initial states in `libero_
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
+import runpy
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.envs import libero_conventions as conventions
-from besttake.envs.checks import check_action, check_cameras, check_task, what_there_is
+from besttake.envs.checks import check_action, check_cameras, check_task, named_task
 from besttake.envs.libero_conventions import CAMERAS, Convention
 from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate
 from besttake.envs.libero_sim import LiberoSim, SimState
@@ -106,7 +106,8 @@ def _suite_env(
     uri, paths, (bddl, init) = f"{scheme}:{suite}", locate(), folders
     steps = Reader(uri).whole("horizon", horizon or conventions.HORIZONS[view.convention][suite])
     tasks = []
-    for name in _select(_task_names(paths, f"libero_{suite}"), wanted, uri):
+    known = _task_names(paths, f"libero_{suite}")
+    for name in known if wanted is None else [named_task(word, known, uri) for word in names(wanted)]:
         spec = TaskSpec(name, bddl.name, _instruction(name), steps)
         tasks.append(LiberoTask(spec, _existing(bddl / f"{name}.bddl"), init / f"{name}.pruned_init"))
     return LiberoEnv(uri, tasks, paths, view)
@@ -244,28 +245,10 @@ def _instruction(name: str) -> str:
 def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
     # LIBERO's own list sits in a package whose __init__ needs torch; the list itself does not.
     path = paths.package / "benchmark" / "libero_suite_task_map.py"
-    spec = importlib.util.spec_from_file_location("_besttake_libero_tasks", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        return tuple(runpy.run_path(str(path))["libero_task_map"][suite])
     except OSError as error:
         raise ComponentError(f"hf-libero at {paths.package} is damaged: {error}; install it again") from error
-    return tuple(module.libero_task_map[suite])
-
-
-def _select(known: tuple[str, ...], wanted: str | None, uri: str) -> tuple[str, ...]:
-    """The ``known`` tasks that ``wanted`` lists by name or index; all of them where it is None."""
-    if wanted is None:
-        return known
-    chosen = []
-    for word in names(wanted):
-        name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
-        if name not in known:
-            raise ComponentError(f"{uri}: no task {word!r}; {what_there_is(word, known)}")
-        chosen.append(name)
-    return tuple(chosen)
 
 
 def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: LiberoView) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from besttake.envs.checks import Declared, check_action, check_cameras, check_task, declared, what_there_is
+from besttake.envs.checks import Declared, check_action, check_cameras, check_task, declared, named_task
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.envs.process import choose_gl, global_seed
 from besttake.errors import ComponentError, MissingExtra, one_line
@@ -225,12 +225,8 @@ def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> d
         named[name if name not in named else f"{name} ({index})"] = task
     if wanted is None:
         return named
-    known = list(named)
-    if wanted.isdecimal() and int(wanted) < len(known):
-        wanted = known[int(wanted)]
-    if wanted not in named:
-        raise ComponentError(f"{where}: no task {wanted!r}; {what_there_is(wanted, known)}")
-    return {wanted: named[wanted]}
+    name = named_task(wanted, list(named), where)
+    return {name: named[name]}
 
 
 def _pictures(seen: Mapping[str, Any]) -> dict[str, U8]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from besttake.errors import ComponentError, one_line
-from besttake.files import sha256_of
+from besttake.files import sha256_of, short_hash
 
 
 def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]) -> Path:
@@ -28,12 +27,8 @@ def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]
 
 def digest(where: Path, patterns: Sequence[str]) -> str:
     """A hash of the files that match, by content."""
-    total = hashlib.sha256()
+    parts: list[str | bytes] = []
     for path in sorted(path for pattern in patterns for path in where.glob(pattern)):
-        total.update(path.name.encode())
-        blob = path.resolve().name
-        if len(blob) == 64:  # the hub's cache names large files by their sha256
-            total.update(blob.encode())
-        else:
-            total.update(bytes.fromhex(sha256_of(path)))
-    return total.hexdigest()[:16]
+        blob = path.resolve().name  # the hub's cache names large files by their sha256
+        parts += [path.name, blob if len(blob) == 64 else bytes.fromhex(sha256_of(path))]
+    return short_hash(*parts)

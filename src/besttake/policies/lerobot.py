@@ -26,11 +26,8 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
 
 CAMERA_NAMES: Mapping[str, str] = {
-    "image": "agentview",
-    "base_0_rgb": "agentview",
-    "image2": "wrist",
-    "wrist_image": "wrist",
-    "left_wrist_0_rgb": "wrist",
+    **dict.fromkeys(("image", "base_0_rgb"), "agentview"),
+    **dict.fromkeys(("image2", "wrist_image", "left_wrist_0_rgb"), "wrist"),
 }
 NO_CAMERA = "none"
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
@@ -149,16 +146,14 @@ class LerobotPolicy:
     def _noise(self, layer: Sequence[Row]) -> F32:
         """What each row of a layer starts from, float32 (width, *latent)."""
         noise = np.stack([draw.normal(self._family.latent) for _, draw, _ in layer])
-        chunks = [None if warm is None else warm.chunk for _, _, warm in layer]
-        placed: list[F32 | None] = [None] * len(layer)
-        if any(chunk is not None for chunk in chunks):
-            zero = np.zeros(self._shape, np.float32)
-            filled = np.stack([zero if chunk is None else chunk for chunk in chunks])
-            latents = self.latent([seen for seen, _, _ in layer], filled).float().cpu().numpy()
-            placed = [None if chunk is None else latent for chunk, latent in zip(chunks, latents, strict=True)]
+        chunks = np.zeros((len(layer), *self._shape), np.float32)
+        given = {row: warm.chunk for row, (_, _, warm) in enumerate(layer) if warm and warm.chunk is not None}
+        for row, chunk in given.items():
+            chunks[row] = chunk
+        latents = self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy() if given else chunks
         for row, (_, _, warm) in enumerate(layer):
             if warm is not None:
-                noise[row] = warm_start(noise[row], warm.alpha, placed[row])
+                noise[row] = warm_start(noise[row], warm.alpha, latents[row] if row in given else None)
         return noise
 
     def _finished(self, normalised: Any) -> F32:

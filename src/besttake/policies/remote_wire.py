@@ -107,7 +107,10 @@ def _read_vla_eval(value: dict[Any, Any]) -> Any:
 
 def _read_openpi(value: dict[Any, Any]) -> Any:
     if b"__npgeneric__" in value and b"__ndarray__" not in value:
-        return _scalar(value.get(b"data"), _dtype(value.get(b"dtype")))
+        number, dtype = value.get(b"data"), _dtype(value.get(b"dtype"))
+        if not isinstance(number, bool | int | float):
+            raise WireError(f"a {type(number).__name__} is not a number")
+        return np.asarray(number, dtype)[()]
     return _array(value, _OPENPI_KEYS) if b"__ndarray__" in value else value
 
 
@@ -140,12 +143,6 @@ def _array(value: dict[Any, Any], keys: Sequence[str | bytes]) -> Array:
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(f"array of shape {tuple(shape)} {dtype} does not hold {len(data)} bytes")
     return np.frombuffer(data, dtype).reshape(shape).copy()
-
-
-def _scalar(data: Any, dtype: np.dtype[Any]) -> Any:
-    if not isinstance(data, bool | int | float):
-        raise WireError(f"a {type(data).__name__} is not a number")
-    return np.asarray(data, dtype)[()]
 
 
 def _image(value: dict[Any, Any]) -> Array:
