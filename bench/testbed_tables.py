@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from besttake.reporting.words import correlation
+from besttake.reporting.numbers import estimate_plain
 from besttake.result import Cell, Estimate, Result
 
 Column = tuple[str, Callable[[Cell], str]]
@@ -124,12 +124,14 @@ def relation(result: Result) -> str:
         )
 
     def listed(values: Mapping[str, Estimate | None]) -> str:
-        return ", ".join(f"{k.removeprefix('testbed:')} {correlation(v)}" for k, v in values.items() if v is not None)
+        return ", ".join(
+            f"{k.removeprefix('testbed:')} {estimate_plain(v)}" for k, v in values.items() if v is not None
+        )
 
     return (
         f"Gain against headroom over {r.cells} cells, intervals over cells and their starts: r = {r.r:.2f}"
         f" [{r.ci_nested[0]:.2f}, {r.ci_nested[1]:.2f}] (over cells alone [{r.ci[0]:.2f}, {r.ci[1]:.2f}]),"
-        f" Spearman {correlation(r.spearman)}, {r.disjoint.splits} disjoint splits {r.disjoint.mean:.2f} ±"
+        f" Spearman {estimate_plain(r.spearman)}, {r.disjoint.splits} disjoint splits {r.disjoint.mean:.2f} ±"
         f" {r.disjoint.sd:.2f}; capture {r.capture_mean:.2f} ± {r.capture_sd:.2f};"
         f" within policies: {listed(r.within)}; leaving one out: {listed(r.leave_one_out)}."
     )

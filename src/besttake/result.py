@@ -215,6 +215,11 @@ class Cell(_Model):
     notes: list[str] = []
     retest: Retest | None = None
 
+    @property
+    def chosen(self) -> Selector | None:
+        """The selector that the verdict rests on; None where it was not measured."""
+        return self.selectors.scored.get(self.scorer, {}).get(self.window) if self.selectors else None
+
 
 class Split(_Model):
     """Pearson r over random disjoint halves of the starts."""

@@ -20,8 +20,8 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Ve
       besttake probe --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero --json
     """
     from besttake.config import load_plan
-    from besttake.reporting.terminal.verdict import probe_table
+    from besttake.reporting.terminal.probe import render
     from besttake.verbs.probe import probe as run
 
     result = run(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(probe_table(result, Console().width), [cell.model_dump(mode="json") for cell in result], as_json)
+    show(render(result, Console().width), [cell.model_dump(mode="json") for cell in result], as_json)

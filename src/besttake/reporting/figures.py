@@ -12,7 +12,7 @@ from besttake.files import write_text
 from besttake.reporting.axes import Frame, datum, horizontal, shorten, spread
 from besttake.reporting.dots import WIDTH, DotRow, Style, dots
 from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
-from besttake.reporting.numbers import bounds, estimate_points, interval, number, percent, points
+from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
 
 if TYPE_CHECKING:
     from besttake.result import Cell, CurvePoint, Estimate, Relation, Result
@@ -168,8 +168,7 @@ def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
     """Headroom and the gain of the chosen selector; None where they were not measured."""
     if cell.headroom is None or cell.selectors is None:
         return None, None
-    selector = cell.selectors.scored.get(cell.scorer, {}).get(cell.window)
-    return cell.headroom.headroom, selector.gain if selector is not None else None
+    return cell.headroom.headroom, cell.chosen.gain if cell.chosen else None
 
 
 def _ends(rows: list[DotRow]) -> list[float | None]:
@@ -181,8 +180,7 @@ def _file_name(text: str) -> str:
 
 
 def _percent_tip(row: DotRow) -> str:
-    e = row.estimate
-    return f"{row.label}: {percent(e.value)} {interval(e.low, e.high, scale=100)}, {e.n} starts"
+    return f"{row.label}: {estimate_percent(row.estimate)}, {row.estimate.n} starts"
 
 
 def _points_tip(row: DotRow) -> str:

@@ -5,31 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from besttake.files import write_text
 from besttake.reporting import words
-from besttake.reporting.numbers import duration, estimate_points, interval, number, percent, spread
+from besttake.reporting.numbers import duration, estimate_percent, estimate_plain, estimate_points, spread
 from besttake.result import Cell, Estimate, Result
 
 
 def make_markdown(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of a run as Markdown, ``RUN/report.md`` unless ``out`` says where."""
-    directory = Path(run)
-    result = Result.load(directory / "result.json")
-    target = Path(out) if out is not None else directory / "report.md"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(result), encoding="utf-8")
-    return target
+    text = render(Result.load(Path(run) / "result.json"))
+    return write_text(Path(out or Path(run) / "report.md"), text, parents=True)
 
 
 def make_json(run: str | Path, out: str | Path | None = None) -> Path:
     """Check ``RUN/result.json`` against its schema and write it to ``out``; without one it stays where it is."""
     source = Path(run) / "result.json"
     result = Result.load(source)
-    if out is None:
-        return source
-    target = Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    result.save(target)
-    return target
+    return write_text(Path(out), result.model_dump_json(indent=1), parents=True) if out is not None else source
 
 
 def render(result: Result) -> str:
@@ -64,8 +56,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     if warning := words.leak(cell):
         parts.append(f"> {warning}")
     parts += [f"> {_text(note)}" for note in cell.notes]
-    ladder = _ladder(cell)
-    if ladder:
+    if ladder := _ladder(cell):
         parts.append(_table(("kept take", "success", "gain"), ladder))
     if cell.arms is not None:
         rows = [
@@ -79,9 +70,8 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(_table(head, rows))
         parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")
     if cell.dfe is not None:
-        ratio = cell.dfe.ratio
-        text = f"{number(ratio.value, 2)} {interval(ratio.low, ratio.high, digits=2)}".strip()
-        parts.append(f"Demonstration-fit error over the floor: {text or cell.dfe.reason or 'not measured'}.")
+        ratio = estimate_plain(cell.dfe.ratio) or cell.dfe.reason or "not measured"
+        parts.append(f"Demonstration-fit error over the floor: {ratio}.")
     return parts
 
 
@@ -99,22 +89,17 @@ def _ladder(cell: Cell) -> list[tuple[object, ...]]:
 
 
 def _cells(cells: list[Cell]) -> str:
-    rows = []
-    for cell in cells:
-        headroom = cell.headroom
-        chosen = cell.selectors.scored.get(cell.scorer, {}).get(cell.window) if cell.selectors else None
-        rows.append(
-            (
-                cell.policy,
-                cell.group,
-                cell.starts,
-                _percent(headroom.pass_1) if headroom else "not measured",
-                _percent(headroom.pass_n) if headroom else "not measured",
-                _points(headroom.headroom) if headroom else "not measured",
-                _points(chosen.gain) if chosen else "not measured",
-                words.needs_text(cell),
-            )
+    rows = [
+        (
+            cell.policy, cell.group, cell.starts,
+            _percent(cell.headroom.pass_1 if cell.headroom else None),
+            _percent(cell.headroom.pass_n if cell.headroom else None),
+            _points(cell.headroom.headroom if cell.headroom else None),
+            _points(cell.chosen.gain if cell.chosen else None),
+            words.needs_text(cell),
         )
+        for cell in cells
+    ]  # fmt: skip
     return _table(("policy", "tasks", "starts", "pass@1", "pass@N", "headroom", "gain", "verdict"), rows)
 
 
@@ -126,17 +111,16 @@ def _made(result: Result) -> str:
     return f"{made}\n\n    {result.command}" if result.command else made
 
 
-def _percent(estimate: Estimate) -> str:
-    text = percent(estimate.value)
-    return f"{text} {interval(estimate.low, estimate.high, scale=100)}".rstrip() if text else _why(estimate)
+def _percent(estimate: Estimate | None) -> str:
+    return estimate_percent(estimate) or _why(estimate)
 
 
-def _points(estimate: Estimate) -> str:
-    return estimate_points(estimate).replace(" points", "") or _why(estimate)
+def _points(estimate: Estimate | None) -> str:
+    return estimate_points(estimate, "") or _why(estimate)
 
 
-def _why(estimate: Estimate) -> str:
-    return _text(estimate.reason) or "not measured"
+def _why(estimate: Estimate | None) -> str:
+    return (_text(estimate.reason) if estimate else "") or "not measured"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:

@@ -68,7 +68,7 @@ def verdict_table(result: Result) -> Table:
     rows = [
         (
             cell.policy, cell.starts, percent(cell.headroom.pass_1.value) if cell.headroom else "",
-            *(estimate_points(estimate) if estimate else "" for estimate in gain_headroom(cell)), needs_text(cell),
+            *map(estimate_points, gain_headroom(cell)), needs_text(cell),
         )
         for cell in result.policies
     ]  # fmt: skip

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from besttake.result import CurvePoint, Estimate
 
 MINUS = "\N{MINUS SIGN}"
 UNKNOWN = "not measured"
@@ -43,16 +46,32 @@ def spread(sd: float | None) -> str:
     return f"± {text}" if text else ""
 
 
-def estimate_points(estimate: Any) -> str:
-    """``+11.2 points [8.0, 14.3]`` of an `Estimate`; empty when it has no value."""
-    text = points(estimate.value)
-    if not text:
-        return ""
-    span = interval(estimate.low, estimate.high, scale=100)
-    return f"{text} points {span}".rstrip()
+def estimate_plain(estimate: Estimate | None) -> str:
+    """``0.88 [0.61, 0.97]``; like its siblings below empty when there is no value."""
+    return _with_interval(number(estimate.value, 2), estimate, 1, 2) if estimate else ""
 
 
-def bounds(point: Any) -> str:
+def estimate_percent(estimate: Estimate | None) -> str:
+    """``64.2 % [58.1, 70.0]``."""
+    return _with_interval(percent(estimate.value), estimate, 100, 1) if estimate else ""
+
+
+def estimate_points(estimate: Estimate | None, unit: str = " points") -> str:
+    """``+11.2 points [8.0, 14.3]``."""
+    return _with_interval(points(estimate.value), estimate, 100, 1, unit) if estimate else ""
+
+
+def _with_interval(text: str, estimate: Estimate, scale: float, digits: int, unit: str = "") -> str:
+    span = interval(estimate.low, estimate.high, scale=scale, digits=digits)
+    return f"{text}{unit} {span}".rstrip() if text else ""
+
+
+def whole_points(fraction: float) -> str:
+    """``0.03`` -> "3 points", ``0.025`` -> "2.5 points"."""
+    return f"{number(fraction, scale=100).removesuffix('.0')} points"
+
+
+def bounds(point: CurvePoint) -> str:
     """``, within [60.1, 88.0] whatever the starts are like`` of a `CurvePoint`; empty where they pin nothing down.
 
     Moments of few starts may belong to no distribution at all; the bounds then close on one point, which says nothing.
@@ -60,11 +79,6 @@ def bounds(point: Any) -> str:
     if point.bounds is None or point.bounds[1] - point.bounds[0] < 0.005:
         return ""
     return f", within {interval(*point.bounds, scale=100)} whatever the starts are like"
-
-
-def times(cost: float) -> str:
-    """``3.0`` -> "3x", ``1.5`` -> "1.5x"."""
-    return f"{cost:g}\N{MULTIPLICATION SIGN}"
 
 
 def count(n: int, one: str, many: str | None = None) -> str:

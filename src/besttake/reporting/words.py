@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from besttake.core.planning import seeds_worth
-from besttake.reporting.numbers import count, estimate_points, interval, number, percent, points, times
+from besttake.reporting.numbers import count, estimate_plain, estimate_points, interval, number, whole_points
 
 if TYPE_CHECKING:
-    from besttake.core.estimate import Estimate, Finding
+    from besttake.core.estimate import Finding
     from besttake.core.planning import Plan
     from besttake.result import Cell, Decision, Relation, Result, Verdict
 
@@ -30,6 +30,8 @@ BADGES = {
     "no": "no",
     "not-measured": "not measured",
 }
+_TONES: dict[str, Tone] = dict.fromkeys(("select", "retrieve", "cool", "yes"), "act")
+_TONES |= {"undecided": "open", "unranked": "open"}
 NOTHING = "Leave it as it is: neither more takes, nor retrieval, nor calmer sampling is worth it."
 
 
@@ -58,29 +60,21 @@ def worded(cell: Cell, worth: float) -> Cell:
     """The cell with the sentences of its verdict filled in, as ``result.json`` keeps them."""
     if cell.verdict is None:
         return cell
-    parts = {
-        name: getattr(cell.verdict, name).model_copy(update={"because": because(name, cell, worth)}) for name in PARTS
-    }
-    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={**parts, "headline": _headline(cell)})})
+    update: dict[str, object] = {"headline": _headline(cell)}
+    for name in PARTS:
+        update[name] = getattr(cell.verdict, name).model_copy(update={"because": because(name, cell, worth)})
+    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update=update)})
 
 
 def answers(cell: Cell, worth: float) -> list[Answer]:
     """The three parts of a verdict in words."""
-    if cell.verdict is None:
-        return []
-    return [
-        Answer(
-            name,
-            QUESTIONS[name],
-            BADGES.get(decision.answer, decision.answer),
-            _sentence(name, decision, cell, worth),
-            because(name, cell, worth),
-            _tone(decision.answer),
-            decision.gain.value,
-        )
-        for name in PARTS
-        for decision in [getattr(cell.verdict, name)]
-    ]
+    shown = []
+    for name in PARTS if cell.verdict is not None else ():
+        decision: Decision = getattr(cell.verdict, name)
+        badge, sentence = BADGES.get(decision.answer, decision.answer), _sentence(name, decision, cell, worth)
+        why, tone = because(name, cell, worth), _TONES.get(decision.answer, "rest")
+        shown.append(Answer(name, QUESTIONS[name], badge, sentence, why, tone, decision.gain.value))
+    return shown
 
 
 def needs(cell: Cell) -> list[Need]:
@@ -88,7 +82,7 @@ def needs(cell: Cell) -> list[Need]:
     if cell.verdict is None:
         return [Need("nothing measured", "rest")]
     codes = [cell.verdict.reuse.answer, cell.verdict.retrieve.answer]
-    shown = [Need(code.replace("-", " "), _tone(code)) for code in codes]
+    shown = [Need(code.replace("-", " "), _TONES.get(code, "rest")) for code in codes]
     return [*shown, Need("combine", "act")] if cell.verdict.combine.answer == "yes" else shown
 
 
@@ -134,7 +128,7 @@ def because(name: str, cell: Cell, worth: float) -> str:
 
 
 def _why_reuse(cell: Cell, verdict: Verdict, worth: float) -> str:
-    n, asked, decision = _kept_of(cell), verdict.questions, verdict.reuse
+    n, asked, decision, least = _kept_of(cell), verdict.questions, verdict.reuse, whole_points(worth)
     headroom, gain, shortest = (_say(asked.get(name)) for name in ("headroom", "gain", "shortest"))
     match decision.reason:
         case "identical-takes":
@@ -142,8 +136,8 @@ def _why_reuse(cell: Cell, verdict: Verdict, worth: float) -> str:
         case "one-take":
             return "One take per start cannot show headroom: run at least two seeds."
         case "no-headroom":
-            return f"Even an oracle that keeps the best of {n} takes gains {headroom}, less than the {_points(worth)} \
-worth acting on."
+            return f"Even an oracle that keeps the best of {n} takes gains {headroom}, less than the {least} worth \
+acting on."
         case "no-score":
             return f"Headroom is {headroom}, but no score was measured, so nothing says whether a score finds it."
         case "length-leak":
@@ -155,8 +149,8 @@ length may give the outcome away, so a window that hides it must decide."
             text = f"The takes hold {headroom} of headroom, but against a random take the score gains {gain}: it does \
 not find the headroom"
         case "small-gain":
-            return f"Against a random take the score gains {gain}, less than the {_points(worth)} worth acting on; \
-headroom, {headroom}, is not shown to reach that either."
+            return f"Against a random take the score gains {gain}, less than the {least} worth acting on; headroom, \
+{headroom}, is not shown to reach that either."
         case _:
             text = f"Against a random take the score gains {gain} of {headroom} of headroom, which neither shows a \
 gain nor rules one out{_open(decision, asked.get('gain'))}"
@@ -167,7 +161,7 @@ on whole episodes would prove nothing"
 
 
 def _why_retrieve(cell: Cell, verdict: Verdict, worth: float) -> str:
-    asked, decision = verdict.questions, verdict.retrieve
+    asked, decision, least = verdict.questions, verdict.retrieve, whole_points(worth)
     full, cooled, content = (_say(asked.get(name)) for name in ("retrieve", "cooled", "content"))
     match decision.reason:
         case "not-run":
@@ -180,7 +174,7 @@ def _why_retrieve(cell: Cell, verdict: Verdict, worth: float) -> str:
 from calmer noise."
         case "small-gain":
             both = f" and `cooled` {cooled}, both" if "cooled" in asked else ","
-            return f"Against base, retrieval gains {full}{both} less than the {_points(worth)} worth acting on."
+            return f"Against base, retrieval gains {full}{both} less than the {least} worth acting on."
         case "content":
             text = f"Against `cooled`, retrieved content gains {content}, and {full} over base"
         case "together":
@@ -212,7 +206,7 @@ def _why_combine(cell: Cell, verdict: Verdict, worth: float) -> str:
     if alone is not None:
         text += f", and against retrieval alone {_say(alone)}"
     if decision.reason == "small-gain":
-        text += f": less than the {_points(worth)} worth acting on"
+        text += f": less than the {whole_points(worth)} worth acting on"
     elif decision.reason == "composes":
         text += ": the two compose"
     else:
@@ -231,8 +225,7 @@ def _open(decision: Decision, *findings: Finding | None) -> str:
     text = ""
     if missed and min(missed) > 0.05:
         text = f" (the exact test, stricter than the interval when few starts are mixed, gives p = {min(missed):.2f})"
-    more = further(decision.further_starts)
-    return f"{text}; {more}" if more else text
+    return f"{text}{_more(decision)}"
 
 
 def _headline(cell: Cell) -> str:
@@ -245,26 +238,24 @@ def _headline(cell: Cell) -> str:
         doubt = ", where retrieving is not shown to beat cooling" if verdict.by_cooling else ""
         parts.append(f"{how}, run {n} takes and keep the best: {_gain(combine)} beyond selection alone{doubt}")
     elif reuse.answer == "select":
-        parts.append(f"run {n} takes and keep the best: {_gain(reuse)}, {times(reuse.cost)} the executions")
+        parts.append(f"run {n} takes and keep the best: {_gain(reuse)}, {_executions(reuse)}")
     elif reuse.answer == "unranked":
         parts.append(f"{n} takes hold {_say(verdict.questions.get('headroom'))}, but the score does not find it")
     elif reuse.answer == "undecided":
-        parts.append(f"whether to run more takes is undecided{_more(reuse)}")
+        parts.append(f"whether to run more takes is undecided{_more(reuse, ' ({})')}")
     if retrieve.answer == "retrieve" and combine.answer != "yes":
         parts.append(f"retrieve demonstrations: {_gain(retrieve)}")
     elif retrieve.answer == "cool":
         parts.append(f"cool the sampling: {_gain(retrieve)}, at no cost")
     elif retrieve.answer == "undecided":
-        parts.append(f"whether to retrieve or cool is undecided{_more(retrieve)}")
+        parts.append(f"whether to retrieve or cool is undecided{_more(retrieve, ' ({})')}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else NOTHING
 
 
 def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
-    n = _kept_of(cell)
-    gain = estimate_points(decision.gain)
-    least = _points(worth)
-    price = f"{times(decision.cost)} the executions" if decision.cost > 1 else "no further executions"
+    n, gain, least = _kept_of(cell), estimate_points(decision.gain), whole_points(worth)
+    price = _executions(decision) if decision.cost > 1 else "no further executions"
     known = f": {gain}" if gain else ""
     aside = f" ({gain})" if gain else ""
     match name, decision.answer:
@@ -288,8 +279,7 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
         case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
             return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":
-            more = further(decision.further_starts)
-            return f"These takes do not settle it{known}{f'; {more}' if more else ''}."
+            return f"These takes do not settle it{known}{_more(decision)}."
         case _, "not-measured":
             return "This run did not measure it."
     return decision.because
@@ -297,12 +287,6 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
 
 def _kept_of(cell: Cell) -> int:
     return cell.headroom.n if cell.headroom is not None else cell.seeds
-
-
-def _tone(answer: str) -> Tone:
-    if answer in ("select", "retrieve", "cool", "yes"):
-        return "act"
-    return "open" if answer in ("undecided", "unranked") else "rest"
 
 
 def _say(finding: Finding | None) -> str:
@@ -313,13 +297,13 @@ def _gain(decision: Decision) -> str:
     return estimate_points(decision.gain) or "an unknown gain"
 
 
-def _points(fraction: float) -> str:
-    return f"{number(fraction, 1, scale=100).removesuffix('.0')} points"
+def _executions(decision: Decision) -> str:
+    return f"{decision.cost:g}\N{MULTIPLICATION SIGN} the executions"
 
 
-def _more(decision: Decision) -> str:
+def _more(decision: Decision, form: str = "; {}") -> str:
     more = further(decision.further_starts)
-    return f" ({more})" if more else ""
+    return form.format(more) if more else ""
 
 
 def state(cell: Cell) -> str:
@@ -346,7 +330,7 @@ def leak(cell: Cell) -> str:
     """The warning where keeping the shortest take explains the gain; empty where it does not."""
     if cell.verdict is None or not cell.verdict.leak or cell.selectors is None:
         return ""
-    short = points(cell.selectors.shortest.gain.value)
+    short = number(cell.selectors.shortest.gain.value, signed=True, scale=100)
     fact = f"Keeping the shortest take gains {short} points, as much as the score: length gives the outcome away."
     if cell.window == "episode":
         return f"{fact} This gain is no evidence that the score ranks behaviour."
@@ -355,27 +339,27 @@ def leak(cell: Cell) -> str:
 
 def relation(measured: Relation) -> list[str]:
     """What the relation says, a sentence per test."""
-    lines: list[str] = []
     if measured.r is None:
         return [measured.reason or f"The relation needs at least three cells; this run has {measured.cells}."]
-    ends, resampled = r_interval(measured)
+    (ends, resampled), disjoint = r_interval(measured), measured.disjoint
     span = f" {interval(*ends, digits=2)}" if ends else ""
     how = f" ({resampled})" if resampled else ""
-    lines.append(f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')}{how}.")
-    if measured.spearman is not None and measured.spearman.value is not None:
-        lines.append(f"Spearman {correlation(measured.spearman)}.")
-    if measured.disjoint.mean is not None:
-        sd = f" ± {number(measured.disjoint.sd, 2)}" if measured.disjoint.sd is not None else ""
-        lines.append(
-            f"With headroom and gain from disjoint halves of the starts: {number(measured.disjoint.mean, 2)}{sd}"
-            f" ({count(measured.disjoint.splits, 'split')})."
-        )
-    elif measured.disjoint.reason:
-        lines.append(f"Disjoint halves of the starts: {measured.disjoint.reason}.")
+    lines = [f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')}{how}."]
+    if spearman := estimate_plain(measured.spearman):
+        lines.append(f"Spearman {spearman}.")
+    if disjoint.mean is not None:
+        r, splits = _mean_sd(disjoint.mean, disjoint.sd), count(disjoint.splits, "split")
+        lines.append(f"With headroom and gain from disjoint halves of the starts: {r} ({splits}).")
+    elif disjoint.reason:
+        lines.append(f"Disjoint halves of the starts: {disjoint.reason}.")
     if measured.capture_mean is not None:
-        sd = f" ± {number(measured.capture_sd, 2)}" if measured.capture_sd is not None else ""
-        lines.append(f"Selection captures {number(measured.capture_mean, 2)}{sd} of the headroom on average.")
+        capture = _mean_sd(measured.capture_mean, measured.capture_sd)
+        lines.append(f"Selection captures {capture} of the headroom on average.")
     return lines
+
+
+def _mean_sd(mean: float, sd: float | None) -> str:
+    return number(mean, 2) + (f" ± {number(sd, 2)}" if sd is not None else "")
 
 
 def r_interval(measured: Relation) -> tuple[tuple[float, float] | None, str]:
@@ -388,24 +372,9 @@ def r_interval(measured: Relation) -> tuple[tuple[float, float] | None, str]:
     return None, ""
 
 
-def correlation(r: Estimate | None) -> str:
-    """``0.88 [0.61, 0.97]``; empty when there is none."""
-    if r is None:
-        return ""
-    return f"{number(r.value, 2)} {interval(r.low, r.high, digits=2)}".strip()
-
-
-def success(estimate: Estimate) -> str:
-    """``64.2 %``, or why there is none."""
-    return percent(estimate.value) or estimate.reason or "not measured"
-
-
 def overview(result: Result) -> str:
     """How much was run, in one line."""
-    tasks = {(line.env, line.task) for cell in result.policies for line in cell.tasks}
-    starts = sum(line.starts for line in {(t.env, t.task): t for c in result.policies for t in c.tasks}.values())
-    parts = [count(len(result.policies), "policy", "policies"), count(len(tasks), "task"), count(starts, "start")]
-    parts.append(count(result.cost.takes, "take"))
-    if result.cost.errors:
-        parts.append(f"{count(result.cost.errors, 'error')}")
-    return " · ".join(parts)
+    starts = {(line.env, line.task): line.starts for cell in result.policies for line in cell.tasks}
+    parts = [count(len(result.policies), "policy", "policies"), count(len(starts), "task")]
+    parts += [count(sum(starts.values()), "start"), count(result.cost.takes, "take")]
+    return " · ".join([*parts, count(result.cost.errors, "error")] if result.cost.errors else parts)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from besttake.reporting import words
 from besttake.reporting.figures import gain_headroom
-from besttake.reporting.numbers import estimate_points
+from besttake.reporting.numbers import estimate_plain, estimate_points
 from besttake.reporting.terminal.tables import notes, table
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ def render(result: CompareResult) -> RenderableType:
     relation = result.result.relation
     cells = []
     for run, cell in zip(result.runs, result.result.cells, strict=True):
-        headroom, gain = ((e and estimate_points(e)) or "not known" for e in gain_headroom(cell))
+        headroom, gain = (estimate_points(e) or "not known" for e in gain_headroom(cell))
         cells.append((run, cell.policy, cell.group, cell.starts, headroom, gain))
     parts: list[RenderableType] = [Text(line) for line in words.relation(relation)]
     parts += [Text(), table(("run", "policy", "tasks", "starts", "headroom", "gain"), cells)]
     if relation.within:
         correlations = [
-            (name, *(words.correlation(r) or "undefined" for r in (within, relation.leave_one_out.get(name))))
+            (name, *(estimate_plain(r) or "undefined" for r in (within, relation.leave_one_out.get(name))))
             for name, within in relation.within.items()
         ]
         parts += [Text(), table(("policy", "r within", "r without it"), correlations)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from besttake.reporting.numbers import bounds, interval, number, percent, points
+from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, number, percent
 from besttake.reporting.terminal.tables import notes, table
 
 if TYPE_CHECKING:
@@ -50,22 +50,14 @@ def _sentences(cell: Cell) -> list[str]:
 
 def _row(cell: Cell) -> tuple[str | int, ...]:
     headroom, retest = cell.headroom, cell.retest
-    measured = (
-        (_rate(headroom.pass_1), _rate(headroom.pass_n), _gain(headroom.headroom))
-        if headroom is not None
-        else ("no outcome",) * 3
-    )
-    repeated = (
-        (_rate(retest.agreement), number(retest.kappa.value, 2) or "undefined")
-        if retest is not None
-        else ("one seed",) * 2
-    )
+    measured, repeated = ["no outcome"] * 3, ["one seed"] * 2
+    if headroom is not None:
+        gain = estimate_points(headroom.headroom, "") or "not known"
+        measured = [_rate(headroom.pass_1), _rate(headroom.pass_n), gain]
+    if retest is not None:
+        repeated = [_rate(retest.agreement), number(retest.kappa.value, 2) or "undefined"]
     return (cell.policy, "all" if cell.group == "*" else cell.group, cell.starts, cell.seeds, *measured, *repeated)
 
 
 def _rate(estimate: Estimate) -> str:
-    return f"{percent(estimate.value)} {interval(estimate.low, estimate.high, scale=100)}".strip() or "not known"
-
-
-def _gain(estimate: Estimate) -> str:
-    return f"{points(estimate.value)} {interval(estimate.low, estimate.high, scale=100)}".strip() or "not known"
+    return estimate_percent(estimate) or "not known"

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from besttake.reporting import words
-from besttake.reporting.numbers import count, number
+from besttake.reporting.numbers import count, number, whole_points
 
 if TYPE_CHECKING:
     from besttake.verbs.plan import PlanResult
@@ -29,7 +29,7 @@ def render(results: Sequence[PlanResult]) -> RenderableType:
 def sentences(result: PlanResult) -> list[str]:
     """A plan in words, the numbers first."""
     plan = result.plan
-    worth = f"{number(plan.worth, 1, scale=100).removesuffix('.0')} points"
+    worth = whole_points(plan.worth)
     per = f"x {plan.seeds} seeds"
     lines = [
         f"{count(plan.half_width_starts, 'start')} {per} = {count(plan.half_width_takes, 'take')}"
