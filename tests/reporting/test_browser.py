@@ -127,7 +127,8 @@ def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tm
 
 
 def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path) -> None:
-    from besttake.reporting import comparison, ranking
+    from besttake.reporting import ranking
+    from besttake.reporting.html import make_compare_html
     from besttake.verbs.compare import compare
     from besttake.verbs.rank import RankedTake, RankResult
 
@@ -135,7 +136,7 @@ def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_p
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
     result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
     pages = [
-        comparison.make_html(compare([run]), tmp_path / "compare.html"),
+        make_compare_html(compare([run]), tmp_path / "compare.html"),
         ranking.make_html(result, tmp_path / "rank.html"),
     ]
     for page in pages:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from besttake.errors import RunError
 from besttake.reporting import words
-from besttake.reporting.comparison import make_html
+from besttake.reporting.html import make_compare_html
 from besttake.reporting.terminal.compare import render
 from besttake.result import Result
 from besttake.verbs.compare import compare
@@ -86,7 +86,7 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     text = console.export_text()
     assert "over 9 cells" in text
     assert "<b>odd" in text
-    page = make_html(found, tmp_path / "compare.html").read_text()
+    page = make_compare_html(found, tmp_path / "compare.html").read_text()
     shown = re.search(r'data-path="/relation/r" data-value="([^"]+)"', page)
     assert shown is not None
     assert float(shown.group(1)) == r
@@ -116,7 +116,7 @@ def test_runs_without_scores_are_named_and_left_out(runs: list[Path], synthetic:
     assert any("no score" in note for note in found.result.notes)
     alone = compare([tmp_path / "unscored"])
     assert alone.result.relation.r is None
-    page = make_html(alone, tmp_path / "alone.html").read_text()
+    page = make_compare_html(alone, tmp_path / "alone.html").read_text()
     assert "no gain to set against headroom" in page
     assert not re.search(r">\s*(None|nan)\s*<", page)
 

@@ -20,11 +20,11 @@ def compare(
     Example:
       besttake compare runs/* -o comparison.html
     """
-    from besttake.reporting.comparison import make_html
+    from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal.compare import render
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, command())
     if out is not None:
-        make_html(result, out)
+        make_compare_html(result, out)
     show(render(result), result.to_json(), as_json)

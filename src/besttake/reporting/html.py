@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from besttake.files import write_text
 from besttake.reporting import figures, words
-from besttake.reporting.page import Page, pointer, save, svg
+from besttake.reporting.page import Page, pointer, svg
 from besttake.reporting.takes import KINDS, PageTakes, page_takes
 from besttake.result import Cell, Result
+
+if TYPE_CHECKING:
+    from besttake.verbs.compare import CompareResult
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,16 @@ def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of a run, ``RUN/report.html`` unless ``out`` says where."""
     directory = Path(run)
     result = Result.load(directory / "result.json")
-    target = Path(out) if out is not None else directory / "report.html"
-    return save(render(result, page_takes(directory, result)), target)
+    text = render(result, page_takes(directory, result))
+    return write_text(Path(out or directory / "report.html"), text, parents=True)
+
+
+def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
+    """Write the page of several runs together (`besttake compare -o`)."""
+    result = compared.result
+    policies = list(dict.fromkeys(cell.policy for cell in result.policies))
+    context = {"runs": compared.runs, "policies": policies, **_relation(result)}
+    return Page(result.model_dump(mode="json")).save(out, "compare.html.j2", **context)
 
 
 def render(result: Result, takes: PageTakes) -> str:
@@ -44,24 +56,26 @@ def render(result: Result, takes: PageTakes) -> str:
     views = [_view(cell, i, result) for i, cell in enumerate(result.policies)]
     return page.render(
         "report.html.j2",
-        result=result,
+        **_relation(result),
         views=views,
         overview=words.overview(result),
         needs=words.needs_text,
-        relation=svg(figures.relation(result)),
-        relation_words=words.relation(result.relation),
-        resampled=words.r_interval(result.relation)[1],
         fit_error=svg(figures.fit_error(result)),
         any_arms=any(view.forest for view in views),
         any_dfe=any(cell.dfe is not None for cell in result.policies),
-        any_extrapolated=any(
-            not point.measured for cell in result.policies if cell.headroom for point in cell.headroom.curve
-        ),
+        any_extrapolated=not all(p.measured for cell in result.policies if cell.headroom for p in cell.headroom.curve),
         takes=takes,
         kinds=KINDS,
         plan_text=_plan_text(result.plan),
         library=_library(result.library or {}),
     )
+
+
+def _relation(result: Result) -> dict[str, Any]:
+    """What the templates need to show gain against headroom."""
+    drawn, relation = svg(figures.relation(result)), result.relation
+    sentences, (_, resampled) = words.relation(relation), words.r_interval(relation)
+    return {"result": result, "relation": drawn, "relation_words": sentences, "resampled": resampled}
 
 
 def _view(cell: Cell, index: int, result: Result) -> PolicyView:

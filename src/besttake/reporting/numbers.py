@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from besttake.result import CurvePoint, Estimate
 
 MINUS = "\N{MINUS SIGN}"
-UNKNOWN = "not measured"
 
 
 def number(value: float | None, digits: int = 1, *, signed: bool = False, scale: float = 1.0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -23,23 +24,16 @@ class Page:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._env = Environment(
-            loader=PackageLoader("besttake.reporting", "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._env.globals.update(
-            num=self.num,
-            est=self.est,
-            count=numbers.count,
-            duration=numbers.duration,
-            pointer=pointer,
-            asset=asset,
-            marker=marker,
-        )
-        self._env.filters["script"] = script
-        self._env.filters["sentence"] = numbers.sentence
+            loader=PackageLoader("besttake.reporting", "templates"), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
+        self._env.globals.update(pointer=pointer, asset=asset, marker=marker)
+        self._env.filters.update(script=script, sentence=numbers.sentence)
+
+    def save(self, out: str | Path, template: str, **context: Any) -> Path:
+        """Write a template of this package whole or not at all, with the directories above it."""
+        return write_text(Path(out), self.render(template, **context), parents=True)
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""
@@ -49,7 +43,7 @@ class Page:
         """The number at a JSON pointer; words where there is none."""
         value = self.at(pointer)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            return self.none("")
+            return _missing("")
         text = _STYLES[style](float(value))
         return Markup('<span class="num" data-path="{}" data-value="{}" data-style="{}">{}</span>').format(
             pointer, repr(value), style, text
@@ -59,20 +53,16 @@ class Page:
         """The `Estimate` at a JSON pointer with its interval; its reason in words where it has no value."""
         estimate = self.at(pointer)
         if estimate is None or estimate.get("value") is None:
-            return self.none((estimate or {}).get("reason") or "")
+            return _missing((estimate or {}).get("reason") or "")
         value = self.num(f"{pointer}/value", style)
         low, high = estimate.get("low"), estimate.get("high")
         if low is None or high is None:
             return value
-        digits, scale = _INTERVALS[style]
+        digits, scale = (2, 1) if style == "plain" else (1, 100)
         span = Markup('<span class="ci" data-path="{}" data-low="{}" data-high="{}" data-style="{}">{}</span>').format(
             pointer, repr(low), repr(high), style, numbers.interval(low, high, scale=scale, digits=digits)
         )
         return value + Markup(" ") + span
-
-    def none(self, reason: str) -> Markup:
-        """What stands where a number is missing."""
-        return Markup('<span class="none">{}</span>').format(reason or numbers.UNKNOWN)
 
     def at(self, pointer: str) -> Any:
         """The value at a JSON pointer (RFC 6901)."""
@@ -91,22 +81,12 @@ _STYLES: dict[str, Callable[[float], str]] = {
     "points": numbers.points,
     "spread": numbers.spread,
     "count": lambda v: f"{round(v):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
-    "small": lambda v: numbers.number(v, 3),
     "fine": lambda v: numbers.number(v, 4),
 }
-_INTERVALS = {
-    "plain": (2, 1.0),
-    "percent": (1, 100.0),
-    "points": (1, 100.0),
-    "count": (0, 1.0),
-    "small": (3, 1.0),
-    "fine": (4, 1.0),
-}
 
 
-def save(text: str, out: str | Path) -> Path:
-    """Write a page whole or not at all, with the directories above it."""
-    return write_text(Path(out), text, parents=True)
+def _missing(reason: str) -> Markup:
+    return Markup('<span class="none">{}</span>').format(reason or "not measured")
 
 
 def asset(name: str) -> Markup:
@@ -122,12 +102,16 @@ def pointer(*parts: str | int) -> str:
 def script(value: Any) -> Markup:
     """JSON for a ``<script type="application/json">``: nothing in it can end the element or open a comment.
 
-    A dataclass becomes an object with its fields.
+    A dataclass becomes an object with its fields, bytes become base64.
     """
-    text = json.dumps(value, default=asdict, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else asdict(value)
 
 
 def svg(figure: Figure | None) -> Markup:

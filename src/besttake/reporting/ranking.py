@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from besttake.files import version
 from besttake.reporting.axes import Frame, shorten, spread
 from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
-from besttake.reporting.page import Page, save, svg
+from besttake.reporting.page import Page, svg
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def make_html(result: RankResult, out: str | Path) -> Path:
     """Write the page of a ranking."""
     page = Page({"besttake": version(), **asdict(result)})
     rows = [(i, take, svg(traces(result, [take]))) for i, take in enumerate(result.takes)]
-    return save(page.render("rank.html.j2", result=result, rows=rows), out)
+    return page.save(out, "rank.html.j2", result=result, rows=rows)
 
 
 def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:

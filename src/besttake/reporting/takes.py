@@ -6,7 +6,6 @@ missed, and a few where all takes ended alike, until the size budget is spent.
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,23 +60,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class PageFilm:
-    """A film for the page: ``src`` is one WebP picture in base64 with ``count`` tiles in ``columns`` columns."""
-
-    src: str
-    count: int
-    width: int
-    height: int
-    columns: int
-
-    @classmethod
-    def of(cls, film: Film) -> PageFilm | None:
-        """A film as it stands in the page; None where it has no frame."""
-        source = base64.b64encode(film.data).decode()
-        return cls(source, film.count, film.width, film.height, film.columns) if film.count else None
-
-
-@dataclass(frozen=True)
 class PageTake:
     """A take for the page: its film, and the cosine to the ``nearest`` demonstration frame over time."""
 
@@ -87,7 +69,7 @@ class PageTake:
     steps: int
     picked: bool
     score: float | None
-    film: PageFilm | None
+    film: Film | None
     film_steps: list[int]
     trace_steps: list[int]
     best: list[float | None]
@@ -95,16 +77,11 @@ class PageTake:
 
 
 @dataclass(frozen=True)
-class PageError:
-    """A take that could not be made, and why."""
-
-    seed: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class PageStart:
-    """A start for the page: its takes side by side, and ``demo``, the demonstration frames that they point at."""
+    """A start for the page: its takes side by side, and ``demo``, the demonstration frames that they point at.
+
+    ``errors`` tells which takes could not be made, and why.
+    """
 
     kind: str
     policy: str
@@ -115,8 +92,8 @@ class PageStart:
     window: str
     takes: list[PageTake]
     hidden: int
-    demo: PageFilm | None
-    errors: list[PageError]
+    demo: Film | None
+    errors: list[str]
 
 
 @dataclass(frozen=True)
@@ -164,12 +141,10 @@ def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
             start, size = _start(store, candidate, scores, _DemoSheet(library))
             if spent + size > budget:
                 misses += 1
-                if misses == _MISSES:
-                    break
-                continue
-            shown.append(start)
-            spent += size
-            if len(shown) == LIMIT:
+            else:
+                shown.append(start)
+                spent += size
+            if misses == _MISSES or len(shown) == LIMIT:
                 break
     if shown:
         return PageTakes(shown)
@@ -213,26 +188,23 @@ def _start(store: Store, candidate: Candidate, scores: Scores | None, demo: _Dem
         trace = scores.get(row.key) if scores is not None else None
         takes.append(
             PageTake(
-                seed=row.key.seed,
-                success=bool(row.success),
-                success_step=row.success_step,
-                steps=row.steps,
-                picked=row.key.seed == picked,
+                row.key.seed, bool(row.success), row.success_step, row.steps, row.key.seed == picked,
                 score=_finite(_score(scores, row.key, cell)),
-                film=PageFilm.of(film),
+                film=film if film.count else None,
                 film_steps=[int(step) for step in steps],
                 trace_steps=[int(step) for step in trace.steps] if trace else [],
                 best=[_finite(value, 4) for value in trace.best] if trace else [],
                 nearest=[demo.place(int(frame)) for frame in trace.nearest] if trace else [],
             )
-        )
+        )  # fmt: skip
     sheet = demo.film()
-    errors = [PageError(row.key.seed, row.error or "") for row in candidate.rows if row.status == "error"]
+    failed = [row for row in candidate.rows if row.status == "error"]
     start = PageStart(
         candidate.kind, key.policy, key.env, key.task, key.start, cell.scorer, cell.window, takes,
-        hidden=len(done) - len(kept), demo=PageFilm.of(sheet), errors=errors,
+        hidden=len(done) - len(kept), demo=sheet,
+        errors=[f"Take {row.key.seed} could not be made: {row.error or ''}" for row in failed],
     )  # fmt: skip
-    return start, size + len(sheet.data)
+    return start, size + (len(sheet.data) if sheet else 0)
 
 
 class _DemoSheet:
@@ -256,9 +228,9 @@ class _DemoSheet:
             self._frames.append(frame)
         return self._places[index]
 
-    def film(self) -> Film:
-        """All frames as one picture."""
-        return Film.pack(np.stack(self._frames), quality=86) if self._frames else Film(b"", 0, 0, 0, 0)
+    def film(self) -> Film | None:
+        """All frames as one picture; None where there is none."""
+        return Film.pack(np.stack(self._frames), quality=86) if self._frames else None
 
 
 def _compact(film: Film, steps: Any) -> tuple[Film, Any]:
@@ -279,19 +251,15 @@ def _shrink(frame: U8) -> U8:
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX), np.uint8)
 
 
-def _finite(value: float, digits: int | None = None) -> float | None:
-    number = float(value)
-    return None if not math.isfinite(number) else number if digits is None else round(number, digits)
+def _finite(value: float, digits: int = 17) -> float | None:
+    return round(float(value), digits) if math.isfinite(value) else None
 
 
 def _library(run: Path, manifest: Manifest) -> Library | None:
     """The run's library; None when it has none, or when it is no longer where it was."""
-    name = manifest.library
-    if not name:
-        return None
     from besttake.demos.library import Library
 
     try:
-        return Library.open(run / str(name))
+        return Library.open(run / manifest.library) if manifest.library else None
     except (OSError, BestTakeError):
         return None

@@ -22,7 +22,7 @@
     if (!film) return null;
     const image = new Image();
     image.addEventListener("load", whenReady);
-    image.src = "data:image/webp;base64," + film.src;
+    image.src = "data:image/webp;base64," + film.data;
     return image;
   };
   const tile = (canvas, image, film, index) => {
@@ -131,7 +131,7 @@
     if (values.length) words.push(`Traces: cosine to the nearest demonstration frame, from ${low.toFixed(3)} (bottom) to ${high.toFixed(3)} (top); dashed: success.`);
     if (chosen.hidden) words.push(`${chosen.hidden} more not shown.`);
     if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or is no longer where it was.");
-    for (const error of chosen.errors) words.push(`Take ${error.seed} could not be made: ${error.reason}`);
+    words.push(...chosen.errors);
     by("outcome").textContent = words.join(" ");
     render();
   };

@@ -16,15 +16,16 @@ _STYLES = {"act": "green", "open": "yellow", "rest": "dim"}
 
 def verdict_table(result: Result, width: int = 200) -> Group:
     """Policies with their cells, and what each needs; a narrow terminal gets the columns that matter most."""
-    columns = {name: text for name, least, text in _columns(result) if least <= width}
+    columns = [(name, text) for name, least, text in _columns(result) if least <= width]
+    numbers = [name for name, _ in columns]
     rows = []
     for policy in result.policies:
         own = [cell for cell in result.cells if cell.policy == policy.policy]
         for cell in (policy, *own) if len(own) > 1 else (policy,):
             pooled = cell is policy
             name = Text(_short(cell.policy, width) if pooled else f"  {cell.group}", style="bold" if pooled else "dim")
-            rows.append((name, *(text(cell) for text in columns.values()), _needs(cell)))
-    grid = table(("policy / task", *columns, "needs"), rows, right=columns, fixed=("policy / task", *columns))
+            rows.append((name, *(text(cell) for _, text in columns), _needs(cell)))
+    grid = table(("policy / task", *numbers, "needs"), rows, right=numbers, fixed=("policy / task", *numbers))
     sentences: list[RenderableType] = [Text()]
     for policy in result.policies:
         if policy.verdict is not None:
