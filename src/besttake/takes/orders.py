@@ -1,18 +1,33 @@
-"""What the engine and its workers tell each other: orders one way, answers the other."""
+"""What the engine and its workers share: orders one way, answers the other, and how takes get their actions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import numpy as np
 
 from besttake.arms.base import Request
-from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.take import Take
-from besttake.types import F32, Observation
+from besttake.types import F32, EnvSpec, Observation
 
-if TYPE_CHECKING:
-    from besttake.takes.sampling import Actor
+
+class Sampler(Protocol):
+    """What gives actions to takes: a policy with its arms (`besttake.arms.sampler`)."""
+
+    def sample(self, requests: Sequence[Request]) -> Sequence[F32 | Exception]:
+        """One block of actions to execute, (R, action_dim), per request, or why this one has none."""
+        ...
+
+
+class Actor(Protocol):
+    """A sampler that can be made anew in every worker: small, hashable, picklable."""
+
+    def sampler(self, env: EnvSpec) -> Sampler:
+        """The sampler, for takes in ``env``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -33,11 +48,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Begin:
-    """Order: start ``job`` in ``slot``. With an actor, ``draw`` is where its randomness begins."""
+    """Order: start ``job`` in ``slot``. ``request`` follows the take from here, on the side that gives it actions."""
 
     slot: int
     job: Job
-    draw: Draw
+    request: Request
 
 
 @dataclass(frozen=True)
@@ -87,3 +102,23 @@ class Failed:
 
 Order = Begin | Act
 Answer = Need | End | Failed
+
+
+def next_blocks(sampler: Sampler, requests: Sequence[Request], batch: int) -> list[F32 | Exception]:
+    """The next actions of each request, which moves on to its next chunk; ``batch`` takes a call."""
+    blocks: list[F32 | Exception] = []
+    for first in range(0, len(requests), batch):
+        some = requests[first : first + batch]
+        try:
+            blocks += sampler.sample(some)
+        except Exception as error:
+            blocks += [error] * len(some)
+    for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
+        if isinstance(block, Exception):
+            continue
+        if np.isfinite(block).all():
+            request.actions.extend(block)
+            request.draw = request.draw.at(request.draw.chunk + 1)
+        else:
+            blocks[row] = ValueError(f"the policy gave actions that are not finite at step {request.step}")
+    return blocks

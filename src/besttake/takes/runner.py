@@ -19,11 +19,9 @@ from besttake.arms.base import Request
 from besttake.errors import one_line
 from besttake.takes.draws import Draw
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
+from besttake.takes.orders import Act, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.pool import Pool
-from besttake.takes.sampling import Sampler, next_blocks
 from besttake.takes.store import Store
-from besttake.takes.take import Take
 
 _LIVES = 3
 _LANES = 2
@@ -31,11 +29,10 @@ _LANES = 2
 
 @dataclass(frozen=True)
 class Tally:
-    """How far a run is."""
+    """How many takes were played, and how many of them failed."""
 
     done: int
     failed: int
-    total: int
 
 
 def play(
@@ -53,35 +50,24 @@ def play(
 
     ``batch`` takes are under way at once, over all workers, and in one worker no more than ``at_once``.
     """
+    slots = max(1, min(batch // pool.size, at_once or batch))
     with _Keeper(store, on_take) as keeper:
-        engine = _Engine(jobs, sampler, draw, pool, keeper, batch, at_once)
-        engine.run()
-    return Tally(keeper.done, keeper.failed, len(jobs))
+        _Engine(deque(jobs), sampler, draw, pool, keeper, batch, slots).run()
+    return Tally(keeper.done, keeper.failed)
 
 
-@dataclass(frozen=True)
-class _UnderWay:
-    """A take that is being played."""
-
-    job: Job
-    request: Request
-
-
+@dataclass
 class _Engine:
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        sampler: Sampler,
-        draw: Callable[[TakeKey], Draw],
-        pool: Pool,
-        keeper: _Keeper,
-        batch: int,
-        at_once: int | None,
-    ) -> None:
-        self.waiting = deque(jobs)
-        self.sampler, self.draw, self.pool, self.keeper, self.batch = sampler, draw, pool, keeper, batch
-        self.slots = max(1, min(batch // pool.size, at_once or batch))
-        self.playing: list[dict[int, _UnderWay]] = [{} for _ in range(pool.size)]
+    waiting: deque[Job]
+    sampler: Sampler
+    draw: Callable[[TakeKey], Draw]
+    pool: Pool
+    keeper: _Keeper
+    batch: int
+    slots: int
+
+    def __post_init__(self) -> None:
+        self.playing: list[dict[int, Begin]] = [{} for _ in range(self.pool.size)]
         self.busy: set[tuple[int, int]] = set()
         self.deaths: Counter[TakeKey] = Counter()
 
@@ -90,41 +76,33 @@ class _Engine:
             self._send(worker, [])
         while any(self.playing):
             orders: dict[int, list[Order]] = {}
-            needy: list[tuple[int, Need]] = []
+            needy: list[tuple[int, Begin]] = []
             for worker, answers in self.pool.receive():
                 orders[worker] = []
                 if answers is None:
                     self._bury(worker)
+                    continue
+                self.busy.discard((worker, answers[0].slot % _LANES))
+                for answer in answers:
+                    if isinstance(answer, Need):
+                        take = self.playing[worker][answer.slot]
+                        answer.update(take.request)
+                        needy.append((worker, take))
+                    else:
+                        self._finish(worker, answer)
+            blocks = next_blocks(self.sampler, [take.request for _, take in needy], self.batch)
+            for (worker, take), block in zip(needy, blocks, strict=True):
+                if isinstance(block, Exception):
+                    self._finish(worker, Failed(take.slot, take.job.key, one_line(block), 0.0))
                 else:
-                    self.busy.discard((worker, answers[0].slot % _LANES))
-                    needy += [(worker, need) for a in answers if (need := self._settle(worker, a)) is not None]
-            for worker, order in self._feed(needy):
-                orders[worker].append(order)
+                    orders[worker].append(Act(take.slot, block))
             for worker, own in orders.items():
                 self._send(worker, own)
             self.keeper.check()
 
-    def _settle(self, worker: int, answer: Answer) -> Need | None:
-        """Take note of an answer, and hand it on when it asks for actions."""
-        if isinstance(answer, Need):
-            answer.update(self.playing[worker][answer.slot].request)
-            return answer
+    def _finish(self, worker: int, answer: End | Failed) -> None:
         del self.playing[worker][answer.slot]
         self.keeper.put(answer)
-        return None
-
-    def _feed(self, needy: Sequence[tuple[int, Need]]) -> list[tuple[int, Order]]:
-        """Sample for everyone who waits, at most ``batch`` takes a call."""
-        orders: list[tuple[int, Order]] = []
-        waiting = [self.playing[worker][need.slot] for worker, need in needy]
-        blocks = next_blocks(self.sampler, [take.request for take in waiting], self.batch)
-        for (worker, need), take, block in zip(needy, waiting, blocks, strict=True):
-            if isinstance(block, Exception):
-                self.keeper.put(Failed(need.slot, take.job.key, one_line(block), 0.0))
-                del self.playing[worker][need.slot]
-            else:
-                orders.append((worker, Act(need.slot, block)))
-        return orders
 
     def _send(self, worker: int, orders: list[Order]) -> None:
         """Send orders, and fill free slots of idle lanes with takes. One that may be killing workers plays alone."""
@@ -136,9 +114,8 @@ class _Engine:
             if alone and playing:
                 break
             job = self.waiting.popleft()
-            draw = self.draw(job.key)
-            playing[slot] = _UnderWay(job, Request(job.key.task, job.key.arm, draw))
-            orders.append(Begin(slot, job, draw))
+            playing[slot] = Begin(slot, job, Request(job.key.task, job.key.arm, self.draw(job.key)))
+            orders.append(playing[slot])
         for lane in range(_LANES):
             own = [order for order in orders if order.slot % _LANES == lane]
             if own:
@@ -150,7 +127,7 @@ class _Engine:
 
     def _bury(self, worker: int) -> None:
         """A worker died: its takes go back to the front of the queue, but the one that keeps killing workers."""
-        lost = [take.job for _, take in sorted(self.playing[worker].items(), key=lambda item: item[0])]
+        lost = [self.playing[worker][slot].job for slot in sorted(self.playing[worker])]
         self.playing[worker] = {}
         self.busy -= {(worker, lane) for lane in range(_LANES)}
         for job in reversed(lost):
@@ -195,16 +172,12 @@ class _Keeper:
             if self._error is not None:
                 continue
             try:
-                self._keep(answer)
+                if isinstance(answer, End):
+                    row = self.store.add(answer.take, answer.seconds)
+                    self.done += 1
+                else:
+                    row = self.store.add_error(answer.key, answer.reason, answer.seconds)
+                    self.failed += 1
+                self.on_take(row)
             except BaseException as error:
                 self._error = error
-
-    def _keep(self, answer: End | Failed) -> None:
-        if isinstance(answer, End):
-            take: Take = answer.take
-            row = self.store.add(take, answer.seconds)
-            self.done += 1
-        else:
-            row = self.store.add_error(answer.key, answer.reason, answer.seconds)
-            self.failed += 1
-        self.on_take(row)

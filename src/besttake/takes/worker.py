@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Request
 from besttake.envs.base import Env, Restorable
 from besttake.errors import one_line
 from besttake.takes.film import Film
-from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
-from besttake.takes.sampling import Actor, Sampler, next_blocks
+from besttake.takes.orders import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.take import Take
 from besttake.types import F32, U8, Observation, Start
 
@@ -36,12 +35,17 @@ class Worker:
         self._samplers: dict[tuple[Actor | None, str], Sampler] = {}
 
     def obey(self, orders: Sequence[Order]) -> list[Answer]:
-        """Carry out orders one after the other; takes that have an actor are played to their end, side by side."""
-        answers = [self._begin(order) if isinstance(order, Begin) else self._act(order) for order in orders]
-        while acting := {row: playing for row, answer in enumerate(answers) if (playing := self._acting(answer))}:
-            for row, answer in zip(acting, self._go_on(list(acting.values())), strict=True):
-                answers[row] = answer
-        return answers
+        """Carry out orders, one per slot; takes that have an actor are played to their end, side by side."""
+        answers = {order.slot: self._carry_out(order) for order in orders}
+        while acting := [slot for slot, answer in answers.items() if isinstance(answer, Need) and self._actor(slot)]:
+            for actor in dict.fromkeys(map(self._actor, acting)):
+                own = [slot for slot in acting if self._actor(slot) == actor]
+                for slot, block in zip(own, self._blocks([self._playing[slot] for slot in own]), strict=True):
+                    if isinstance(block, Exception):
+                        answers[slot] = self._playing.pop(slot).failed(block)
+                    else:
+                        answers[slot] = self._carry_out(Act(slot, block))
+        return list(answers.values())
 
     def close(self) -> None:
         """Close all environments."""
@@ -49,28 +53,8 @@ class Worker:
             env.close()
         self._envs.clear()
 
-    def _acting(self, answer: Answer) -> _Playing | None:
-        """The take that ``answer`` asks actions for, when it has an actor to give them."""
-        if not isinstance(answer, Need):
-            return None
-        playing = self._playing[answer.slot]
-        if playing.job.actor is None:
-            return None
-        answer.update(playing.request)
-        return playing
-
-    def _go_on(self, takes: Sequence[_Playing]) -> list[Answer]:
-        """Let the actors act, all takes of an actor at once, and execute what they do."""
-        answers: dict[int, Answer] = {}
-        for actor in dict.fromkeys(playing.job.actor for playing in takes):
-            own = [playing for playing in takes if playing.job.actor == actor]
-            for playing, block in zip(own, self._blocks(own), strict=True):
-                answers[playing.slot] = (
-                    self._give_up(playing, block)
-                    if isinstance(block, Exception)
-                    else self._act(Act(playing.slot, block))
-                )
-        return [answers[playing.slot] for playing in takes]
+    def _actor(self, slot: int) -> Actor | None:
+        return self._playing[slot].job.actor
 
     def _blocks(self, takes: Sequence[_Playing]) -> Sequence[F32 | Exception]:
         """What one actor does in each of ``takes``. Only the last actor is kept: policies come one after the other."""
@@ -84,39 +68,26 @@ class Worker:
                 return [error] * len(takes)
         return next_blocks(self._samplers[name], [playing.request for playing in takes], len(takes))
 
-    def _give_up(self, playing: _Playing, error: Exception) -> Failed:
-        del self._playing[playing.slot]
-        return Failed(playing.slot, playing.job.key, one_line(error), time.perf_counter() - playing.began)
-
-    def _begin(self, order: Begin) -> Answer:
-        began = time.perf_counter()
-        job = order.job
+    def _carry_out(self, order: Order) -> Answer:
+        """Begin or continue a take. Where that raises, trust neither the take nor its environment any more."""
+        slot = order.slot
+        if isinstance(order, Begin):
+            self._playing[slot] = _Playing(order)
+        playing = self._playing[slot]
         try:
-            env = self._env(order.slot, job)
-            self._reset(env, job)
-            playing = _Playing(order, env, began)
-            self._playing[order.slot] = playing
-            return Need(order.slot, playing.look(replan=True), 0, playing.new_states())
+            if isinstance(order, Begin):
+                playing.env = self._env(slot, order.job)
+                self._reset(playing.env, order.job)
+            elif playing.execute(order.actions):
+                return End(slot, self._playing.pop(slot).take(), playing.seconds)
+            return playing.need()
         except Exception as error:
-            return self._fail(order.slot, job, error, began)
-
-    def _act(self, order: Act) -> Answer:
-        playing = self._playing[order.slot]
-        try:
-            if playing.execute(order.actions):
-                del self._playing[order.slot]
-                return End(order.slot, playing.take(), time.perf_counter() - playing.began)
-            return Need(order.slot, playing.look(replan=True), playing.step, playing.new_states())
-        except Exception as error:
-            return self._fail(order.slot, playing.job, error, playing.began)
-
-    def _fail(self, slot: int, job: Job, error: Exception, began: float) -> Failed:
-        """Record the reason, and trust neither the take nor the environment that raised."""
-        self._playing.pop(slot, None)
-        env = self._envs.pop((slot, job.key.env), None)
-        if env is not None:
-            _close_quietly(env)
-        return Failed(slot, job.key, one_line(error), time.perf_counter() - began)
+            self._playing.pop(slot, None)
+            env = self._envs.pop((slot, playing.job.key.env), None)
+            if env is not None:
+                with suppress(Exception):
+                    env.close()
+            return playing.failed(error)
 
     def _env(self, slot: int, job: Job) -> Env:
         name = (slot, job.key.env)
@@ -128,52 +99,47 @@ class Worker:
 
     def _reset(self, env: Env, job: Job) -> None:
         start = Start(job.key.task, job.key.start)
-        if not isinstance(env, Restorable):
-            env.reset(start)
-            return
         name = (job.key.env, start)
-        if name in self._snapshots:
+        if isinstance(env, Restorable) and name in self._snapshots:
             self._snapshots.move_to_end(name)
             env.restore(self._snapshots[name])
             return
         env.reset(start)
-        self._snapshots[name] = env.save()
-        while len(self._snapshots) > _SNAPSHOTS:
-            self._snapshots.popitem(last=False)
+        if isinstance(env, Restorable):
+            self._snapshots[name] = env.save()
+            while len(self._snapshots) > _SNAPSHOTS:
+                self._snapshots.popitem(last=False)
 
 
 class _Playing:
     """A take under way."""
 
-    def __init__(self, order: Begin, env: Env, began: float) -> None:
-        self.slot, self.job, self.env, self.began = order.slot, order.job, env, began
-        self.request = Request(order.job.key.task, order.job.key.arm, order.draw)
-        self.step = 0
-        self.calls = 0
+    env: Env
+
+    def __init__(self, order: Begin) -> None:
+        self.slot, self.job, self.request = order.slot, order.job, order.request
+        self.step = self.calls = 0
         self.success_step: int | None = None
         self.actions: list[F32] = []
         self.states: list[F32] = []
         self.frames: list[U8] = []
         self.frame_steps: list[int] = []
+        self._began = time.perf_counter()
         self._states_sent = 0
 
-    def look(self, *, replan: bool) -> Observation:
-        """Observe what this step needs: the policy's cameras when it replans, the score camera at its stride."""
-        job = self.job
-        scored = self.step % job.stride == 0
-        wanted = dict.fromkeys((*(job.cameras if replan else ()), *((job.score_camera,) if scored else ())))
-        seen = self.env.observe(tuple(wanted))
-        if scored:
-            self.frames.append(seen.images[job.score_camera])
-            self.frame_steps.append(self.step)
-        self.states.append(np.asarray(seen.state, np.float32))
-        self.calls += replan
-        return seen
+    @property
+    def seconds(self) -> float:
+        """How long the take has been under way."""
+        return time.perf_counter() - self._began
 
-    def new_states(self) -> F32:
-        """The states since the last call, (R, state_dim)."""
+    def need(self) -> Need:
+        """Ask for the next actions: the engine, or the take's actor by its request."""
+        observation = self._look(replan=True)
         sent, self._states_sent = self._states_sent, len(self.states)
-        return np.stack(self.states[sent:])
+        need = Need(self.slot, observation, self.step, np.stack(self.states[sent:]))
+        if self.job.actor is not None:
+            need.update(self.request)
+        return need
 
     def execute(self, actions: F32) -> bool:
         """Execute ``actions``; True when the take is over."""
@@ -186,7 +152,7 @@ class _Playing:
             stop = outcome.done or (outcome.success and not self.job.goes_on)
             over = stop or self.step >= self.job.horizon
             if over or index < len(actions) - 1:
-                self.look(replan=False)
+                self._look(replan=False)
             if over:
                 return True
         return False
@@ -194,18 +160,23 @@ class _Playing:
     def take(self) -> Take:
         """The finished take."""
         return Take(
-            key=self.job.key,
-            success_step=self.success_step,
-            actions=np.asarray(self.actions, np.float32),
-            states=np.stack(self.states),
-            film=Film.pack(np.stack(self.frames)),
-            frame_steps=np.asarray(self.frame_steps, np.int32),
-            calls=self.calls,
-        )
+            self.job.key, self.success_step, np.asarray(self.actions, np.float32), np.stack(self.states),
+            Film.pack(np.stack(self.frames)), np.asarray(self.frame_steps, np.int32), self.calls,
+        )  # fmt: skip
 
+    def failed(self, error: Exception) -> Failed:
+        """The answer of a take that raised ``error``."""
+        return Failed(self.slot, self.job.key, one_line(error), self.seconds)
 
-def _close_quietly(env: Env) -> None:
-    try:
-        env.close()
-    except Exception:
-        return
+    def _look(self, *, replan: bool) -> Observation:
+        """Observe what this step needs: the policy's cameras when it replans, the score camera at its stride."""
+        job = self.job
+        scored = self.step % job.stride == 0
+        wanted = dict.fromkeys((*(job.cameras if replan else ()), *((job.score_camera,) if scored else ())))
+        seen = self.env.observe(tuple(wanted))
+        if scored:
+            self.frames.append(seen.images[job.score_camera])
+            self.frame_steps.append(self.step)
+        self.states.append(np.asarray(seen.state, np.float32))
+        self.calls += replan
+        return seen
