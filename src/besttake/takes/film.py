@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,11 +41,9 @@ class Film:
         sheet[:count] = frames
         picture = sheet.reshape(rows, columns, height, width, 3).swapaxes(1, 2).reshape(rows * height, -1, 3)
         exact = quality is None and max(height, width) <= LOSSLESS_UP_TO
-        options: dict[str, Any] = {"lossless": True, "method": 0, "quality": 0}
+        quality, method = (0, 0) if exact else (quality or 90, 2)
         buffer = io.BytesIO()
-        Image.fromarray(picture).save(
-            buffer, format="WEBP", **options if exact else {"quality": quality or 90, "method": 2}
-        )
+        Image.fromarray(picture).save(buffer, format="WEBP", lossless=exact, quality=quality, method=method)
         return cls(buffer.getvalue(), count, height, width, columns)
 
     def unpack(self) -> U8:

@@ -26,23 +26,21 @@ def probe_policy(
     spec = policy.spec
     if library.actions is None or library.states is None:
         return Probed(reason="the library holds no states and actions, only pictures")
-    for what, has, takes in (
-        ("actions", library.head.action_dim, spec.action_dim),
-        ("states", library.head.state_dim, spec.state_dim),
-    ):
-        if takes is not None and has != takes:
-            return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {takes}")
+    sizes = ("actions", library.head.action_dim, spec.action_dim), ("states", library.head.state_dim, spec.state_dim)
+    for what, has, needs in sizes:
+        if needs is not None and has != needs:
+            return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {needs}")
     if spec.cameras and not library.can_show(spec.cameras):
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
     tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
     each = max(1, plan.probe_states // max(1, len(tasks)))
-    answers = {}
+    probes = {}
     with reporter.stage("probe", each * len(tasks), "states") as stage:
         for uri, task in tasks:
             view = library.view(task.name, task.instruction)
-            answers[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
+            probes[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
             stage.advance(each)
-    return Probed(answers)
+    return Probed(probes)
 
 
 def _probe_task(policy: Policy, library: Library, view: View, task: str, count: int, plan: Plan) -> TaskProbe:
@@ -54,14 +52,13 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     demo = view.frame_demo[kept]
     rows = spread_evenly(len(at), count)
     seen = [_observation(library, *at[int(row)], spec.cameras) for row in rows]
-    samples = np.empty((len(rows), plan.probe_samples, spec.horizon, spec.action_dim), np.float32)
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
-    for first in range(0, len(pairs), _ROWS):
-        block = pairs[first : first + _ROWS]
-        draws = [probe_draw(plan.seed, task, m, k) for m, k in block]
-        sampled = policy.sample([seen[m] for m, _ in block], draws)
-        for (m, k), chunk in zip(block, sampled, strict=True):
-            samples[m, k] = chunk
+    blocks = [pairs[first : first + _ROWS] for first in range(0, len(pairs), _ROWS)]
+    sampled = [
+        policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block])
+        for block in blocks
+    ]
+    samples = np.concatenate(sampled).reshape(len(rows), plan.probe_samples, spec.horizon, spec.action_dim)
     chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
     floor = np.full(len(rows), np.nan)
     if len(np.unique(demo)) >= 2:

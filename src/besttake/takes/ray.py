@@ -19,6 +19,7 @@ class RayPool:
         except ImportError as error:
             raise MissingExtra("ray", "ray", "`on` ray") from error
         self._ray: Any = ray
+        self.size = size
         self._started = not ray.is_initialized()
         if self._started:
             try:
@@ -28,11 +29,6 @@ class RayPool:
         self._actor = ray.remote(max_restarts=0)(Worker)
         self._members = [self._actor.remote() for _ in range(size)]
         self._under_way: dict[Any, int] = {}
-
-    @property
-    def size(self) -> int:
-        """How many workers."""
-        return len(self._members)
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders."""
@@ -52,8 +48,7 @@ class RayPool:
             except self._ray.exceptions.RayActorError:
                 self._members[worker] = self._actor.remote()
                 self._under_way = {ref: w for ref, w in self._under_way.items() if w != worker}
-                answers = [pair for pair in answers if pair[0] != worker]
-                answers.append((worker, None))
+                answers = [*(pair for pair in answers if pair[0] != worker), (worker, None)]
         return sorted(answers, key=lambda pair: pair[0])
 
     def close(self) -> None:

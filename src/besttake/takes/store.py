@@ -14,8 +14,8 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,10 +34,7 @@ create table if not exists takes (
     primary key (policy, env, task, start, arm, seed)
 ) without rowid
 """
-_COLUMNS = (
-    "policy, env, task, start, arm, seed, status, success, success_step, steps, calls,"
-    " file, size, sha256, error, seconds"
-)
+_COLUMNS = ", ".join(column.name for column in (*fields(TakeKey), *fields(Row)[1:]))
 
 
 class Store:
@@ -67,20 +64,16 @@ class Store:
         new = not (directory / "run.json").exists()
         if new and directory.exists() and any(p.name != ".lock" for p in directory.iterdir()):
             raise RunError(f"{directory} holds something that is not a run; choose an empty directory with `out`")
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"cannot make {directory}: {error.strerror}; choose another directory with `out`") from error
         lock = _acquire(directory)
         try:
             if not new:
                 manifest = Manifest.read(directory).continued_by(manifest, directory)
             (directory / "takes").mkdir(exist_ok=True)
+            for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
+                leftover.unlink(missing_ok=True)
             with _disk_errors_explained(directory):
                 files.write_bytes(directory / "run.json", manifest.to_bytes())
-            store = cls(directory, manifest, _connect(directory, read_only=False), lock)
-            store._sweep()
-            return store
+            return cls(directory, manifest, _connect(directory, read_only=False), lock)
         except BaseException:
             os.close(lock)
             raise
@@ -139,7 +132,10 @@ class Store:
 
     def load(self, row: Row) -> Take:
         """The take of ``row``; RunError when its file is missing or not what was written."""
-        return Take.from_bytes(self._verified(row))
+        data, fault = self._read(row)
+        if fault:
+            raise RunError(f"{self.path}/{row.file} is {fault}; run the diagnosis again to redo it")
+        return Take.from_bytes(data)
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
         """All finished takes in canonical order, one at a time."""
@@ -160,7 +156,7 @@ class Store:
 
     def damaged(self) -> list[Row]:
         """Finished takes whose file is missing or is not what was written."""
-        return [row for row in self._done() if not self._is_whole(row)]
+        return [row for row in self._done() if self._read(row)[1]]
 
     def digest(self) -> str:
         """Sha256 over all finished takes in canonical order; two runs of one plan have the same."""
@@ -179,10 +175,8 @@ class Store:
 
     def _table(self) -> dict[TakeKey, Row]:
         if self._rows is None:
-            try:
+            with _disk_errors_explained(self.path):
                 lines = self._db.execute(f"select {_COLUMNS} from takes").fetchall()
-            except sqlite3.DatabaseError as error:
-                raise _damaged(self.path, error) from error
             rows = (Row(TakeKey(*x[:6]), x[6], None if x[7] is None else bool(x[7]), *x[8:]) for x in lines)
             self._rows = {row.key: row for row in rows}
         return self._rows
@@ -197,35 +191,22 @@ class Store:
         table[row.key], self._ordered = row, None
         return row
 
-    def _is_whole(self, row: Row) -> bool:
-        try:
-            self._verified(row)
-        except RunError:
-            return False
-        return True
-
-    def _verified(self, row: Row) -> bytes:
+    def _read(self, row: Row) -> tuple[bytes, str]:
+        """The content of a take's file, and what is wrong with it: "" where nothing is."""
         try:
             data = (self.path / str(row.file)).read_bytes()
-        except OSError as error:
-            raise RunError(f"{self.path}/{row.file} is missing; run the diagnosis again to redo it") from error
-        if hashlib.sha256(data).hexdigest() != row.sha256:
-            raise RunError(f"{self.path}/{row.file} is damaged; run the diagnosis again to redo it")
-        return data
-
-    def _sweep(self) -> None:
-        """Remove what a killed writer left behind under temporary names."""
-        for leftover in self.path.glob("**/*.tmp"):
-            leftover.unlink(missing_ok=True)
+        except OSError:
+            return b"", "missing"
+        return data, "" if hashlib.sha256(data).hexdigest() == row.sha256 else "damaged"
 
 
 def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
     path = directory / "takes.sqlite"
     if read_only and not path.exists():
         raise _no_takes(directory)
-    connection = None
-    try:
+    with _disk_errors_explained(directory), ExitStack() as on_error:
         connection = sqlite3.connect(path, check_same_thread=False)
+        on_error.callback(connection.close)
         if not read_only:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
@@ -233,36 +214,12 @@ def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
         if connection.execute("pragma quick_check").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("quick_check failed")
         connection.execute(f"select {_COLUMNS} from takes limit 1")
-    except sqlite3.DatabaseError as error:
-        if connection is not None:
-            connection.close()
-        if "no such table" in str(error):
-            raise _no_takes(directory) from error
-        raise (_full(directory) if _is_full(error) else _damaged(directory, error)) from error
+        on_error.pop_all()
     return connection
 
 
 def _no_takes(directory: Path) -> RunError:
     return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
-
-
-def _damaged(directory: Path, error: Exception) -> RunError:
-    return RunError(
-        f"{directory}/takes.sqlite is damaged ({error}); move it away and run the same command again"
-        " (takes are then made anew), or restore it from a copy"
-    )
-
-
-def _full(directory: Path) -> RolloutError:
-    return RolloutError(
-        f"no room left on the disk of {directory}; finished takes are safe: make room and run the same command again"
-    )
-
-
-def _is_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error))
 
 
 @contextmanager
@@ -271,10 +228,20 @@ def _disk_errors_explained(directory: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.DatabaseError) as error:
-        if _is_full(error):
-            raise _full(directory) from error
+        text = str(error)
+        if "no such table" in text:
+            raise _no_takes(directory) from error
+        full = isinstance(error, sqlite3.OperationalError) and ("full" in text or "disk I/O" in text)
+        if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise RolloutError(
+                f"no room left on the disk of {directory}; finished takes are safe:"
+                " make room and run the same command again"
+            ) from error
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError):
-            raise _damaged(directory, error) from error
+            raise RunError(
+                f"{directory}/takes.sqlite is damaged ({error}); move it away and run the same command again"
+                " (takes are then made anew), or restore it from a copy"
+            ) from error
         raise
 
 
@@ -284,6 +251,7 @@ def _acquire(directory: Path) -> int:
     (The library filelock would empty that file when a second process asks for the lock.)
     """
     try:
+        directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with `out`") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,32 +48,23 @@ def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
     with Store.open(path) as store:
         rows, damaged, digest, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
-    extent = manifest.extent
-    bad = {row.key for row in damaged}
+    extent, bad = manifest.extent, {row.key for row in damaged}
     each = len(extent.starts) * len(extent.seeds)
-    seen: dict[tuple[str, str, str, str], list[int]] = {}
-    for policy in extent.policies:
-        for place in extent.tasks:
-            env, task = place.split(" ", 1)
-            for arm in (a for a in extent.arms if a not in manifest.skipped.get(policy, ())):
-                seen[policy, env, task, arm] = [0, 0, 0]
+    counts = {
+        (policy, env, task, arm): [0, 0, 0]
+        for policy, place, arm in product(extent.policies, extent.tasks, extent.arms)
+        for env, _, task in [place.partition(" ")]
+        if arm not in manifest.skipped.get(policy, ())
+    }
     for row in rows:
-        counts = seen.setdefault((row.key.policy, row.key.env, row.key.task, row.key.arm), [0, 0, 0])
+        own = counts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.arm), [0, 0, 0])
         if row.status == "error":
-            counts[2] += 1
+            own[2] += 1
         elif row.key not in bad:
-            counts[0] += 1
-            counts[1] += bool(row.success)
-    lines = tuple(ArmProgress(*name, d, s, f, each - d - f) for name, (d, s, f) in seen.items())
+            own[0] += 1
+            own[1] += bool(row.success)
+    lines = tuple(ArmProgress(*name, d, s, f, each - d - f) for name, (d, s, f) in counts.items())
+    done, failed, missing = (sum(getattr(line, kind) for line in lines) for kind in ("done", "failed", "missing"))
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
-    return Summary(
-        path=str(path),
-        planned=each * len(seen),
-        done=sum(line.done for line in lines),
-        failed=sum(line.failed for line in lines),
-        missing=sum(line.missing for line in lines),
-        damaged=len(damaged),
-        digest=digest,
-        lines=lines,
-        failures=tuple(reasons.most_common()),
-    )
+    failures = tuple(reasons.most_common())
+    return Summary(str(path), each * len(counts), done, failed, missing, len(damaged), digest, lines, failures)

@@ -48,16 +48,16 @@ class Take:
 
     def to_bytes(self) -> bytes:
         """The file's content (safetensors)."""
-        film = self.film
+        data, *layout = astuple(self.film)
         head = {
             "key": json.dumps(astuple(self.key)),
             "success_step": json.dumps(self.success_step),
-            "film": json.dumps([film.count, film.height, film.width, film.columns]),
+            "film": json.dumps(layout),
             "calls": str(self.calls),
         }
         arrays = {
             "actions": np.ascontiguousarray(self.actions),
-            "film": np.frombuffer(film.data, np.uint8),
+            "film": np.frombuffer(data, np.uint8),
             "frame_steps": np.ascontiguousarray(self.frame_steps),
             "states": np.ascontiguousarray(self.states),
         }
@@ -69,16 +69,11 @@ class Take:
         try:
             head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
-            count, height, width, columns = json.loads(head["film"])
             return cls(
-                key=TakeKey(*json.loads(head["key"])),
-                success_step=json.loads(head["success_step"]),
-                actions=arrays["actions"],
-                states=arrays["states"],
-                film=Film(arrays["film"].tobytes(), count, height, width, columns),
-                frame_steps=arrays["frame_steps"],
-                calls=int(head["calls"]),
-            )
+                TakeKey(*json.loads(head["key"])), json.loads(head["success_step"]), arrays["actions"],
+                arrays["states"], Film(arrays["film"].tobytes(), *json.loads(head["film"])), arrays["frame_steps"],
+                int(head["calls"]),
+            )  # fmt: skip
         except Exception as error:
             raise RunError(
                 f"a take file is damaged ({type(error).__name__}); run the diagnosis again to redo it"

@@ -33,10 +33,10 @@ from besttake.scorers.scoring import named_scorers, score_run
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.key import Row
 from besttake.takes.manifest import Extent, Manifest
+from besttake.takes.pool import Workers
 from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
 from besttake.takes.store import Store
-from besttake.takes.workers import Workers
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.setup import Setup, load_policy, open_envs, set_up
