@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,14 +15,15 @@ _EVERY = 10.0
 
 
 class Stage:
-    """One stretch of work that counts its steps."""
+    """One stretch of work that counts its steps; ``show`` is called with the number done."""
 
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.done = name, total, 0
+    def __init__(self, show: Callable[[int], None] = lambda done: None) -> None:
+        self.done, self._show = 0, show
 
     def advance(self, count: int = 1) -> None:
         """Note that ``count`` more are done."""
         self.done += count
+        self._show(self.done)
 
 
 class Reporter:
@@ -41,15 +42,16 @@ class Reporter:
     def stage(self, name: str, total: int, unit: str = "") -> Iterator[Stage]:
         """Show a stretch of ``total`` steps."""
         if not self.shown or total == 0:
-            yield Stage(name, total)
+            yield Stage()
         elif self.console.is_terminal:
             with Progress(
-                TextColumn("{task.description:<12}"), BarColumn(40), MofNCompleteColumn(), _Rate(unit),
+                TextColumn("{task.description:<12}"), BarColumn(40), MofNCompleteColumn(), _Rate(),
                 TimeRemainingColumn(), console=self.console, transient=True,
             ) as bar:  # fmt: skip
-                yield _BarStage(name, total, bar)
+                task = bar.add_task(name, total=total, unit=unit)
+                yield Stage(lambda done: bar.update(task, completed=done))
         else:
-            yield _LineStage(name, total, unit)
+            yield Stage(_Lines(name, total, unit).show)
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
@@ -57,37 +59,24 @@ def as_reporter(progress: bool | Reporter) -> Reporter:
     return progress if isinstance(progress, Reporter) else Reporter(progress)
 
 
-class _BarStage(Stage):
-    def __init__(self, name: str, total: int, bar: Progress) -> None:
-        super().__init__(name, total)
-        self._bar, self._id = bar, bar.add_task(name, total=total)
+class _Lines:
+    """Prints a line every ten seconds, where there is no terminal to draw a bar on."""
 
-    def advance(self, count: int = 1) -> None:
-        super().advance(count)
-        self._bar.update(self._id, advance=count)
-
-
-class _LineStage(Stage):
     def __init__(self, name: str, total: int, unit: str) -> None:
-        super().__init__(name, total)
-        self._unit, self._began, self._printed = unit, time.monotonic(), time.monotonic()
+        self._name, self._total, self._unit = name, total, unit
+        self._began = self._printed = time.monotonic()
 
-    def advance(self, count: int = 1) -> None:
-        super().advance(count)
+    def show(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._printed >= _EVERY and self.done < self.total:
+        if now - self._printed >= _EVERY and done < self._total:
             self._printed = now
-            rate = self.done / (now - self._began)
-            left = (self.total - self.done) / rate
-            line = f"{self.name}: {self.done}/{self.total} {self._unit}, {rate:.1f}/s, {left:.0f} s left"
+            rate = done / (now - self._began)
+            left = (self._total - done) / rate
+            line = f"{self._name}: {done}/{self._total} {self._unit}, {rate:.1f}/s, {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
 
 
 class _Rate(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
     def render(self, task: Task) -> Text:
-        rate = f"{task.speed:.1f} {self._unit}/s" if task.speed and self._unit else ""
-        return Text(rate, style="dim")
+        unit = task.fields["unit"]
+        return Text(f"{task.speed:.1f} {unit}/s" if task.speed and unit else "", style="dim")

@@ -15,6 +15,5 @@ from threadpoolctl import ThreadpoolController
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit numpy's and scipy's OpenBLAS to one thread."""
-    controller = ThreadpoolController().select(internal_api="openblas")
-    with controller.limit(limits=1):
+    with ThreadpoolController().select(internal_api="openblas").limit(limits=1):
         yield

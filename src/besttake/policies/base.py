@@ -18,10 +18,7 @@ class Policy(Protocol):
         ...
 
     def sample(
-        self,
-        observations: Sequence[Observation],
-        draws: Sequence[Draw],
-        warm: Sequence[Warm | None] | None = None,
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """Sample one chunk per row: float32 (B, horizon, action_dim) in environment action space.
 

@@ -33,7 +33,8 @@ class Served:
             have = ", ".join(policy.spec.cameras) or "none"
             raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
         self.spec: PolicySpec = policy.spec
-        self.seed, self.cameras = seed, dict(cameras)
+        self.seed = seed
+        self.cameras = {camera: cameras.get(camera, camera) for camera in policy.spec.cameras}
         self.follows = isinstance(policy, Augmented) and policy.looks_back
         """Whether the policy looks back over the episode, so that its course must be kept."""
         self._policy = policy
@@ -60,29 +61,18 @@ class Served:
 
     def describe(self) -> dict[str, Any]:
         """What a `besttake` client needs to know, in plain values."""
-        spec = self.spec
-        return {
-            "name": spec.name,
-            "horizon": spec.horizon,
-            "action_dim": spec.action_dim,
-            "replan": spec.replan,
-            "cameras": [self.cameras.get(camera, camera) for camera in spec.cameras],
-        }
+        plain = {name: getattr(self.spec, name) for name in ("name", "horizon", "action_dim", "replan")}
+        return {**plain, "cameras": list(self.cameras.values())}
 
     def observation(self, images: Mapping[str, Any], state: Any, instruction: Any) -> Observation:
         """A client's values as an observation, each checked."""
-        wanted = {camera: self.cameras.get(camera, camera) for camera in self.spec.cameras}
-        missing = [key for key in wanted.values() if key not in images]
-        if missing:
+        if not set(self.cameras.values()) <= set(images):
             raise ComponentError(
-                f"{self.spec.name} needs images {', '.join(wanted.values())}; the client sent: "
+                f"{self.spec.name} needs images {', '.join(self.cameras.values())}; the client sent: "
                 f"{', '.join(map(str, images)) or 'none'}; rename them with `cameras`"
             )
-        return Observation(
-            images={camera: _picture(images[key], key) for camera, key in wanted.items()},
-            state=self.state(state),
-            instruction=str(instruction),
-        )
+        pictures = {camera: _picture(images[key], key) for camera, key in self.cameras.items()}
+        return Observation(pictures, self.state(state), str(instruction))
 
     def state(self, value: Any) -> F32:
         """A client's state as a vector of the size that the policy needs."""
@@ -91,10 +81,9 @@ class Served:
         state: Array = np.asarray(value if value is not None else [])
         if state.dtype.kind not in "biuf" or state.ndim != 1:
             raise ComponentError(f"the state must be a vector of numbers, not {state.dtype} {state.shape}")
-        if self.spec.state_dim is not None and len(state) != self.spec.state_dim:
-            raise ComponentError(
-                f"{self.spec.name} needs {self.spec.state_dim} state numbers, the client sent {len(state)}"
-            )
+        name, size = self.spec.name, self.spec.state_dim
+        if size is not None and len(state) != size:
+            raise ComponentError(f"{name} needs {size} state numbers, the client sent {len(state)}")
         return state.astype(np.float32)
 
 

@@ -110,11 +110,7 @@ class Server:
         session = SESSIONS[self._protocol](self._served, next(self._connections))
         self._open.add(socket)
         try:
-            greeting = session.greeting()
-            if greeting is not None:
-                socket.send(greeting)
-            for frame in socket:
-                reply = session.answer(frame)
+            for reply in itertools.chain([session.greeting()], map(session.answer, socket)):
                 if reply is not None:
                     socket.send(reply)
         except ConnectionClosed:

@@ -13,20 +13,14 @@ the client likes), ``states`` are those seen after each action since the last re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError, one_line
-from besttake.policies.remote_wire import (
-    VLA_EVAL_VERSION,
-    Message,
-    pack_message,
-    pack_openpi,
-    unpack_message,
-    unpack_openpi,
-)
+from besttake.policies import remote_wire as wire
+from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
 from besttake.serving.served import Episode, Served
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation
@@ -38,6 +32,10 @@ class _Session:
     def __init__(self, served: Served, connection: int) -> None:
         self._served, self._connection = served, connection
         self._unnamed = 0
+
+    def greeting(self) -> bytes | None:
+        """The first frame, where the server speaks first."""
+        return None
 
     def _begun(self, task: Any, start: Any) -> Episode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
@@ -56,33 +54,25 @@ class VlaEvalSession(_Session):
         self._episode = Episode(served, Draw(served.seed, "connection", connection, 0))
         self._ready: deque[F32] = deque()
 
-    def greeting(self) -> bytes | None:
-        """The harness speaks first."""
-        return None
-
     def answer(self, frame: bytes | str) -> bytes | str | None:
         """The frame to send back, or None; a failure becomes an error message and the session goes on."""
         seq = 0
         try:
-            message = unpack_message(frame)
+            message = wire.unpack_message(frame)
             seq = message.seq
-            return self._reply(message)
+            if message.type == "hello":
+                return wire.pack_message(Message("hello", self._hello(message.payload), seq))
+            if message.type == "observation":
+                return wire.pack_message(Message("action", {"actions": self._act(message.payload)}, seq))
+            if message.type in ("episode_start", "episode_end"):
+                self._ready.clear()
+            if message.type == "episode_start":
+                task = message.payload.get("task")
+                names: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
+                self._episode = self._begun(names.get("name"), names.get("episode_idx"))
+            return None
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
-            return pack_message(Message("error", {"error": one_line(error)}, seq))
-
-    def _reply(self, message: Message) -> bytes | None:
-        if message.type == "hello":
-            return pack_message(Message("hello", self._hello(message.payload), message.seq))
-        if message.type == "episode_start":
-            task = message.payload.get("task")
-            names: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
-            self._ready.clear()
-            self._episode = self._begun(names.get("name"), names.get("episode_idx"))
-        elif message.type == "observation":
-            return pack_message(Message("action", {"actions": self._act(message.payload)}, message.seq))
-        elif message.type == "episode_end":
-            self._ready.clear()
-        return None
+            return wire.pack_message(Message("error", {"error": one_line(error)}, seq))
 
     def _hello(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         version = payload.get("protocol_version")
@@ -127,17 +117,17 @@ class OpenpiSession(_Session):
 
     def greeting(self) -> bytes | None:
         """The metadata frame."""
-        return pack_openpi({"besttake": self._served.describe()})
+        return wire.pack_openpi({"besttake": self._served.describe()})
 
     def answer(self, frame: bytes | str) -> bytes | str | None:
         """The chunk, or a text frame with one line where something failed."""
         try:
-            request = unpack_openpi(frame)
+            request = wire.unpack_openpi(frame)
             entry = request.get("besttake")
             chunk = self._alone(request) if entry is None else self._in_episode(request, entry)
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
-        return pack_openpi({"actions": chunk})
+        return wire.pack_openpi({"actions": chunk})
 
     def _alone(self, request: Mapping[str, Any]) -> F32:
         """A request that says nothing of its episode: its course is what it shows."""
@@ -179,5 +169,7 @@ class OpenpiSession(_Session):
         return self._served.observation(plain, plain.get("state"), request.get("prompt", ""))
 
 
-Session = VlaEvalSession | OpenpiSession
-SESSIONS: Mapping[str, Callable[[Served, int], Session]] = {"vla-eval": VlaEvalSession, "openpi": OpenpiSession}
+SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {
+    "vla-eval": VlaEvalSession,
+    "openpi": OpenpiSession,
+}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from besttake.encoders.base import Encoder
-from besttake.errors import ContractError
-from besttake.testing.compare import check_close
+from besttake.testing.compare import check, check_close
 from besttake.types import U8
 
 
@@ -15,16 +14,13 @@ def check_encoder(encoder: Encoder, *, images: U8 | None = None, atol: float = 1
     spec = encoder.spec
     pictures = images if images is not None else np.random.default_rng(5).integers(0, 256, (5, 64, 64, 3), np.uint8)
     batch = encoder.encode(pictures)
-    if batch.shape != (len(pictures), spec.dim) or batch.dtype != np.float32:
-        raise ContractError(f"{spec.name}: encode gave {batch.dtype} {batch.shape}, its spec says dim {spec.dim}")
+    fits = batch.shape == (len(pictures), spec.dim) and batch.dtype == np.float32
+    check(fits, f"{spec.name}: encode gave {batch.dtype} {batch.shape}, its spec says dim {spec.dim}")
     norms = np.linalg.norm(batch.astype(np.float64), axis=1)
-    if not np.allclose(norms, 1.0, atol=1e-5):
-        raise ContractError(
-            f"{spec.name}: embeddings are not unit vectors (norms {norms.min():.6f}..{norms.max():.6f})"
-        )
+    unit = np.allclose(norms, 1.0, atol=1e-5)
+    check(unit, f"{spec.name}: embeddings are not unit vectors (norms {norms.min():.6f}..{norms.max():.6f})")
     check_close(batch, encoder.encode(pictures), 0.0, f"{spec.name}: the same images, another embedding")
     singles = np.concatenate([encoder.encode(pictures[i : i + 1]) for i in range(len(pictures))])
     check_close(batch, singles, atol, f"{spec.name}: an image alone differs from the image in a batch")
-    if not spec.fingerprint:
-        raise ContractError(f"{spec.name}: the spec has no fingerprint, so caches could not tell it from another")
+    check(spec.fingerprint, f"{spec.name}: the spec has no fingerprint, so caches could not tell it from another")
     return ("shape", "unit", "repeat", "batch", "fingerprint")

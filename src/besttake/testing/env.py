@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from besttake.envs.base import Env, Restorable
-from besttake.errors import ContractError
+from besttake.testing.compare import check
 from besttake.types import F32, Array, EnvSpec, Start
 
 
@@ -21,7 +21,7 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
     name = task or spec.tasks[0].name
     cameras = spec.cameras if render else ()
     first, *others = [Start(name, index) for index in spec.starts[:2]]
-    actions = _actions(spec, steps)
+    actions = np.random.default_rng(3).uniform(-1, 1, (steps, spec.action_dim)).astype(np.float32)
     held = ["spec"]
 
     env.reset(first)
@@ -37,8 +37,8 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
 
     if others:
         env.reset(others[0])
-        if _equal(_look(env, cameras), eager[0]):
-            raise ContractError(f"{spec.name}: starts {first.index} and {others[0].index} of {name} are identical")
+        differ = not _equal(_look(env, cameras), eager[0])
+        check(differ, f"{spec.name}: starts {first.index} and {others[0].index} of {name} are identical")
         held.append("starts")
 
     if isinstance(env, Restorable):
@@ -56,35 +56,26 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
 
 
 def _check_env_spec(spec: EnvSpec) -> None:
-    if not spec.tasks or not len(spec.starts):
-        raise ContractError(f"{spec.name}: no tasks or no starts")
-    if spec.score_camera not in spec.cameras:
-        raise ContractError(f"{spec.name}: score camera {spec.score_camera!r} is not among {spec.cameras}")
-    if set(spec.starts) & set(spec.tuning):
-        raise ContractError(f"{spec.name}: tuning starts overlap the starts to evaluate on")
-    if spec.gripper_dim is not None and not 0 <= spec.gripper_dim < spec.action_dim:
-        raise ContractError(f"{spec.name}: gripper_dim {spec.gripper_dim} is outside the {spec.action_dim} actions")
-    if spec.eef_dims is not None and not all(0 <= d < spec.state_dim for d in spec.eef_dims):
-        raise ContractError(f"{spec.name}: eef_dims {spec.eef_dims} are outside the {spec.state_dim} state numbers")
+    name, camera, gripper, eef = spec.name, spec.score_camera, spec.gripper_dim, spec.eef_dims
+    check(spec.tasks and len(spec.starts), f"{name}: no tasks or no starts")
+    check(camera in spec.cameras, f"{name}: score camera {camera!r} is not among {spec.cameras}")
+    check(not set(spec.starts) & set(spec.tuning), f"{name}: tuning starts overlap the starts to evaluate on")
+    inside = gripper is None or 0 <= gripper < spec.action_dim
+    check(inside, f"{name}: gripper_dim {gripper} is outside the {spec.action_dim} actions")
+    inside = all(0 <= d < spec.state_dim for d in eef or ())
+    check(inside, f"{name}: eef_dims {eef} are outside the {spec.state_dim} state numbers")
 
 
 def _check_observation(env: Env, cameras: Sequence[str]) -> None:
-    spec, seen = env.spec, env.observe(cameras)
-    if set(seen.images) != set(cameras):
-        raise ContractError(f"{spec.name}: asked for cameras {tuple(cameras)}, got {tuple(seen.images)}")
-    if seen.state.shape != (spec.state_dim,) or seen.state.dtype != np.float32:
-        raise ContractError(
-            f"{spec.name}: state is {seen.state.dtype} {seen.state.shape}, not float32 {spec.state_dim}"
-        )
-    for camera, image in seen.images.items():
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            raise ContractError(f"{spec.name}: camera {camera} gave {image.dtype} {image.shape}, not uint8 (H, W, 3)")
-    if env.observe(()).images:
-        raise ContractError(f"{spec.name}: asked for no camera, rendered one all the same")
-
-
-def _actions(spec: EnvSpec, steps: int) -> F32:
-    return np.random.default_rng(3).uniform(-1, 1, (steps, spec.action_dim)).astype(np.float32)
+    name, size, seen = env.spec.name, env.spec.state_dim, env.observe(cameras)
+    images, state = seen.images, seen.state
+    check(set(images) == set(cameras), f"{name}: asked for cameras {tuple(cameras)}, got {tuple(images)}")
+    fits = state.shape == (size,) and state.dtype == np.float32
+    check(fits, f"{name}: state is {state.dtype} {state.shape}, not float32 {size}")
+    for camera, image in images.items():
+        fits = image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+        check(fits, f"{name}: camera {camera} gave {image.dtype} {image.shape}, not uint8 (H, W, 3)")
+    check(not env.observe(()).images, f"{name}: asked for no camera, rendered one all the same")
 
 
 def _play(env: Env, start: Start, actions: F32, cameras: Sequence[str], *, look: bool) -> list[list[Array]]:
@@ -112,5 +103,4 @@ def _equal(a: list[Array], b: list[Array]) -> bool:
 
 def _same(a: list[list[Array]], b: list[list[Array]], promise: str) -> None:
     for step, (x, y) in enumerate(zip(a, b, strict=True)):
-        if not _equal(x, y):
-            raise ContractError(f"{promise}: observation {step} differs")
+        check(_equal(x, y), f"{promise}: observation {step} differs")

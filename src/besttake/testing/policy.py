@@ -6,19 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from besttake.errors import ContractError
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
-from besttake.testing.compare import check_close
+from besttake.testing.compare import check, check_close
 from besttake.types import F32, Observation, PolicySpec, Warm
 
 
 def check_policy(
-    policy: Policy,
-    *,
-    observations: Sequence[Observation] | None = None,
-    image_size: int = 64,
-    atol: float = 0.0,
+    policy: Policy, *, observations: Sequence[Observation] | None = None, image_size: int = 64, atol: float = 0.0
 ) -> tuple[str, ...]:
     """Check ``policy`` on observations (made up from its spec when none are given): the checks that held.
 
@@ -31,12 +26,10 @@ def check_policy(
 
     batch = policy.sample(seen, draws)
     expected = (len(seen), spec.horizon, spec.action_dim)
-    if batch.shape != expected or batch.dtype != np.float32:
-        raise ContractError(f"{spec.name}: sample gave {batch.dtype} {batch.shape}, its spec says float32 {expected}")
-    if not np.isfinite(batch).all():
-        raise ContractError(f"{spec.name}: sample gave actions that are not finite")
-    if not 1 <= spec.replan <= spec.horizon:
-        raise ContractError(f"{spec.name}: replan is {spec.replan}, outside 1..{spec.horizon}")
+    fits = batch.shape == expected and batch.dtype == np.float32
+    check(fits, f"{spec.name}: sample gave {batch.dtype} {batch.shape}, its spec says float32 {expected}")
+    check(np.isfinite(batch).all(), f"{spec.name}: sample gave actions that are not finite")
+    check(1 <= spec.replan <= spec.horizon, f"{spec.name}: replan is {spec.replan}, outside 1..{spec.horizon}")
     if not spec.seeded:
         return tuple(held)
 
@@ -50,9 +43,8 @@ def check_policy(
 
     again = policy.sample(seen[:1] * 2, [draws[0], draws[1]])
     same = bool(np.array_equal(again[0], again[1]))
-    if same != (spec.kind == "deterministic"):
-        fault = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
-        raise ContractError(f"{spec.name}: {fault}")
+    fault = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
+    check(same == (spec.kind == "deterministic"), f"{spec.name}: {fault}")
     held.append("draw")
 
     if spec.cools:
@@ -80,6 +72,5 @@ def _check_warm(policy: Policy, seen: list[Observation], draws: list[Draw], base
     check_close(base, zero, 0.0, f"{spec.name}: alpha = 0 is not the base arm")
     mixed = policy.sample(seen, draws, [Warm(0.3, chunk) if row % 2 else None for row in range(len(seen))])
     check_close(base[::2], mixed[::2], atol, f"{spec.name}: a warm row changes its neighbours")
-    if np.array_equal(base[1::2], mixed[1::2]):
-        raise ContractError(f"{spec.name}: a warm start changes nothing")
+    check(not np.array_equal(base[1::2], mixed[1::2]), f"{spec.name}: a warm start changes nothing")
     return "warm"

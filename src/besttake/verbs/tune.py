@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -172,10 +173,7 @@ class _Bench:
         """Success of the arm `retrieve` on the tuning starts, each policy counting alike."""
         rates = []
         for uri, model in self.models.items():
-            with (
-                tempfile.TemporaryDirectory() as scratch,
-                Store.write(scratch, Manifest()) as store,
-            ):
+            with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
                 sampler = arm_sampler(model, self.env.world, config, self.library, self.library.encoder())
                 block = Block(uri, self.env_uri, self.env.tasks, self.starts, ("retrieve",), self.seeds)
                 jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False)
@@ -194,28 +192,22 @@ def _search(bench: _Bench, workers: int, reporter: Reporter) -> Tuned:
         offline = {name: bench.offline(RetrievalConfig(rule=rule, **options)) for name, options in VARIANTS.items()}  # type: ignore[arg-type]
         best = min((n for n in offline if n not in _ALWAYS), key=lambda n: (offline[n], n))
         screened += [(rule, name) for name in (best, *_ALWAYS)]
-    total = (len(screened) + len(ALPHAS) - 1) * bench.takes
-    pool = LocalPool(workers)
-    try:
-        with reporter.stage("tuning", total, "takes") as stage:
+    total, takes = (len(screened) + len(ALPHAS) - 1) * bench.takes, bench.takes
+    with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
 
-            def attempt(name: str, config: RetrievalConfig) -> None:
-                if config not in trials:
-                    trials[config] = Trial(
-                        name, config, bench.offline(config), bench.success(config, pool), bench.takes
-                    )
-                    stage.advance(bench.takes)
+        def attempt(name: str, config: RetrievalConfig) -> None:
+            if config not in trials:
+                trials[config] = Trial(name, config, bench.offline(config), bench.success(config, pool), takes)
+                stage.advance(takes)
 
-            for rule, name in screened:
-                attempt(f"{rule}, {name}", RetrievalConfig(rule=rule, **VARIANTS[name]))  # type: ignore[arg-type]
-            leader = _ranked(trials)[0]
-            for alpha in ALPHAS:
-                attempt(f"{leader.name}, alpha {alpha}", replace(leader.config, alpha=alpha))
-    finally:
-        pool.close()
-    ranked = _ranked(trials)
+        for rule, name in screened:
+            attempt(f"{rule}, {name}", RetrievalConfig(rule=rule, **VARIANTS[name]))  # type: ignore[arg-type]
+        leader = min(trials.values(), key=_rank)
+        for alpha in ALPHAS:
+            attempt(f"{leader.name}, alpha {alpha}", replace(leader.config, alpha=alpha))
+    ranked = sorted(trials.values(), key=_rank)
     return Tuned(ranked[0].config, tuple(ranked))
 
 
-def _ranked(trials: dict[RetrievalConfig, Trial]) -> list[Trial]:
-    return sorted(trials.values(), key=lambda t: (-t.success, t.offline if np.isfinite(t.offline) else np.inf, t.name))
+def _rank(trial: Trial) -> tuple[float, float, str]:
+    return -trial.success, trial.offline if np.isfinite(trial.offline) else np.inf, trial.name
