@@ -63,6 +63,29 @@ class Short(Plain):
         return (yield Sample(take.observation, take.draw))[:2]
 
 
+class Remembers(Plain):
+    """Reads what it saw at the replan before, and does not say so."""
+
+    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+        chunk = yield Sample(take.observation, take.draw)
+        blended = (chunk + take.memory[-1]) / 2 if take.memory else chunk
+        take.memory.append(chunk)
+        return blended
+
+
+class SpoilsMemory(Plain):
+    """Breaks at the second replan."""
+
+    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+        take.memory.append("a word")
+        return (yield Sample(take.observation, take.draw)) + sum(take.memory[1:])
+
+
+class YieldsWords(Plain):
+    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+        return (yield "chunk")
+
+
 class SelfMade(Plain):
     spec = ArmSpec("self-made", control="self-made")
 
@@ -74,6 +97,9 @@ class SelfMade(Plain):
         (Nosy(), "reads the take's history"),
         (Peeks(), "KeyError: 'wrist'"),
         (Short(), r"chunk of shape \(2, 4\)"),
+        (Remembers(), "reads the take's history"),
+        (SpoilsMemory(), "TypeError: unsupported operand"),
+        (YieldsWords(), "TypeError: an arm yields a Sample, an Embed, a Foresee or a list of these, not 'chunk'"),
         (SelfMade(), "a control other than itself"),
     ],
 )
@@ -112,6 +138,18 @@ def test_wants_of_one_round_are_one_call_and_a_failing_take_fails_alone() -> Non
     assert [isinstance(block, Exception) for block in blocks] == [False, True, False, True]
     assert str(blocks[1]) == "cannot see"
     assert np.array_equal(blocks[2], Draw(0, "t", 2, 0).normal((2, 1))[:1])
+
+
+@pytest.mark.parametrize("wanted", ["chunk", None, 3, [Embed(np.zeros((2, 2, 3), np.uint8)), "chunk"], b"ab"])
+def test_an_arm_that_yields_no_want_fails_its_own_take_only(wanted: Any) -> None:
+    class Odd(Plain):
+        def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+            return (yield wanted)
+
+    sampler = arm_sampler(Moody(), World("w", "eye", 1, 0), RetrievalConfig())
+    sampler.arms["odd"] = Odd()
+    blocks = sampler.sample(requests(["base", "odd", "base"], [0, 2, 3]))
+    assert [type(block) for block in blocks] == [np.ndarray, TypeError, np.ndarray]
 
 
 def test_a_policy_is_offered_the_arms_whose_needs_it_meets() -> None:

@@ -73,10 +73,10 @@ class ArmSampler:
                 chunks[row] = error
         answers: dict[int, Answer] = dict.fromkeys(acting)
         while answers:
-            wants: dict[int, Want | Sequence[Want]] = {}
+            wants: dict[int, Want | list[Want]] = {}
             for row, answer in answers.items():
                 try:
-                    wants[row] = _resume(acting[row], answer)
+                    wants[row] = _checked_want(_resume(acting[row], answer))
                 except StopIteration as end:
                     chunks[row] = self._checked(requests[row], end.value)
                 except Exception as error:
@@ -95,9 +95,9 @@ class ArmSampler:
             self.arms[uri] = registry.arm(uri)
         return self.arms[uri]
 
-    def _answer(self, wants: Mapping[int, Want | Sequence[Want]]) -> dict[int, Answer]:
+    def _answer(self, wants: Mapping[int, Want | list[Want]]) -> dict[int, Answer]:
         """The answer to each take's want, or wants."""
-        lists = {row: [want] if isinstance(want, Want) else list(want) for row, want in wants.items()}
+        lists = {row: [want] if isinstance(want, Want) else want for row, want in wants.items()}
         places = [(row, index) for row, own in lists.items() for index in range(len(own))]
         answers: dict[tuple[int, int], Answer] = {}
         for kind, call in ((Sample, self._sample), (Foresee, self._foresee), (Embed, self._embed)):
@@ -124,9 +124,20 @@ class ArmSampler:
         return embeddings
 
 
-def _resume(acting: Acting, answer: Answer) -> Want | Sequence[Want]:
+def _resume(acting: Acting, answer: Answer) -> Any:
     """Send the answer (None begins) and return what is wanted next; an answer that failed is raised in the arm."""
     return acting.throw(answer) if isinstance(answer, Exception) else acting.send(answer)
+
+
+def _checked_want(wanted: Any) -> Want | list[Want]:
+    """A want or a list of them; TypeError where an arm yields anything else."""
+    if isinstance(wanted, Want):
+        return wanted
+    wants = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+    for want in wants:
+        if not isinstance(want, Want):
+            raise TypeError(f"an arm yields a Sample, an Embed, a Foresee or a list of these, not {want!r:.60}")
+    return wants
 
 
 def _called(call: Callable[[Any], Array], wants: Sequence[Any]) -> list[Answer]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,8 @@ def check_arm(
     def chunks(requests: Sequence[Request]) -> F32:
         return _chunks(arm, model, world, library, requests)
 
-    batch = chunks(takes)
+    takes = _with_memory(takes, chunks)
+    batch = chunks(_copies(takes))
     held = ["spec", "shape"]
     check_close(batch, chunks(_copies(takes)), 0.0, f"{name}: the same take, another chunk")
     held.append("repeat")
@@ -72,9 +75,25 @@ def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, r
     return np.stack(chunks)
 
 
+def _with_memory(takes: Sequence[Request], chunks: Callable[[Sequence[Request]], F32]) -> list[Request]:
+    """The takes with what their arm remembered at two replans before, one of them at the first step."""
+    remembered = []
+    for take in takes:
+        memory: list[Any] = []
+        for replan, step in enumerate((0, take.step // 2)):
+            seen = replace(take.observation, state=take.states[step])
+            past = replace(
+                take, draw=take.draw.at(replan), observation=seen, step=step, states=take.states[: step + 1],
+                actions=take.actions[:step], memory=memory,
+            )  # fmt: skip
+            chunks([past])
+        remembered.append(replace(take, draw=take.draw.at(2), memory=memory))
+    return remembered
+
+
 def _copies(takes: Sequence[Request]) -> list[Request]:
-    """The takes as they were before their arm remembered anything."""
-    return [replace(take, memory=[]) for take in takes]
+    """The takes as they were before their arm was asked."""
+    return [replace(take, memory=deepcopy(take.memory)) for take in takes]
 
 
 def _takes(uri: str, policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[Request]]:
