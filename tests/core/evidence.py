@@ -42,7 +42,7 @@ def gather(base: ScoredTakes, **arms: ScoredTakes) -> Evidence:
     return evidence
 
 
-def decide(evidence: Evidence, worth: float = 0.03, **how: Any) -> verdict.Verdict:
+def decide(evidence: Evidence, worth: float = 0.03, **how: Any) -> verdict.Decided:
     """The verdict; ``how`` is passed to `answer`."""
     findings = answer(evidence.questions, worth, **how)
     return verdict.decide(

@@ -62,13 +62,12 @@ def test_pass_at_k_is_unbiased_over_draws_of_more_takes():
         assert h.pass_at_k(y, k) == pytest.approx(np.mean(1 - (1 - p) ** k), abs=0.01)
 
 
-def test_a_cell_is_summed_up_with_what_was_left_out():
+def test_a_start_without_takes_is_left_out_and_one_with_fewer_takes_uses_those():
     y = [[1, 0, 0], [1, 1, 1], [np.nan, 0, 1], [np.nan, np.nan, np.nan]]
-    found = h.measure_headroom(y)
-    assert (found.starts, found.dropped, found.short, found.mixed) == (3, 1, 1, 2)
-    assert found.pass_1 == pytest.approx((1 / 3 + 1 + 1 / 2) / 3)
-    assert found.pass_n == 1
-    assert found.headroom == pytest.approx(found.pass_n - found.pass_1)
+    one = (1 / 3 + 1 + 1 / 2) / 3
+    assert h.pass_curve(y)[[0, -1]] == pytest.approx([one, 1])
+    assert h.mean(h.start_headroom(y)) == pytest.approx(1 - one)
+    assert np.isnan(h.start_headroom(y)).tolist() == [False, False, False, True]
 
 
 def test_many_takes_do_not_overflow():
@@ -84,7 +83,6 @@ def test_many_takes_do_not_overflow():
         (lambda: h.pass_at_k([[0, 2]], 1), "0, 1 or NaN"),
         (lambda: h.pass_at_k([0, 1], 1), "shape"),
         (lambda: h.pass_curve([[0, 1]], 3), "2 seeds"),
-        (lambda: h.measure_headroom([[np.nan]]), "no start has a take"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(call, says):

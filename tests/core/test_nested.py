@@ -13,7 +13,7 @@ def cells(rng, count, starts, slope=0.8):
     for j, room in enumerate(rng.uniform(0, 0.4, count)):
         h = np.where(rng.random(starts) < 1.5 * room, 2 / 3, 0.0)
         g = np.where(rng.random(starts) < slope, h, h - (h > 0))
-        found.append(rel.Cell("ab"[j % 2], str(j), h, g))
+        found.append(rel.CellGains("ab"[j % 2], str(j), h, g))
     return found
 
 
@@ -56,7 +56,7 @@ def test_all_but_r_itself_resample_starts_as_well():
 def test_the_value_is_never_outside_its_interval():
     """Means on a line, starts of which some gain without headroom: resampled starts only ever lower r."""
     room = [np.r_[np.full(j, 2 / 3), np.zeros(20 - j)] for j in range(1, 13)]
-    found = rel.nested_pearson([rel.Cell("a", str(j), h, h[::-1]) for j, h in enumerate(room)])
+    found = rel.nested_pearson([rel.CellGains("a", str(j), h, h[::-1]) for j, h in enumerate(room)])
     assert found.value == pytest.approx(1)
     assert found.low <= found.value <= found.high
 
@@ -70,7 +70,7 @@ def test_with_few_cells_the_interval_covers_where_that_over_cells_alone_does_not
         for j, (room, share) in enumerate(zip(rng.uniform(0, 0.4, count), rng.normal(0.6, 0.35, count), strict=True)):
             h = np.where(rng.random(starts) < 1.5 * room, 2 / 3, 0.0)
             g = np.where(rng.random(starts) < 0.5 + 0.5 * np.clip(share, -0.3, 1), h, h - (h > 0))
-            found.append(rel.Cell("a", str(j), h, g))
+            found.append(rel.CellGains("a", str(j), h, g))
         return found
 
     truth = rel.pearson(*_means(world(np.random.default_rng(0), 3000, 3000)), draws=10).value
@@ -88,7 +88,7 @@ def test_with_few_cells_the_interval_covers_where_that_over_cells_alone_does_not
 
 def test_cells_that_hardly_differ_have_no_interval():
     """One start of the first cell has headroom, one of the second a gain: most resamples miss one of the two."""
-    some = [rel.Cell("a", str(j), *(np.r_[float(j == k), np.zeros(19)] for k in (0, 1))) for j in range(3)]
+    some = [rel.CellGains("a", str(j), *(np.r_[float(j == k), np.zeros(19)] for k in (0, 1))) for j in range(3)]
     found = rel.nested_pearson(some)
     assert found.value == pytest.approx(-0.5)
     assert found.low is None

@@ -5,6 +5,7 @@ import pytest
 from populations import PAIRS, beta_pass, draw, matched
 
 from besttake.core import planning as p
+from besttake.core.headroom import pass_at_k
 from besttake.core.select import start_gain
 
 
@@ -33,7 +34,9 @@ def test_where_successes_are_rare_a_perfect_score_varies_twice_as_much():
 
 def test_v_of_a_pilot_is_pass_2_minus_pass_1():
     sample = draw(np.random.default_rng(3), PAIRS["smolvla"], 20_000)
-    assert p.pilot_v(sample.base) == pytest.approx(beta_pass(*matched(*PAIRS["smolvla"]), 2) - 0.656, abs=0.005)
+    assert pass_at_k(sample.base, 2) - pass_at_k(sample.base, 1) == pytest.approx(
+        beta_pass(*matched(*PAIRS["smolvla"]), 2) - 0.656, abs=0.005
+    )
 
 
 def test_v_from_pass_1_is_typical_of_the_paper_and_never_above_its_limit():
@@ -87,7 +90,7 @@ def test_advice_follows_the_ranking():
 def test_a_plan_from_a_pilot_uses_its_gains():
     sample = draw(np.random.default_rng(6), PAIRS["pi0"], 60, ranking=3.0)
     gains = start_gain(sample.base, sample.scores)
-    v, sigma2 = p.pilot_v(sample.base), float(np.var(gains, ddof=1))
+    v, sigma2 = pass_at_k(sample.base, 2) - pass_at_k(sample.base, 1), float(np.var(gains, ddof=1))
     found = p.plan(v, gain=gains.mean(), sigma2=sigma2, starts=100, within_auc=0.95)
     assert found.sigma2 == sigma2
     assert found.yes_starts == p.starts_until_decided(found.sigma2, gains.mean())

@@ -96,9 +96,8 @@ def test_correlation_is_pearson_of_the_closest_samples_first_action():
     closest = [int(np.argmin([np.linalg.norm(s - t) for s in row])) for row, t in zip(samples, truth, strict=True)]
     first = np.array([samples[i, c, 0] for i, c in enumerate(closest)])
     expected = stats.pearsonr(first.ravel(), truth[:, 0].ravel()).statistic
-    assert p.first_action_correlation(samples, truth) == pytest.approx(expected)
     assert p.probe(samples, truth, demo).correlation.value == pytest.approx(expected)
-    assert math.isnan(p.first_action_correlation(samples, np.zeros_like(truth)))
+    assert p.probe(samples, np.zeros_like(truth), demo).correlation.value is None
 
 
 def test_spread_is_the_root_mean_square_distance_from_the_mean_and_needs_two_samples():

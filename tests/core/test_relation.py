@@ -17,7 +17,9 @@ def cells(rng, starts=200, ranking=2.5):
     for policy in ("a", "b", "c"):
         for group, pair in list(PAIRS.items())[:4]:
             sample = draw(rng, pair, starts, ranking=ranking)
-            found.append(rel.Cell(policy, group, start_headroom(sample.base), start_gain(sample.base, sample.scores)))
+            found.append(
+                rel.CellGains(policy, group, start_headroom(sample.base), start_gain(sample.base, sample.scores))
+            )
     return found
 
 
@@ -101,7 +103,7 @@ def test_disjoint_halves_break_a_correlation_that_only_shared_starts_make():
     same = []
     for j in range(12):
         room = start_headroom(draw(rng, PAIRS["pi0"], 40).base)
-        same.append(rel.Cell("a", str(j), room, room))
+        same.append(rel.CellGains("a", str(j), room, room))
     found = rel.relate(same)
     assert found.r.value == pytest.approx(1)
     assert abs(found.disjoint.mean) < 0.35
@@ -114,7 +116,7 @@ def test_splits_never_share_a_start(starts):
     for j in range(1, 5):
         h = np.zeros(starts)
         h[0] = j / 5
-        odd.append(rel.Cell("a", str(j), h, h))
+        odd.append(rel.CellGains("a", str(j), h, h))
     found = [rel.disjoint_splits(odd, rng=seed, splits=4).mean for seed in range(50)]
     defined = [r for r in found if r is not None]
     assert len(defined) > 25
@@ -123,7 +125,7 @@ def test_splits_never_share_a_start(starts):
 
 def test_splits_are_what_going_through_all_halves_gives():
     rng = np.random.default_rng(7)
-    some = [rel.Cell("a", str(j), *rng.random((2, 5)) * [[j], [j * j]]) for j in range(1, 4)]
+    some = [rel.CellGains("a", str(j), *rng.random((2, 5)) * [[j], [j * j]]) for j in range(1, 4)]
     halves = [(list(h), [i for i in range(5) if i not in h]) for h in combinations(range(5), 2)]
     exact = []
     for splits in product(halves, repeat=3):
@@ -138,7 +140,7 @@ def test_splits_are_what_going_through_all_halves_gives():
 def test_missing_starts_and_empty_cells_are_left_out():
     rng = np.random.default_rng(5)
     some = cells(rng)
-    broken = [*some, rel.Cell("d", "x", np.full(5, np.nan), np.full(5, np.nan))]
+    broken = [*some, rel.CellGains("d", "x", np.full(5, np.nan), np.full(5, np.nan))]
     assert rel.relate(broken).r.value == pytest.approx(rel.relate(some).r.value)
     assert rel.relate(broken).within["d"].value is None
 

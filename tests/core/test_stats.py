@@ -180,19 +180,8 @@ def test_retest_agreement_counts_pairs_and_kappa_is_that_of_fleiss():
     assert found.kappa.value == pytest.approx((np.mean(pairs) - chance) / (1 - chance))
 
 
-def test_kappa_of_two_runs_is_that_of_cohen():
-    a, b = np.array([1, 1, 0, 0, 1, 0, 1, 1.0]), np.array([1, 0, 0, 0, 1, 1, 1, 1.0])
-    po = np.mean(a == b)
-    pe = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
-    found = t.agreement(a, b)
-    assert found.agreement.value == pytest.approx(po)
-    assert found.kappa.value == pytest.approx((po - pe) / (1 - pe))
-    with pytest.raises(ValueError, match="same takes"):
-        t.agreement(a, b[:3])
-
-
-def test_two_runs_that_always_succeed_have_no_kappa():
-    assert t.agreement(np.ones(5), np.ones(5)).kappa.value is None
+def test_starts_that_always_succeed_have_no_kappa():
+    assert t.retest(np.ones((5, 2))).kappa.value is None
 
 
 def shown(sample, seeds):

@@ -73,7 +73,7 @@ ROOM_OPEN = np.r_[np.full(15, 2 / 3), np.zeros(S - 15)]
 def test_reuse_follows_its_table(headroom, gain, choice):
     assert v.ask(ROOM_OPEN, headroom_scale(3), 0.03).answer == "undecided"
     found = decide(headroom=headroom, gain=gain).reuse
-    assert found.choice == choice
+    assert found.answer == choice
     assert found.cost == 3
 
 
@@ -90,14 +90,14 @@ def retrieve_table(full, cooled, content):
 @pytest.mark.parametrize(("full", "cooled", "content"), list(product(ANSWERS, repeat=3)))
 def test_retrieve_follows_its_table(full, cooled, content):
     found = decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve
-    assert found.choice == retrieve_table(full, cooled, content)
+    assert found.answer == retrieve_table(full, cooled, content)
     assert found.cost == 1
-    assert (found.further_starts is not None) == (found.choice == "undecided")
+    assert (found.further_starts is not None) == (found.answer == "undecided")
 
 
 @cache
 def retrieve_choice(full, cooled, content):
-    return decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve.choice
+    return decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve.answer
 
 
 @pytest.mark.parametrize(("full", "cooled", "content"), list(product(ANSWERS, repeat=3)))
@@ -112,7 +112,7 @@ def test_an_answer_is_undecided_only_where_more_starts_can_change_it(full, coole
 def test_retrieval_whose_parts_are_not_worth_it_alone_is_still_worth_it():
     verdict = decide(retrieve=YES, cooled=NO, content=NO, beyond_shuffled=NO)
     found = verdict.retrieve
-    assert (found.choice, found.further_starts, verdict.any_chunk) == ("retrieve", None, True)
+    assert (found.answer, found.further_starts, verdict.any_chunk) == ("retrieve", None, True)
     assert found.reason == "together"
     assert found.gain.value == pytest.approx(YES.mean())
 
@@ -137,7 +137,7 @@ def test_a_question_that_cannot_change_the_answer_asks_for_no_starts():
     ],
 )
 def test_a_missing_arm_is_said_and_never_guessed(given, choice):
-    assert decide(**given).retrieve.choice == choice
+    assert decide(**given).retrieve.answer == choice
 
 
 def test_without_the_control_a_retrieval_gain_is_not_credited_to_retrieval():
@@ -157,7 +157,7 @@ def test_without_the_control_a_retrieval_gain_is_not_credited_to_retrieval():
     ],
 )
 def test_combine_needs_to_beat_both(pair, alone, choice):
-    assert decide(combine=pair, retrieve_selection=alone).combine.choice == choice
+    assert decide(combine=pair, retrieve_selection=alone).combine.answer == choice
 
 
 def test_a_pair_that_cooled_takes_may_match_is_flagged():
@@ -170,36 +170,36 @@ def test_starts_with_different_numbers_of_takes_share_one_verdict():
     counts = np.r_[np.full(S - 1, 5), 3]
     gain = np.r_[YES[:-1], 2 / 3]
     found = decide(headroom=gain, gain=gain, retrieve=YES, takes=counts)
-    assert found.reuse.choice == "select"
+    assert found.reuse.answer == "select"
     assert found.reuse.gain.high <= 2 / 3
 
 
 def test_identical_takes_have_nothing_to_reuse():
     found = decide(headroom=np.zeros(3), gain=np.zeros(3), deterministic=True).reuse
-    assert found.choice == "none"
+    assert found.answer == "none"
     assert found.reason == "identical-takes"
 
 
 def test_one_take_per_start_does_not_deny_headroom():
     found = decide(headroom=np.zeros(S), n=1).reuse
-    assert found.choice == "undecided"
+    assert found.answer == "undecided"
     assert found.reason == "one-take"
 
 
 def test_two_seeds_of_which_each_start_has_one_take_do_not_deny_headroom_either():
-    assert decide(headroom=np.zeros(S), n=2, takes=np.ones(S, int)).reuse.choice == "undecided"
+    assert decide(headroom=np.zeros(S), n=2, takes=np.ones(S, int)).reuse.answer == "undecided"
 
 
 def test_a_gain_that_the_shortest_take_matches_is_flagged():
     verdict = decide(gain=YES, shortest=YES)
-    assert (verdict.reuse.choice, verdict.leak) == ("select", True)
+    assert (verdict.reuse.answer, verdict.leak) == ("select", True)
     assert not decide(gain=YES, shortest=NO).leak
 
 
 def test_on_a_window_that_leaks_a_matched_gain_decides_nothing():
     verdict = decide(gain=YES, shortest=YES, leak_free=False)
-    assert (verdict.reuse.choice, verdict.reuse.reason, verdict.leak) == ("undecided", "length-leak", True)
-    assert decide(gain=YES, shortest=NO, leak_free=False).reuse.choice == "select"
+    assert (verdict.reuse.answer, verdict.reuse.reason, verdict.leak) == ("undecided", "length-leak", True)
+    assert decide(gain=YES, shortest=NO, leak_free=False).reuse.answer == "select"
 
 
 def test_content_that_any_chunk_gives_is_flagged():
@@ -209,7 +209,7 @@ def test_content_that_any_chunk_gives_is_flagged():
 
 
 def test_undecided_says_how_many_more_starts():
-    assert decide(gain=OPEN).reuse.further_starts == decide(gain=OPEN).findings["gain"].further_starts > 0
+    assert decide(gain=OPEN).reuse.further_starts == decide(gain=OPEN).questions["gain"].further_starts > 0
 
 
 def test_the_expected_gain_is_that_of_the_choice():
@@ -237,10 +237,10 @@ def test_whatever_is_measured_the_verdict_is_sound(starts):
     gain = np.where(mixed, np.array([right for _, right, _ in starts]) - share, 0.0)
     arm = np.array([d for _, _, d in starts]) / 3
     found = decide(headroom=headroom, gain=gain, retrieve=arm, cooled=-arm, content=2 * arm / 2, combine=np.sign(arm))
-    assert found.reuse.choice != "select" or gain.mean() >= 0.03 - 1e-9
-    assert found.retrieve.choice != "retrieve" or arm.mean() >= 0.03 - 1e-9
+    assert found.reuse.answer != "select" or gain.mean() >= 0.03 - 1e-9
+    assert found.retrieve.answer != "retrieve" or arm.mean() >= 0.03 - 1e-9
     for part in (found.reuse, found.retrieve, found.combine):
-        assert (part.further_starts is not None) == (part.choice == "undecided")
+        assert (part.further_starts is not None) == (part.answer == "undecided")
         assert part.gain.low <= part.gain.value <= part.gain.high
 
 
@@ -251,7 +251,7 @@ def test_a_run_that_was_looked_at_before_is_decided_by_the_test_for_repeated_loo
     once = evidence.decide(asked)
     again = evidence.decide(asked, looks=Looks(np.arange(60), (20, 40)))
     assert evidence.decide(asked, looks=Looks(np.arange(60), ())) == once
-    assert (once.reuse.choice, again.reuse.choice) == ("select", "undecided")
+    assert (once.reuse.answer, again.reuse.answer) == ("select", "undecided")
     assert again.reuse.further_starts > 0
     assert again.reuse.gain.value == pytest.approx(once.reuse.gain.value)
     assert again.reuse.gain.low < once.reuse.gain.low

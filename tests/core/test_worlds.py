@@ -53,7 +53,7 @@ def test_a_policy_that_fails_systematically_has_nothing_to_reuse():
         base = np.repeat(rng.random(120) < 0.6, 3).reshape(120, 3).astype(float)
         return Evidence(headroom=start_headroom(base), gain=start_gain(base, rng.normal(size=base.shape)))
 
-    judge([v.reuse.choice for v in repeat(world, 1)], "none", 0.95)
+    judge([v.reuse.answer for v in repeat(world, 1)], "none", 0.95)
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_blind_score_leaves_headroom_unranked():
     def world(rng):
         return reuse(draw(rng, PAIRS["pi0"], 500, ranking=0.0))
 
-    judge([v.reuse.choice for v in repeat(world, 2)], "unranked", 0.5)
+    judge([v.reuse.answer for v in repeat(world, 2)], "unranked", 0.5)
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_gain_that_is_all_length_leak_is_not_a_selection_and_is_flagged():
         return reuse(sample, shortest=start_gain(sample.base, -lengths))
 
     verdicts = repeat(world, 3)
-    judge([v.reuse.choice for v in verdicts], "unranked", 0.5)
+    judge([v.reuse.answer for v in verdicts], "unranked", 0.5)
     assert all(v.reuse.leak for v in verdicts)
 
 
@@ -84,7 +84,7 @@ def test_without_a_leak_free_window_a_leak_never_reads_as_selection():
         gain = start_gain(base, -lengths + rng.normal(size=base.shape))
         return Evidence(headroom=start_headroom(base), gain=gain, shortest=start_gain(base, -lengths), leak_free=False)
 
-    assert {v.reuse.choice for v in repeat(world, 4)} == {"undecided"}
+    assert {v.reuse.answer for v in repeat(world, 4)} == {"undecided"}
 
 
 @pytest.mark.slow
@@ -93,8 +93,8 @@ def test_where_only_calmer_noise_helps_the_verdict_is_to_cool():
         return all_arms(rng, PAIRS["pi0"], 150, cooling=1.0)
 
     verdicts = repeat(world, 5)
-    judge([v.retrieve.choice for v in verdicts], "cool", 0.8)
-    assert_rare(sum(v.combine.choice == "yes" and not v.combine.by_cooling for v in verdicts), "content seen")
+    judge([v.retrieve.answer for v in verdicts], "cool", 0.8)
+    assert_rare(sum(v.combine.answer == "yes" and not v.by_cooling for v in verdicts), "content seen")
 
 
 @pytest.mark.slow
@@ -103,9 +103,9 @@ def test_where_content_helps_and_the_score_is_blind_the_verdict_is_to_retrieve_a
         return all_arms(rng, PAIRS["pi0 libero-10"], 150, ranking=0.0, content=1.0)
 
     verdicts = repeat(world, 6)
-    judge([v.retrieve.choice for v in verdicts], "retrieve", 0.95)
-    assert_rare(sum(v.reuse.choice == "select" for v in verdicts), "a blind score selects")
-    assert_rare(sum(v.combine.choice == "yes" for v in verdicts), "a blind score combines")
+    judge([v.retrieve.answer for v in verdicts], "retrieve", 0.95)
+    assert_rare(sum(v.reuse.answer == "select" for v in verdicts), "a blind score selects")
+    assert_rare(sum(v.combine.answer == "yes" for v in verdicts), "a blind score combines")
 
 
 @pytest.mark.slow
@@ -114,10 +114,10 @@ def test_where_both_help_they_are_combined():
         return all_arms(rng, PAIRS["pi0 libero-10"], 120, content=1.0)
 
     verdicts = repeat(world, 8)
-    judge([v.reuse.choice for v in verdicts], "select", 0.95)
-    judge([v.retrieve.choice for v in verdicts], "retrieve", 0.95)
-    judge([v.combine.choice for v in verdicts], "yes", 0.8)
-    assert np.mean([v.combine.by_cooling for v in verdicts]) <= 0.2
+    judge([v.reuse.answer for v in verdicts], "select", 0.95)
+    judge([v.retrieve.answer for v in verdicts], "retrieve", 0.95)
+    judge([v.combine.answer for v in verdicts], "yes", 0.8)
+    assert np.mean([v.by_cooling for v in verdicts]) <= 0.2
     assert np.mean([v.retrieve.any_chunk for v in verdicts]) <= 0.2
 
 
@@ -127,9 +127,9 @@ def test_where_only_selection_helps_the_verdict_is_neither_to_retrieve_nor_to_co
         return all_arms(rng, PAIRS["pi05"], 450)
 
     verdicts = repeat(world, 7)
-    judge([v.reuse.choice for v in verdicts], "select", 0.95)
-    judge([v.retrieve.choice for v in verdicts], "none", 0.5)
-    judge([v.combine.choice for v in verdicts], "no", 0.5)
+    judge([v.reuse.answer for v in verdicts], "select", 0.95)
+    judge([v.retrieve.answer for v in verdicts], "none", 0.5)
+    judge([v.combine.answer for v in verdicts], "no", 0.5)
 
 
 @pytest.mark.slow
@@ -138,5 +138,5 @@ def test_a_blind_score_is_seldom_taken_for_a_good_one_on_few_mixed_starts_and_on
     def world(rng):
         return reuse(draw(rng, PAIRS[pair], starts, ranking=0.0))
 
-    choices = Counter(v.reuse.choice for v in repeat(world, 10 + starts))
+    choices = Counter(v.reuse.answer for v in repeat(world, 10 + starts))
     assert_rare(choices["select"], choices)

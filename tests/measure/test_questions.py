@@ -38,14 +38,14 @@ def test_every_value_is_that_of_its_start_by_hand():
 def test_a_full_diagnosis_where_everything_helps():
     base, cooled, retrieve = arms(content=1.0)
     found = decide(gather(base, cooled=cooled, retrieve=retrieve))
-    assert (found.reuse.choice, found.retrieve.choice, found.combine.choice) == ("select", "retrieve", "yes")
+    assert (found.reuse.answer, found.retrieve.answer, found.combine.answer) == ("select", "retrieve", "yes")
     assert found.leak
 
 
 def test_arms_that_were_not_run_are_not_measured():
     found = decide(gather(ScoredTakes(np.eye(3))))
-    assert (found.retrieve.choice, found.combine.choice) == ("not-measured", "not-measured")
-    assert found.reuse.choice == "undecided"
+    assert (found.retrieve.answer, found.combine.answer) == ("not-measured", "not-measured")
+    assert found.reuse.answer == "undecided"
 
 
 def test_starts_without_takes_in_one_arm_leave_the_pair_out():
@@ -53,8 +53,8 @@ def test_starts_without_takes_in_one_arm_leave_the_pair_out():
     gone = np.array(cooled.outcomes)
     gone[:10] = np.nan
     found = decide(gather(base, cooled=ScoredTakes(gone, cooled.scores), retrieve=retrieve))
-    assert found.findings["content"].estimate.n == 290
-    assert found.findings["retrieve"].estimate.n == 300
+    assert found.questions["content"].estimate.n == 290
+    assert found.questions["retrieve"].estimate.n == 300
 
 
 def test_arms_of_other_starts_are_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Answer = Literal["yes", "no", "undecided"]
+YesNo = Literal["yes", "no", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
     an undecided question. ``variance`` is that of the values over starts, which further starts are worked out from.
     """
 
-    answer: Answer
+    answer: YesNo
     estimate: Estimate
     p_not_above_zero: float = 1.0
     p_not_below_worth: float = 1.0

@@ -34,7 +34,7 @@ class Extrapolation:
 
 
 @dataclass(frozen=True)
-class Fit:
+class BetaFit:
     """Chance of success ~ (1 - impossible) Beta(a, b) + impossible at 0; ``ratio``: the likelihood ratio statistic."""
 
     a: float
@@ -47,7 +47,7 @@ class Fit:
         return float((1 - self.impossible) * -np.expm1(betaln(self.a, self.b + k) - betaln(self.a, self.b)))
 
 
-def fit(outcomes: ArrayLike) -> Fit:
+def fit(outcomes: ArrayLike) -> BetaFit:
     """Beta-binomial by maximum likelihood, zero-inflated where the likelihood ratio exceeds 2.71."""
     n, c = tally(outcomes)
     n, c = n[n > 0], c[n > 0]
@@ -71,7 +71,7 @@ def fit(outcomes: ArrayLike) -> Fit:
     ratio = max(0.0, 2 * (plain[1] - inflated[1]))
     chosen = inflated[0] if ratio > LIKELIHOOD_RATIO else np.append(plain[0], -np.inf)
     a, b, zero = _unpack(chosen)
-    return Fit(a, b, zero, ratio)
+    return BetaFit(a, b, zero, ratio)
 
 
 def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, float]:
@@ -95,7 +95,7 @@ def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, f
     return float(np.clip(1 + worst.fun, 0, 1)), float(np.clip(1 - best.fun, 0, 1))
 
 
-def extrapolate(outcomes: ArrayLike, k: int, model: Fit | None = None) -> Extrapolation:
+def extrapolate(outcomes: ArrayLike, k: int, model: BetaFit | None = None) -> Extrapolation:
     """pass@k: measured for k <= N, by the fitted model, held within the sharp bounds, for k <= 2N, refused beyond.
 
     ``model`` spares fitting again where several k are asked for.

@@ -8,7 +8,6 @@ every per-start array and is left out of every mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,32 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 F64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Headroom:
-    """Eqs. 1 and 2 for one cell: ``curve[k - 1]`` is pass@k, ``headroom`` = pass@n - pass@1.
-
-    ``starts`` were used, ``dropped`` had no take, ``short`` had fewer than n takes, ``mixed`` saw both outcomes.
-    """
-
-    n: int
-    curve: tuple[float, ...]
-    headroom: float
-    starts: int
-    dropped: int
-    short: int
-    mixed: int
-
-    @property
-    def pass_1(self) -> float:
-        """pass@1."""
-        return self.curve[0]
-
-    @property
-    def pass_n(self) -> float:
-        """pass@n, what an oracle selector reaches."""
-        return self.curve[-1]
 
 
 def as_outcomes(outcomes: ArrayLike) -> F64:
@@ -96,25 +69,6 @@ def start_headroom(outcomes: ArrayLike, n: int | None = None) -> F64:
     """H_i (S,) = pass@n_i - pass@1_i; with n = N takes it is max_j y_ij - mean_j y_ij."""
     array = as_outcomes(outcomes)
     return start_pass_at_k(array, _size(array, n)) - start_pass_at_k(array, 1)
-
-
-def measure_headroom(outcomes: ArrayLike, n: int | None = None) -> Headroom:
-    """pass curve and headroom of one cell (Eqs. 1 and 2); ValueError when no start has a take."""
-    array = as_outcomes(outcomes)
-    size = _size(array, n)
-    takes, wins = tally(array)
-    if not np.any(takes):
-        raise ValueError("no start has a take, so there is nothing to measure")
-    curve = pass_curve(array, size)
-    return Headroom(
-        n=size,
-        curve=tuple(float(v) for v in curve),
-        headroom=float(curve[-1] - curve[0]),
-        starts=int(np.sum(takes > 0)),
-        dropped=int(np.sum(takes == 0)),
-        short=int(np.sum((takes > 0) & (takes < size))),
-        mixed=int(np.sum((wins > 0) & (wins < takes))),
-    )
 
 
 def mean(values: NDArray[Any]) -> float:

@@ -13,10 +13,8 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from besttake.core.headroom import pass_at_k
 from besttake.core.select import rank_weights
 
 FEWEST = 30
@@ -31,7 +29,7 @@ Advice = Literal["as-the-paper", "more-seeds", "more-starts"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SampleSize:
     """What a budget buys. Counts are starts unless they say takes; None where the budget or gain was not given.
 
     ``half_width_starts``: for a 95 % interval of +/- worth. ``yes_starts``: median until a gain of ``gain`` is seen;
@@ -52,11 +50,6 @@ class Plan:
     smallest_effect: float | None
     advice: Advice
     within_auc: float | None = None
-
-
-def pilot_v(outcomes: ArrayLike) -> float:
-    """v = pass@2 - pass@1 from pilot outcomes (S, N >= 2)."""
-    return pass_at_k(outcomes, 2) - pass_at_k(outcomes, 1)
 
 
 def v_from_pass1(pass1: float) -> tuple[float, float]:
@@ -127,13 +120,13 @@ def plan(
     starts: int | None = None,
     within_auc: float | None = None,
     sigma2: float | None = None,
-) -> Plan:
+) -> SampleSize:
     """Plan for the selection gain. ``sigma2`` (from pilot gains) replaces the blind variance; shares, not points."""
     if worth <= 0:
         raise ValueError("the smallest effect worth acting on must be above zero")
     spread = blind_variance(v, seeds, n) if sigma2 is None else sigma2
     half, no = starts_for_half_width(spread, worth), starts_until_decided(spread, worth)
-    return Plan(
+    return SampleSize(
         v=v,
         sigma2=spread,
         seeds=seeds,

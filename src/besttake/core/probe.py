@@ -26,8 +26,10 @@ class Probe:
     """The outcome of a probe of ``states`` library states of ``demos`` demonstrations with ``samples`` samples each.
 
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
-    dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``correlation``:
-    `first_action_correlation`. ``spread``: `sampling_spread`. Floor and ratio have no value where none was measured.
+    dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``spread``:
+    `sampling_spread`. ``correlation``: Pearson's r of the closest sample's first action and the demonstrated one,
+    pooled over states and dimensions; pooling dimensions of different means raises it, so compare it only between
+    policies on the same states. Floor and ratio have no value where none was measured.
     """
 
     dfe: Estimate
@@ -128,19 +130,6 @@ def sampling_spread(samples: NDArray[Any]) -> F64:
     gaps = flat - flat.mean(axis=1, keepdims=True)
     result: F64 = np.sqrt(np.einsum("mki,mki->m", gaps, gaps) / (flat.shape[1] - 1))
     return result
-
-
-def first_action_correlation(samples: NDArray[Any], demonstrated: NDArray[Any]) -> float:
-    """Pearson's r of the closest sample's first action and the demonstrated one, pooled over states and dimensions.
-
-    Closest is by the whole chunk, as in DFE. Pooling dimensions of different means raises r: compare it between
-    policies on the same states only. NaN where either side does not vary.
-    """
-    first = _closest(samples, demonstrated)[:, 0].ravel()
-    truth = np.asarray(demonstrated, np.float64)[:, 0].ravel()
-    if np.ptp(first) == 0 or np.ptp(truth) == 0:
-        return float("nan")
-    return float(np.corrcoef(first, truth)[0, 1])
 
 
 def spread_evenly(rows: int, count: int) -> I64:

@@ -20,7 +20,7 @@ from besttake.core.stats import Rng, bootstrap
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellGains:
     """One policy on one task group: per-start headroom (S,) and gain (S,), paired; NaN where a start is missing."""
 
     policy: str
@@ -52,7 +52,7 @@ class Splits:
 
 
 @dataclass(frozen=True)
-class Relation:
+class HeadroomRelation:
     """The interval of ``r`` resamples cells; all others resample cells and the starts within them."""
 
     r: Estimate
@@ -108,7 +108,7 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, po
     return Line(float(slope), float(intercept), grid, intercept + slope * grid, low, high)
 
 
-def nested_pearson(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+def nested_pearson(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
     """Pearson r with a percentile interval from resampled cells and, within each, resampled starts.
 
     The noise of a cell is part of its place, which few starts make wide. With 4 to 12 cells of 20 to 60 starts it
@@ -122,7 +122,7 @@ def nested_pearson(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) -
     return _around(float(sps.pearsonr(a, b).statistic), replicas, a.size)
 
 
-def nested_spearman(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+def nested_spearman(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
     """Spearman rho with a percentile interval from resampled cells and, within each, resampled starts."""
     x, y = _means(cells)
     a, b, reason = _pairs(x, y)
@@ -133,7 +133,7 @@ def nested_spearman(cells: Sequence[Cell], *, rng: Rng = 0, draws: int = 2_000) 
     return _around(float(sps.spearmanr(a, b).statistic), replicas, a.size)
 
 
-def _nested_means(cells: Sequence[Cell], rng: Rng, draws: int) -> tuple[F64, F64]:
+def _nested_means(cells: Sequence[CellGains], rng: Rng, draws: int) -> tuple[F64, F64]:
     """Mean headroom and gain (draws, C) of cells drawn with replacement, each from starts drawn with replacement."""
     data = [d for d in map(_paired, cells) if len(d)]
     generator = np.random.default_rng(rng)
@@ -146,7 +146,7 @@ def _nested_means(cells: Sequence[Cell], rng: Rng, draws: int) -> tuple[F64, F64
     return means[:, :, 0], means[:, :, 1]
 
 
-def disjoint_splits(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) -> Splits:
+def disjoint_splits(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 50) -> Splits:
     """r with headroom from one random half of each cell's starts and gain from the other, over ``splits`` splits."""
     data = [d for d in map(_paired, cells) if len(d) >= 2]
     if len(data) < 3:
@@ -166,11 +166,11 @@ def disjoint_splits(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) ->
     return Splits(float(r.mean()), float(r.std(ddof=1)), int(r.size))
 
 
-def relate(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) -> Relation:
+def relate(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 50) -> HeadroomRelation:
     """The headroom relation over cells, with its tests."""
     x, y = _means(cells)
     names = sorted({c.policy for c in cells})
-    return Relation(
+    return HeadroomRelation(
         r=pearson(x, y, rng=rng),
         r_nested=nested_pearson(cells, rng=rng),
         spearman=nested_spearman(cells, rng=rng),
@@ -183,7 +183,7 @@ def relate(cells: Sequence[Cell], *, rng: Rng = 0, splits: int = 50) -> Relation
     )
 
 
-def _means(cells: Sequence[Cell]) -> tuple[F64, F64]:
+def _means(cells: Sequence[CellGains]) -> tuple[F64, F64]:
     """Mean headroom and gain (C,) of each cell; NaN for a cell without starts."""
     data = [_paired(c) for c in cells]
     x, y = (np.array([d[:, i].mean() if len(d) else np.nan for d in data]) for i in (0, 1))
@@ -198,7 +198,7 @@ def _around(value: float, replicas: F64, n: int) -> Estimate:
     return Estimate(value, min(low, value), max(high, value), n)
 
 
-def _paired(cell: Cell) -> F64:
+def _paired(cell: CellGains) -> F64:
     rows = np.stack([np.asarray(v, dtype=np.float64) for v in (cell.headroom, cell.gain)], axis=1)
     kept: F64 = rows[~np.isnan(rows).any(axis=1)]
     return kept

@@ -36,8 +36,6 @@ class Selection:
     n: int
     successes: F64
     gains: F64
-    invalid: int = 0
-    blind: int = 0
 
     @property
     def success(self) -> float:
@@ -103,8 +101,8 @@ def select(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> Sele
     """A selector by score on one cell."""
     array = as_outcomes(outcomes)
     n = _width(array, n)
-    picks, successes = pick(scores, array), start_selected(array, scores, n)
-    return Selection(n, successes, successes - start_pass_at_k(array, 1), picks.invalid, picks.blind)
+    successes = start_selected(array, scores, n)
+    return Selection(n, successes, successes - start_pass_at_k(array, 1))
 
 
 def shortest(outcomes: ArrayLike, lengths: ArrayLike, n: int | None = None) -> Selection:

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.estimate import Answer
-from besttake.core.stats import Rng, Scale
+from besttake.core.estimate import YesNo
+from besttake.core.stats import Scale
 
 HORIZON = 500
 """The starts that bets of a later look are laid out for. It must not depend on what was seen, so it is a constant."""
@@ -90,7 +90,7 @@ class SequentialTest:
     alpha: float = 0.05
     first: int = 30
     batch: int = 10
-    answer: Answer = field(default="undecided", init=False)
+    answer: YesNo = field(default="undecided", init=False)
     values: list[float] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class SequentialTest:
         """Mean so far. At stopping it is optimistic by one or two points: report `bounds` with it."""
         return float(np.mean(self.values)) if self.values else float("nan")
 
-    def update(self, x: float) -> Answer:
+    def update(self, x: float) -> YesNo:
         """Take in one start; once decided the answer stays."""
         if not self.scale.lo - 1e-9 <= x <= self.scale.hi + 1e-9:
             raise ValueError(f"a value of {x} lies outside [{self.scale.lo}, {self.scale.hi}]")
@@ -146,32 +146,11 @@ class SequentialTest:
         return Accounts(m, sign, self.scale.lo, self.scale.hi, self.horizon, self.fixed, alpha)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a sequential test ended: after how many starts, the mean so far and its anytime-valid bounds."""
-
-    answer: Answer
-    starts: int
-    estimate: float
-    low: float
-    high: float
-
-
 def fixed_stake(question: Literal["gain", "headroom", "content"], seeds: int) -> float:
     """The steady stake that stops earliest in simulation: .75 for G and H with 3 seeds, 1 with 5, 2/3 for C."""
     if question == "content":
         return 2 / 3
     return 0.75 if seeds <= 3 else 1.0
-
-
-def run(values: ArrayLike, test: SequentialTest, *, rng: Rng = 0) -> Outcome:
-    """Shuffle per-start values (S,), NaN left out, and feed them to ``test`` until it decides."""
-    x = np.asarray(values, dtype=np.float64)
-    for value in np.random.default_rng(rng).permutation(x[~np.isnan(x)]):
-        if test.update(float(value)) != "undecided":
-            break
-    low, high = test.bounds()
-    return Outcome(test.answer, len(test.values), test.estimate, low, high)
 
 
 @dataclass(frozen=True)
@@ -194,7 +173,7 @@ class Looks:
 class Later:
     """What a later look says: the answer and the p-values of both nulls, which hold over all later looks."""
 
-    answer: Answer
+    answer: YesNo
     p_not_above_zero: float
     p_not_below_worth: float
 
@@ -213,7 +192,7 @@ def look_again(
     for value in x:
         yes.update(float(value))
         no.update(float(value))
-    answer: Answer = "undecided"
+    answer: YesNo = "undecided"
     if no.rejected:
         answer = "no"
     elif yes.rejected and x.mean() >= worth - 1e-12:

@@ -178,14 +178,14 @@ def over_seeds(values: ArrayLike) -> Spread:
 
 
 @dataclass(frozen=True)
-class Retest:
-    """Do two takes of the same start end alike? Share that agree, and kappa: agreement beyond chance."""
+class Agreement:
+    """Do two takes of the same start end alike? The fraction that do, and kappa: agreement beyond chance."""
 
     agreement: Estimate
     kappa: Estimate
 
 
-def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Retest:
+def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Agreement:
     """Test-retest agreement among the seeds of each start, all pairs; kappa is Fleiss' (seeds are exchangeable).
 
     kappa 0: the start says nothing about the outcome; 1: seeds change nothing, so there is no headroom.
@@ -196,24 +196,9 @@ def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Retest:
     pairs = np.maximum(n * (n - 1), 1)
     alike = np.where(paired, (c * (c - 1) + (n - c) * (n - c - 1)) / pairs, np.nan)
     rate = np.where(paired, c / np.maximum(n, 1), np.nan)
-    return Retest(
+    return Agreement(
         agreement=mean_interval(alike, unit_scale(), rng=rng),
-        kappa=bootstrap(np.stack([alike, rate, rate], axis=1), _kappa, rng=rng),
-    )
-
-
-def agreement(first: ArrayLike, second: ArrayLike, *, rng: Rng = 0) -> Retest:
-    """Agreement of two runs over the same starts, outcomes (S,) or (S, N) each; kappa is Cohen's."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.shape != b.shape:
-        raise ValueError(f"the two runs have shapes {a.shape} and {b.shape}; they must cover the same takes")
-    a, b = (v.reshape(len(v), -1) for v in (a, b))
-    both = np.isfinite(a) & np.isfinite(b)
-    count = both.sum(axis=1)
-    rows = [np.where(both, v, 0.0).sum(axis=1) / np.maximum(count, 1) for v in ((a == b).astype(float), a, b)]
-    columns = np.where((count > 0)[:, None], np.stack(rows, axis=1), np.nan)
-    return Retest(
-        agreement=mean_interval(columns[:, 0], unit_scale(), rng=rng), kappa=bootstrap(columns, _kappa, rng=rng)
+        kappa=bootstrap(np.stack([alike, rate], axis=1), _kappa, rng=rng),
     )
 
 
@@ -229,7 +214,7 @@ def _reach(n: int, takes: ArrayLike | None) -> float:
 
 
 def _kappa(means: F64) -> F64:
-    chance = means[:, 1] * means[:, 2] + (1 - means[:, 1]) * (1 - means[:, 2])
+    chance = means[:, 1] ** 2 + (1 - means[:, 1]) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(chance < 1 - 1e-12, (means[:, 0] - chance) / (1 - chance), np.nan)
 

@@ -56,7 +56,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from besttake.core.estimate import Answer, Estimate, Finding
+from besttake.core.estimate import Estimate, Finding, YesNo
 from besttake.core.planning import starts_until_decided
 from besttake.core.sequential import Looks, later_bounds, look_again
 from besttake.core.stats import Rng, Scale, mean_interval, p_not_above, p_not_below
@@ -72,13 +72,13 @@ Reason = Literal[
 
 
 @dataclass(frozen=True)
-class Choice:
+class Part:
     """One part of a verdict: what to do, which row decided it, the gain to expect, and its cost in takes per start.
 
     ``further_starts`` would settle an undecided one.
     """
 
-    choice: Reuse | Retrieve | Combine
+    answer: Reuse | Retrieve | Combine
     reason: Reason
     gain: Estimate
     cost: int
@@ -86,16 +86,16 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decided:
     """The three choices of a cell or policy, the warnings that go with them, and the answer to every question."""
 
-    reuse: Choice
-    retrieve: Choice
-    combine: Choice
+    reuse: Part
+    retrieve: Part
+    combine: Part
     leak: bool
     any_chunk: bool
     by_cooling: bool
-    findings: Mapping[str, Finding]
+    questions: Mapping[str, Finding]
 
 
 def ask(
@@ -108,7 +108,7 @@ def ask(
         return Finding("undecided", estimate)
     above = p_not_above(x, 0.0, scale.lo, rng=rng, draws=draws)
     below = p_not_below(x, worth, scale.hi, rng=rng, draws=draws) if scale.hi > worth else 0.0
-    answer: Answer = "undecided"
+    answer: YesNo = "undecided"
     if above <= alpha and estimate.value >= worth - 1e-12:
         answer = "yes"
     elif below <= alpha:
@@ -146,7 +146,7 @@ def decide(
     most_takes: int | None = None,
     deterministic: bool = False,
     leak_free: bool = True,
-) -> Verdict:
+) -> Decided:
     """The verdict by the tables of the module, from the answer to each question where one of n takes is kept.
 
     ``most_takes``: the most that any start has (n unless given). ``deterministic``: the takes of a start are identical
@@ -155,73 +155,67 @@ def decide(
     gain, shortest = findings.get("gain"), findings.get("shortest")
     leak = bool(gain and shortest and shortest.answer == "yes" and _value(shortest) >= _value(gain))
     if deterministic:
-        reuse = Choice("none", "identical-takes", (gain or findings["headroom"]).estimate, n)
+        reuse = Part("none", "identical-takes", (gain or findings["headroom"]).estimate, n)
     elif min(n, n if most_takes is None else most_takes) < 2:
-        reuse = Choice("undecided", "one-take", (gain or findings["headroom"]).estimate, n)
+        reuse = Part("undecided", "one-take", (gain or findings["headroom"]).estimate, n)
     else:
         reuse = _reuse(findings["headroom"], gain, n, leak and not leak_free)
     retrieve, combine = _retrieve(findings), _combine(findings, n)
-    return Verdict(
-        reuse=reuse,
-        retrieve=retrieve,
-        combine=combine,
-        leak=leak,
-        any_chunk=retrieve.choice == "retrieve" and _not_shown(findings.get("beyond_shuffled")),
-        by_cooling=combine.choice == "yes" and _not_shown(findings.get("combine_content")),
-        findings=findings,
-    )
+    any_chunk = retrieve.answer == "retrieve" and _not_shown(findings.get("beyond_shuffled"))
+    by_cooling = combine.answer == "yes" and _not_shown(findings.get("combine_content"))
+    return Decided(reuse, retrieve, combine, leak, any_chunk, by_cooling, findings)
 
 
-def _reuse(headroom: Finding, gain: Finding | None, n: int, length_tells: bool) -> Choice:
+def _reuse(headroom: Finding, gain: Finding | None, n: int, length_tells: bool) -> Part:
     if headroom.answer == "no":
-        return Choice("none", "no-headroom", (gain or headroom).estimate, n)
+        return Part("none", "no-headroom", (gain or headroom).estimate, n)
     if gain is None:
-        return Choice("undecided", "no-score", headroom.estimate, n)
+        return Part("undecided", "no-score", headroom.estimate, n)
     if gain.answer == "yes":
-        return Choice(
+        return Part(
             "undecided" if length_tells else "select", "length-leak" if length_tells else "gain", gain.estimate, n
         )
     if gain.answer == "no":
         shown = headroom.answer == "yes"
-        return Choice("unranked" if shown else "none", "not-ranked" if shown else "small-gain", gain.estimate, n)
-    return Choice("undecided", "open", gain.estimate, n, gain.further_starts)
+        return Part("unranked" if shown else "none", "not-ranked" if shown else "small-gain", gain.estimate, n)
+    return Part("undecided", "open", gain.estimate, n, gain.further_starts)
 
 
-def _retrieve(findings: Mapping[str, Finding]) -> Choice:
+def _retrieve(findings: Mapping[str, Finding]) -> Part:
     full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
     if full is None:
         if cooled is not None and cooled.answer == "yes":
-            return Choice("cool", "cooled-only", cooled.estimate, 1)
-        return Choice("not-measured", "not-run", cooled.estimate if cooled else Estimate(reason="not measured"), 1)
+            return Part("cool", "cooled-only", cooled.estimate, 1)
+        return Part("not-measured", "not-run", cooled.estimate if cooled else Estimate(reason="not measured"), 1)
     if cooled is None or content is None:
         if full.answer == "no":
-            return Choice("none", "small-gain", full.estimate, 1)
-        return Choice("undecided", "no-control", full.estimate, 1, full.further_starts)
+            return Part("none", "small-gain", full.estimate, 1)
+        return Part("undecided", "no-control", full.estimate, 1, full.further_starts)
     if full.answer == "yes" and (content.answer == "yes" or cooled.answer == "no"):
-        return Choice("retrieve", "content" if content.answer == "yes" else "together", full.estimate, 1)
+        return Part("retrieve", "content" if content.answer == "yes" else "together", full.estimate, 1)
     if cooled.answer == "yes":
-        return Choice("cool", "cooling", cooled.estimate, 1)
+        return Part("cool", "cooling", cooled.estimate, 1)
     if full.answer == "no" and cooled.answer == "no":
-        return Choice("none", "small-gain", full.estimate, 1)
+        return Part("none", "small-gain", full.estimate, 1)
     # Where one of the first two is a NO, the other decides whatever the content.
     deciding = (full, cooled) if "no" in (full.answer, cooled.answer) else (full, cooled, content)
-    return Choice("undecided", "open", full.estimate, 1, _most(deciding))
+    return Part("undecided", "open", full.estimate, 1, _most(deciding))
 
 
-def _combine(findings: Mapping[str, Finding], n: int) -> Choice:
+def _combine(findings: Mapping[str, Finding], n: int) -> Part:
     pair, alone = findings.get("combine"), findings.get("retrieve_selection")
     if pair is None:
-        return Choice("not-measured", "not-run", Estimate(reason="not measured"), n)
+        return Part("not-measured", "not-run", Estimate(reason="not measured"), n)
     parts = [pair] if alone is None else [pair, alone]
     if any(part.answer == "no" for part in parts):
-        return Choice("no", "small-gain", pair.estimate, n)
+        return Part("no", "small-gain", pair.estimate, n)
     if all(part.answer == "yes" for part in parts):
-        return Choice("yes", "composes", pair.estimate, n)
-    return Choice("undecided", "open", pair.estimate, n, _most(parts))
+        return Part("yes", "composes", pair.estimate, n)
+    return Part("undecided", "open", pair.estimate, n, _most(parts))
 
 
 def _finding(
-    answer: Answer, estimate: Estimate, p_values: tuple[float, float], x: np.ndarray, scale: Scale, worth: float
+    answer: YesNo, estimate: Estimate, p_values: tuple[float, float], x: np.ndarray, scale: Scale, worth: float
 ) -> Finding:
     """With the starts until decided: towards YES from an estimate of worth or more, else towards NO.
 

@@ -97,17 +97,18 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
 
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
     seeds = outcomes.shape[1]
-    measured = headroom.measure_headroom(outcomes, n)
     passes = [_success(headroom.start_pass_at_k(outcomes, k)) for k in range(1, seeds + 1)]
     curve = [r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high) for k, e in enumerate(passes, start=1)]
-    most = int(np.isfinite(outcomes).sum(axis=1).max())
+    takes, wins = headroom.tally(outcomes)
+    most = int(takes.max())
     if most > 1:
         model = extrapolate.fit(outcomes)
         for k in range(seeds + 1, 2 * most + 1):
             ahead = extrapolate.extrapolate(outcomes, k, model)
             curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
+    mixed = int(np.sum((wins > 0) & (wins < takes)))
     return r.Headroom(
-        n=n, starts=measured.starts, mixed=measured.mixed, curve=curve, pass_1=passes[0], pass_n=passes[n - 1],
+        n=n, starts=int(np.sum(takes > 0)), mixed=mixed, curve=curve, pass_1=passes[0], pass_n=passes[n - 1],
         headroom=findings["headroom"].estimate,
     )  # fmt: skip
 
@@ -231,8 +232,7 @@ def _retest(arm: ArmTakes) -> r.Retest | None:
     """Test-retest agreement, where some start has two takes."""
     if headroom.tally(arm.outcomes)[0].max() < 2:
         return None
-    measured = stats.retest(arm.outcomes)
-    return r.Retest(agreement=measured.agreement, kappa=measured.kappa)
+    return r.Retest(**vars(stats.retest(arm.outcomes)))
 
 
 def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
@@ -265,14 +265,14 @@ def relate(cells: Sequence[CellData], n: int) -> r.Relation:
     return relation_of([relation_cell(c.policy, c.group, c.arms["base"].scored_by(c.score_name), n) for c in usable])
 
 
-def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relation.Cell:
+def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relation.CellGains:
     """A point of the relation: headroom and gain of each start."""
     assert takes.scores is not None
     gaps, gains = headroom.start_headroom(takes.outcomes, n), select.start_gain(takes.outcomes, takes.scores, n)
-    return relation.Cell(policy, group, gaps, gains)
+    return relation.CellGains(policy, group, gaps, gains)
 
 
-def relation_of(cells: Sequence[relation.Cell]) -> r.Relation:
+def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     """`core.relation` as the result keeps it."""
     related = relation.relate(cells)
     means = [(headroom.mean(np.asarray(c.gain)), headroom.mean(np.asarray(c.headroom))) for c in cells]

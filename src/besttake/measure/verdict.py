@@ -24,24 +24,5 @@ def judge(data: CellData, findings: Mapping[str, Finding], n: int, looks: Looks,
         deterministic=data.deterministic,
         leak_free=data.windows[0] != "episode",
     )
-    return r.Verdict(
-        reuse=_decision(decided.reuse),
-        retrieve=_decision(decided.retrieve),
-        combine=_decision(decided.combine),
-        leak=decided.leak,
-        any_chunk=decided.any_chunk,
-        by_cooling=decided.by_cooling,
-        questions=dict(findings),
-        looks=sorted({*counts}),
-        looked=looks.count,
-    )
-
-
-def _decision(choice: verdict.Choice) -> r.Decision:
-    return r.Decision(
-        answer=choice.choice,
-        reason=choice.reason,
-        gain=choice.gain,
-        cost=float(choice.cost),
-        further_starts=choice.further_starts,
-    )
+    parts = {name: r.Decision(**vars(getattr(decided, name))) for name in ("reuse", "retrieve", "combine")}
+    return r.Verdict(**{**vars(decided), **parts}, looks=sorted({*counts}), looked=looks.count)

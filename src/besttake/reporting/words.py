@@ -13,7 +13,7 @@ from besttake.reporting.numbers import count, estimate_plain, estimate_points, i
 
 if TYPE_CHECKING:
     from besttake.core.estimate import Finding
-    from besttake.core.planning import Plan
+    from besttake.core.planning import SampleSize
     from besttake.result import Cell, Decision, Relation, Result, Verdict
 
 Tone = Literal["act", "open", "rest"]
@@ -103,7 +103,7 @@ def further(starts: int | None) -> str:
     return f"about {count(starts, 'more start')} would settle it" if starts else ""
 
 
-def advice(plan: Plan) -> str:
+def advice(plan: SampleSize) -> str:
     """Whether a budget is better spent on seeds or on starts."""
     known = f"(within-start AUC {number(plan.within_auc, 2)})"
     match plan.advice:

@@ -53,7 +53,7 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
     cells: list[Cell] = []
     policies: list[Cell] = []
     origins: list[str] = []
-    gains: list[relation.Cell] = []
+    gains: list[relation.CellGains] = []
     notes: list[str] = []
     loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}
     if len(loaded) < len(runs):
@@ -84,7 +84,7 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
     return CompareResult(merged, tuple(origins))
 
 
-def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
+def _gains(run: Path, result: Result) -> tuple[list[relation.CellGains], list[str]]:
     """Per-start headroom and gain of each cell of a run, and which cells cannot take part and why."""
     try:
         with Store.open(run) as store:
@@ -92,7 +92,7 @@ def _gains(run: Path, result: Result) -> tuple[list[relation.Cell], list[str]]:
     except BestTakeError as error:
         return [], [f"{run.name} takes no part in the relation: {error}"]
     scores = Scores.open(run)
-    points: list[relation.Cell] = []
+    points: list[relation.CellGains] = []
     notes = []
     for cell in result.cells:
         tasks = [(line.env, line.task) for line in cell.tasks]

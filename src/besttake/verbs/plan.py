@@ -26,8 +26,8 @@ class PlanResult:
 
     name: str
     basis: str
-    plan: planning.Plan
-    cautious: planning.Plan | None
+    plan: planning.SampleSize
+    cautious: planning.SampleSize | None
     content_starts: int
     tasks: int
     flags: str
@@ -157,7 +157,7 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
         raise PlanError(f"`best_of` {n}: there are {seeds} seeds per start to keep one of; raise `seeds`")
     starts = None if goal.budget is None else max(1, goal.budget // seeds)
 
-    def planned(v: float) -> planning.Plan:
+    def planned(v: float) -> planning.SampleSize:
         # A pilot without a mixed start shows no variance, which is not the same as there being none.
         return planning.plan(
             max(v, 1e-3), goal.worth, seeds=seeds, n=n, gain=goal.gain, starts=starts, within_auc=known.within_auc,
