@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from besttake.errors import ComponentError, PlanError
-from besttake.types import Window
+from besttake.types import EnvSpec, TaskSpec, Window
 
 
 def _as_tuple(value: Any) -> Any:
@@ -208,6 +208,10 @@ class Plan(BaseModel):
         if end > len(offered):
             raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
         return tuple(offered[first:end])
+
+    def chosen_tasks(self, env: EnvSpec) -> tuple[TaskSpec, ...]:
+        """The tasks of an env that the plan asks for: all, unless it names some."""
+        return tuple(task for task in env.tasks if not self.task or task.name in self.task)
 
 
 def _with_short_keys(values: Any) -> Any:

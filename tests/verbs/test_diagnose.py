@@ -201,6 +201,11 @@ def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, resu
         assert cell.dfe.ratio.value == pytest.approx(cell.dfe.dfe.value / cell.dfe.floor.value)  # type: ignore[operator]
 
 
+def test_a_probe_of_no_states_is_refused() -> None:
+    with pytest.raises(PlanError, match="`probe_states` 0: there is nothing to probe; ask for at least 1"):
+        probe(load_plan(None, {**FLAGS, "probe_states": 0}))
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from besttake.core.retrieve import RetrievalConfig
-from besttake.reporting.notebook import Tabular
 from besttake.result import Cell, Dfe, Estimate
 from besttake.verbs.doctor import Check, DoctorResult, Pairing
-from besttake.verbs.ingest import ingest
+from besttake.verbs.ingest import IngestResult, ingest
 from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
 from besttake.verbs.rank import RankedTake, RankResult
+from besttake.verbs.reproduce import Compared, ReproduceResult, protocol
 from besttake.verbs.tune import Trial, Tuned
 
 
@@ -25,12 +25,20 @@ def ranked() -> RankResult:
     return RankResult(takes, "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("only the first 3 frames",))
 
 
-def ingested(folder: Path) -> Tabular:
+def ingested(folder: Path) -> IngestResult:
     table = folder / "outcomes.csv"
     table.write_text(
         "task,start,seed,success\n" + "\n".join(f"pick,{s},{n},{(s + n) % 2}" for s in range(4) for n in (0, 1))
     )
     return ingest([table])
+
+
+def reproduced(folder: Path) -> ReproduceResult:
+    numbers = (
+        Compared("pi0", "pass@1", 64.2, Estimate(60.5, 55.0, 66.0)),
+        Compared("pi0", "retrieve", 70.6, Estimate(reason="not measured")),
+    )
+    return ReproduceResult(protocol("table1"), ingested(folder).result, numbers, ("starts is <10>, the paper's 50",))
 
 
 def probed() -> ProbeResult:
@@ -54,6 +62,7 @@ RESULTS = {
     "tune": lambda _: Tuned(RetrievalConfig(), (Trial("frame, plain", RetrievalConfig(), 1.5, 0.75, 40),)),
     "ingest": ingested,
     "probe": lambda _: probed(),
+    "reproduce": reproduced,
 }
 SHOWS = {
     "rank": ("3 takes ranked by manifold", "a&lt;b&gt;.mp4", "0.91", "has a damaged video", "only the first 3 frames"),
@@ -62,6 +71,7 @@ SHOWS = {
     "tune": ("Chosen: frame, plain", "0.75"),
     "ingest": ("8 outcomes of 1 recording", "0.5", "not known"),
     "probe": ("Demonstration-fit error", "all tasks", "0.3"),
+    "reproduce": ("Selection improves every backbone", "pass@1", "64.2", "60.5", "starts is &lt;10&gt;"),
 }
 
 
@@ -82,3 +92,10 @@ def test_a_ranking_draws_a_line_for_each_take_that_has_a_score() -> None:
     root = ET.fromstring(figure.svg())
     assert len([line for line in root.findall("{*}polyline") if "stroke-width:1.8" in line.get("style", "")]) == 2
     assert "1. a<b>.mp4" in [text.text for text in root.findall("{*}text")]
+
+
+def test_a_reproduction_has_the_papers_number_beside_ones_own(tmp_path: Path) -> None:
+    table = reproduced(tmp_path)._table()
+    assert table.columns == ("row", "column", "paper", "here", "low", "high")
+    assert table.rows[0] == ("pi0", "pass@1", 64.2, 60.5, 55.0, 66.0)
+    assert table.rows[1][3:] == (None, None, None)

@@ -32,7 +32,7 @@ def probe_policy(
             return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {needs}")
     if spec.cameras and not library.can_show(spec.cameras):
         return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
-    tasks = [(uri, task) for uri, env in envs.items() for task in env.tasks if not plan.task or task.name in plan.task]
+    tasks = [(uri, task) for uri, env in envs.items() for task in plan.chosen_tasks(env)]
     each = max(1, plan.probe_states // max(1, len(tasks)))
     probes = {}
     with reporter.stage("probe", each * len(tasks), "states") as stage:

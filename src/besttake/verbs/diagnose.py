@@ -39,7 +39,7 @@ from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verbs.setup import Setup, load_policy, open_envs, set_up
+from besttake.verbs.setup import Setup, load_policy, open_envs, scorer_notes, set_up
 
 _log = logging.getLogger(__name__)
 
@@ -82,11 +82,6 @@ def diagnose(
     return result
 
 
-def _settings(setup: Setup) -> Settings:
-    plan = setup.plan
-    return Settings(plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples)
-
-
 def _previous(run: Path) -> Result | None:
     """The last result of a run, whose looks count; None where there is none that can be read."""
     try:
@@ -121,47 +116,55 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
     """
     plan, specs, probes = setup.plan, {}, {}
+    blocks: list[Block] = []
     for uri in plan.policy:
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
-            _admit(uri, policy.spec, setup, store)
+            own = _admit(uri, policy.spec, setup, store)
         with session.timed("takes"):
-            _play_missing(uri, policy, setup, store, workers, session.reporter)
+            _play_missing(own, policy, setup, store, workers, session.reporter)
         with session.timed("probe"):
             probes[uri] = _probe(policy, setup, session)
         specs[uri] = policy.spec
+        blocks += own
         del policy
     with session.timed("scoring"):
         scores = _score(setup, store, workers, session)
     return Recorded(
-        settings=_settings(setup), envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+        Settings(plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples),
+        envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
-        planned={
-            key for uri, spec in specs.items() for env in setup.envs
-            for key in _block(setup, uri, spec, env).take_keys()
-        },
+        planned={key for block in blocks for key in block.take_keys()},
     )  # fmt: skip
 
 
-def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> None:
-    """Check that a policy suits the environments and the run, and note the arms that it cannot run."""
+def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> list[Block]:
+    """Check that a policy suits the environments and the run, and note the arms that it cannot run.
+
+    Returns its planned takes, a block per environment.
+    """
+    plan = setup.plan
     for env in setup.envs.values():
         check_compatible(spec, env)
     store.claim(f"policy {uri}", spec.fingerprint)
-    possible, _ = chosen.runnable(spec, setup.plan.arms)
-    store.skip(uri, [arm for arm in setup.plan.arms if arm not in possible])
+    arms, _ = chosen.runnable(spec, plan.arms)
+    store.skip(uri, [arm for arm in plan.arms if arm not in arms])
+    return [
+        Block(uri, name, plan.chosen_tasks(env), plan.chosen_starts(env.starts, name), arms, plan.seeds)
+        for name, env in setup.envs.items()
+    ]
 
 
-def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers: Workers, reporter: Reporter) -> None:
+def _play_missing(
+    blocks: list[Block], policy: Policy, setup: Setup, store: Store, workers: Workers, reporter: Reporter
+) -> None:
     """Play the takes of a policy that the run does not have yet, one environment after the other."""
     done = {row.key for row in store.rows()}
-    for env_uri, env in setup.envs.items():
-        planned = _block(setup, uri, policy.spec, env_uri).jobs(
-            policy.spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
-            actor=_actor(setup, uri, policy.spec),
-        )  # fmt: skip
+    for block in blocks:
+        env, actor = setup.envs[block.env], _actor(setup, block.policy, policy.spec)
+        planned = block.jobs(policy.spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env), actor=actor)
         jobs = [job for job in planned if job.key not in done]
-        _log.info("%s in %s: %d of %d takes to play", uri, env_uri, len(jobs), len(planned))
+        _log.info("%s in %s: %d of %d takes to play", block.policy, block.env, len(jobs), len(planned))
         if not jobs:
             continue
         sampler = arm_sampler(policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
@@ -178,13 +181,6 @@ def _play_missing(uri: str, policy: Policy, setup: Setup, store: Store, workers:
             )  # fmt: skip
         if tally.failed:
             reporter.note(f"{tally.failed} takes failed; `besttake runs show {store.path}` says why")
-
-
-def _block(setup: Setup, policy: str, spec: PolicySpec, env_uri: str) -> Block:
-    """The planned takes of a policy in an environment."""
-    plan, env = setup.plan, setup.envs[env_uri]
-    arms, _ = chosen.runnable(spec, plan.arms)
-    return Block(policy, env_uri, tuple(setup.tasks(env)), plan.chosen_starts(env.starts, env_uri), arms, plan.seeds)
 
 
 def _actor(setup: Setup, policy: str, spec: PolicySpec) -> SmallActor | None:
@@ -251,21 +247,19 @@ def _manifest(setup: Setup, command: str) -> Manifest:
         library=None if library is None else str(library.path), identity=identity,
         extent=Extent(
             policies=list(plan.policy), seeds=list(range(plan.seeds)), arms=list(plan.arms),
-            tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in setup.tasks(env)],
+            tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in plan.chosen_tasks(env)],
             starts=sorted({s for uri, env in setup.envs.items() for s in plan.chosen_starts(env.starts, uri)}),
         ),
     )  # fmt: skip
 
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
-    notes, window = list(noted), setup.plan.window
+    notes = list(noted)
     for spec in specs.values():
         notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
-        notes += [*env.notes, *_window_notes(window, env)]
-    notes += setup.scorer.notes
-    if setup.scorer.length:
-        notes.append(f"the scorer {setup.scorer.name} reads a take's length, which can give the outcome away")
+        notes += [*env.notes, *_window_notes(setup.plan.window, env)]
+    notes += scorer_notes(setup.scorer)
     if setup.library is None:
         notes.append("no demonstrations were named: nothing is scored, so selection cannot be judged")
     return list(dict.fromkeys(notes))
@@ -290,7 +284,6 @@ def _skipped_note(report: SkipReport) -> str:
 
 def versions() -> dict[str, str]:
     """The versions that numbers may depend on."""
-    names = ("numpy", "scipy", "mujoco", "torch", "lerobot", "hf-libero", "mani-skill")
-    known = {name: version(name, "") for name in names}
+    libraries = ("numpy", "scipy", "mujoco", "torch", "lerobot", "hf-libero", "mani-skill")
     here = {"python": platform.python_version(), "machine": platform.machine()}
-    return {**here, **{name: number for name, number in known.items() if number}}
+    return here | {name: number for name in libraries if (number := version(name, ""))}

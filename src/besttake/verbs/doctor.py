@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from besttake.compatibility import check_compatible
 from besttake.errors import BestTakeError, one_line
 from besttake.files import version
 from besttake.reporting.notebook import Table, Tabular
-from besttake.types import EnvSpec, PolicySpec
+from besttake.types import EnvSpec, PolicySpec, Start
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _IMPORT_SECONDS = 180
+_MOST_TASKS = 6
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,7 @@ class Extra:
 EXTRAS = (
     Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf", ("torch", "transformers"), "transformers"),
     Extra("timm", "encoders of timm", ("torch", "timm"), "timm"),
-    Extra(
-        "efficientnet", "a stand-in encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"
-    ),
+    Extra("efficientnet", "an encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"),
     Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
     # The first import of libero asks questions on standard input, so it is looked for and not imported.
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero", imports=False),
@@ -102,9 +102,7 @@ class DoctorResult(Tabular):
 
     def _table(self) -> Table:
         rows = [(c.group, c.name, "ok" if c.works else "no", c.detail, c.mend) for c in self.checks]
-        heading = (
-            "BestTake works on this machine" if self.healthy else "BestTake does not work on this machine as it is"
-        )
+        heading = f"BestTake {'works' if self.healthy else 'does not work'} on this machine"
         problem = [self.pairing.problem] if self.pairing is not None and self.pairing.problem else []
         return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, problem)
 
@@ -121,7 +119,7 @@ def _base() -> Iterable[Check]:
     yield Check("base", "besttake", True, version())
     yield _tried("testbed", _try_testbed, "reinstall besttake")
     yield _tried("encoder pixels", _try_pixels, "reinstall besttake")
-    yield _tried("video (av)", _try_av, "pip install av")
+    yield _tried("video (av)", lambda: str(import_module("av").__version__), "pip install av")
 
 
 def _tried(name: str, attempt: Callable[[], str], mend: str) -> Check:
@@ -133,25 +131,16 @@ def _tried(name: str, attempt: Callable[[], str], mend: str) -> Check:
 
 def _try_testbed() -> str:
     """Reset and look at the embedded world: it needs MuJoCo to work, and no GL."""
-    from besttake.types import Start
-
     env = registry.env("testbed")
-    task = env.spec.tasks[0].name
-    env.reset(Start(task, env.spec.starts[0]))
+    env.reset(Start(env.spec.tasks[0].name, env.spec.starts[0]))
     env.observe((env.spec.score_camera,))
     env.close()
-    return f"tasks {', '.join(t.name for t in env.spec.tasks)}"
+    return f"tasks {', '.join(task.name for task in env.spec.tasks)}"
 
 
 def _try_pixels() -> str:
     registry.encoder("pixels")
     return "fitted to a library when one is built"
-
-
-def _try_av() -> str:
-    import av
-
-    return str(av.__version__)
 
 
 def _extra(extra: Extra) -> Check:
@@ -160,14 +149,13 @@ def _extra(extra: Extra) -> Check:
     if missing:
         return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
     known = version(extra.distribution, "installed")
-    if extra.imports:
-        wrong = _import_fails(extra.modules)
-        if wrong:
-            return Check("extras", extra.name, False, f"{known}, but importing it fails: {wrong}", install)
+    problem = _import_problem(extra.modules) if extra.imports else ""
+    if problem:
+        return Check("extras", extra.name, False, f"{known}, but importing it fails: {problem}", install)
     return Check("extras", extra.name, True, f"{known} ({extra.purpose})")
 
 
-def _import_fails(modules: tuple[str, ...]) -> str:
+def _import_problem(modules: tuple[str, ...]) -> str:
     """Import in a process of its own, so that a crash or a slow library cannot take us along. Empty when it works."""
     command = [sys.executable, "-c", f"import {', '.join(modules)}"]
     try:
@@ -182,30 +170,25 @@ def _import_fails(modules: tuple[str, ...]) -> str:
 
 
 def _graphics() -> Iterable[Check]:
-    for name, library, package in (("EGL", "EGL", "libegl1"), ("OSMesa", "OSMesa", "libosmesa6")):
-        file = ctypes.util.find_library(library)
-        mend = "" if file else f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
-        yield Check("graphics", name, file is not None, file or "not found", mend)
-    yield _vulkan()
-
-
-def _vulkan() -> Check:
+    for name, package in (("EGL", "libegl1"), ("OSMesa", "libosmesa6")):
+        mend = f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
+        yield _located("graphics", name, ctypes.util.find_library(name), mend)
     named = os.environ.get("VK_ICD_FILENAMES", "")
     places = [Path(p) for p in named.split(":") if p] or sorted(Path("/usr/share/vulkan/icd.d").glob("*.json"))
-    drivers = [p.name for p in places if p.is_file()]
-    if drivers:
-        return Check("graphics", "Vulkan", True, ", ".join(drivers))
+    drivers = ", ".join(place.name for place in places if place.is_file())
     mend = "apt-get install mesa-vulkan-drivers (only to render ManiSkill; physics needs none)"
-    return Check("graphics", "Vulkan", False, "no driver found", mend)
+    yield _located("graphics", "Vulkan", drivers, mend)
 
 
 def _tools() -> Iterable[Check]:
     browser = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    mend = "" if browser else "any browser opens a report; only BestTake's own tests need chromium"
-    yield Check("tools", "chromium", browser is not None, browser or "not found", mend)
-    smi = shutil.which("nvidia-smi")
-    yield Check("tools", "NVIDIA GPU", smi is not None, smi or "not found", "" if smi else "not needed for the testbed")
+    yield _located("tools", "chromium", browser, "any browser opens a report; only BestTake's own tests need chromium")
+    yield _located("tools", "NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
     yield Check("tools", "cores", True, str(len(os.sched_getaffinity(0))))
+
+
+def _located(group: str, name: str, place: str | None, mend: str) -> Check:
+    return Check(group, name, True, place) if place else Check(group, name, False, "not found", mend)
 
 
 def _pairing(policy_uri: str | None, env_uri: str | None) -> Pairing:
@@ -221,15 +204,10 @@ def _pairing(policy_uri: str | None, env_uri: str | None) -> Pairing:
             check_compatible(policy, env)
     except BestTakeError as error:
         problem = str(error)
+    left, right = _policy_side(policy, env) if policy else {}, _env_side(env) if env else {}
+    lines = tuple((what, left.get(what, ""), right.get(what, "")) for what in {**left, **right})
     notes = (*(policy.notes if policy else ()), *(env.notes if env else ()))
-    return Pairing(policy_uri or "", env_uri or "", tuple(_lines(policy, env)), problem, notes)
-
-
-def _lines(policy: PolicySpec | None, env: EnvSpec | None) -> Iterable[tuple[str, str, str]]:
-    left = _policy_side(policy, env) if policy is not None else {}
-    right = _env_side(env) if env is not None else {}
-    for what in dict.fromkeys((*left, *right)):
-        yield what, left.get(what, ""), right.get(what, "")
+    return Pairing(policy_uri or "", env_uri or "", lines, problem, notes)
 
 
 def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
@@ -242,32 +220,21 @@ def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
         "action": str(policy.action_dim),
         "chunk": f"{policy.horizon} actions, {policy.replan} executed",
         "kind": policy.kind + ("" if policy.seeded else ", not seeded: its takes cannot be repeated"),
-        "arms": _arms(policy),
+        "arms": ", ".join(chosen.runnable(policy, registry.schemes("arms"))[0]),
     }
 
 
 def _env_side(env: EnvSpec) -> dict[str, str]:
+    names, more = [task.name for task in env.tasks[:_MOST_TASKS]], len(env.tasks) - _MOST_TASKS
+    unknown = "not known: name it with `{}`"
     return {
         "cameras": ", ".join(env.cameras),
         "state": str(env.state_dim),
         "action": str(env.action_dim),
-        "tasks": _few([task.name for task in env.tasks]),
+        "tasks": ", ".join(names) + (f" and {more} more" if more > 0 else ""),
         "starts": f"{len(env.starts)} per task, {len(env.tuning)} more for tuning",
         "score camera": env.score_camera,
-        "gripper": _dims(env.gripper_dim, "action", "`gripper_dim`"),
-        "end effector": _dims(env.eef_dims, "state", "`eef_dims`"),
+        "gripper": unknown.format("gripper_dim") if env.gripper_dim is None else f"action {env.gripper_dim}",
+        "end effector": unknown.format("eef_dims") if env.eef_dims is None else f"state {env.eef_dims}",
         "after success": "goes on (window full)" if env.goes_on else "stops (window common)",
     }
-
-
-def _arms(policy: PolicySpec) -> str:
-    return ", ".join(chosen.runnable(policy, registry.schemes("arms"))[0])
-
-
-def _dims(dims: int | tuple[int, ...] | None, of: str, option: str) -> str:
-    return f"not known: name it with {option}" if dims is None else f"{of} {dims}"
-
-
-def _few(names: list[str], most: int = 6) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

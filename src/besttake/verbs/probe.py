@@ -21,24 +21,26 @@ class ProbeResult(list[Cell], Tabular):
     """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy."""
 
     def _table(self) -> Table:
+        names = ("dfe", "floor", "ratio", "correlation", "spread")
+        columns = ("policy", "tasks", "DFE", "floor", "DFE/floor", "first action r", "spread")
         rows = []
         for cell in self:
-            name, probe = ("all tasks" if cell.group == "*" else cell.group), cell.dfe
-            numbers = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread) if probe else ()
-            rows.append((cell.policy, name, *((n.value for n in numbers) if numbers else (None,) * 5)))
-        columns = ("policy", "tasks", "DFE", "floor", "DFE/floor", "first action r", "spread")
+            numbers = (getattr(cell.dfe, name).value if cell.dfe else None for name in names)
+            rows.append((cell.policy, "all tasks" if cell.group == "*" else cell.group, *numbers))
         return Table("Demonstration-fit error", columns, rows)
 
 
 def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> ProbeResult:
     """The demonstration-fit error of each policy in each cell, and (``group="*"``) over all its cells."""
     plan, reporter = as_plan(plan), as_reporter(progress)
+    if not plan.probe_states:
+        raise PlanError("`probe_states` 0: there is nothing to probe; ask for at least 1")
     with one_thread():
         envs = open_envs(plan)
-        library = library_for(plan, list(envs.values()), reporter)
+        library = library_for(plan, envs, reporter)
         if library is None:
             raise PlanError("the probe needs demonstrations; name them with `demos`")
-        for note in check_tasks(plan, list(envs.values()), library):
+        for note in check_tasks(plan, envs, library):
             reporter.note(note)
         specs, probes = {}, {}
         for uri in plan.policy:

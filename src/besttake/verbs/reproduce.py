@@ -16,10 +16,12 @@ from besttake.config import Plan, load_plan
 from besttake.core import relation
 from besttake.errors import PlanError
 from besttake.progress import Reporter
+from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Estimate, Result, Selector
 from besttake.verbs.diagnose import diagnose
 
-_PAPERS = "episode"
+_FOLDER = files("besttake") / "protocols"
+_WINDOW = "episode"
 """The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
 _ENOUGH_CELLS = 8
 """Below so many cells an interval that resamples them is too short."""
@@ -46,8 +48,8 @@ class Protocol:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "table": self.name, "title": self.title, "plan": dict(self.plan), "envs": dict(self.envs),
-            "columns": list(self.columns), "paper": {row: list(numbers) for row, numbers in self.paper.items()},
+            "table": self.name, "title": self.title, "plan": self.plan, "envs": self.envs, "columns": self.columns,
+            "paper": self.paper,
         }  # fmt: skip
 
 
@@ -62,7 +64,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class ReproduceResult:
+class ReproduceResult(Tabular):
     """The numbers of a table beside those of a run. ``departures`` says where the run leaves the paper's protocol."""
 
     protocol: Protocol
@@ -72,9 +74,13 @@ class ReproduceResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        numbers = [{"row": n.row, "column": n.column, "paper": n.paper, "here": asdict(n.here)}
-                   for n in self.numbers]  # fmt: skip
-        return {**self.protocol.to_dict(), "left_protocol": list(self.departures), "numbers": numbers}
+        numbers = [asdict(number) for number in self.numbers]
+        return {**self.protocol.to_dict(), "left_protocol": self.departures, "numbers": numbers}
+
+    def _table(self) -> Table:
+        rows = [(n.row, n.column, n.paper, n.here.value, n.here.low, n.here.high) for n in self.numbers]
+        notes = [f"not as in the paper: {text}" for text in self.departures]
+        return Table(self.protocol.title, ("row", "column", "paper", "here", "low", "high"), rows, notes)
 
 
 def reproduce(
@@ -90,7 +96,7 @@ def reproduce(
     """Run the protocol of ``table`` with ``policies`` (the paper's name -> URI) in run directory ``out``.
 
     ``envs`` names other URIs for the table's envs, and then only those are run. ``changes`` are keys of the plan that
-    differ from the protocol's, e.g. ``{"starts": 10}``; the result tells each.
+    differ from the protocol's, e.g. ``{"starts": 10}``; the result lists each.
     """
     asked = protocol(table)
     plan, departures = plan_for(asked, policies, envs or {}, changes or {})
@@ -101,120 +107,95 @@ def reproduce(
 
 def protocols() -> list[str]:
     """The names of the tables that can be reproduced."""
-    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+    return sorted(file.name.removesuffix(".yaml") for file in _FOLDER.iterdir() if file.name.endswith(".yaml"))
 
 
 def protocol(name: str) -> Protocol:
     """The table ``name``; PlanError when there is none."""
     if name not in protocols():
         raise PlanError(f"no table {name!r}; there are {', '.join(protocols())}")
-    own = yaml.safe_load((_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
-    like = protocol(own["like"]) if "like" in own else None
+    own = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    like = protocol(own["like"]) if "like" in own else Protocol("", "", (), {}, {}, (), {})
     return Protocol(
-        name=name,
-        title=own["title"],
-        policies=tuple(own["policies"]),
-        envs=own.get("envs") or (like.envs if like else {}),
-        plan={**(like.plan if like else {}), **own.get("plan", {})},
-        columns=tuple(own["columns"]),
-        paper=own["paper"],
-        notes=(*(like.notes if like else ()), *own.get("notes", ())),
-    )
+        name, own["title"], tuple(own["policies"]), own.get("envs") or like.envs, {**like.plan, **own.get("plan", {})},
+        tuple(own["columns"]), own["paper"], (*like.notes, *own.get("notes", ())),
+    )  # fmt: skip
 
 
 def plan_for(
     table: Protocol, policies: Mapping[str, str], envs: Mapping[str, str], changes: Mapping[str, Any]
 ) -> tuple[Plan, list[str]]:
-    """The plan that reproduces ``table`` with ``policies`` (name -> URI), and where it leaves the paper's protocol.
+    """The plan that reproduces ``table``, and where it leaves the paper's protocol; the arguments are `reproduce`'s.
 
-    ``envs`` names other URIs for the table's envs; once one is named, only those that are named are run. ``changes``
-    are keys of the plan that differ from the protocol where they are not None.
+    A change that is None is none.
     """
-    _known(policies, table.policies, f"{table.name} has no policy")
-    _known(envs, tuple(table.envs), f"{table.name} has no env")
+    for kind, given, known in (("policy", policies, table.policies), ("env", envs, table.envs)):
+        for name in given:
+            if name not in known:
+                raise PlanError(f"{table.name} has no {kind} {name!r}; it has {', '.join(known)}")
     chosen = envs or table.envs
     wanted = {name: value for name, value in changes.items() if value is not None}
     flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
-    departures = [f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
-            if name in table.plan and str(value) != str(table.plan[name])]  # fmt: skip
-    departures += [f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]]
-    departures += [
-        f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}
-    ]
-    departures += table.notes
+    departures = [
+        *(f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
+          if name in table.plan and str(value) != str(table.plan[name])),
+        *(f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]),
+        *(f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}),
+        *table.notes,
+    ]  # fmt: skip
     return load_plan(None, flags), departures
 
 
 def compare(table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str]) -> list[Compared]:
     """Each number of ``table`` beside that of ``result``, for the rows whose policies were run."""
-    uris = {**table.envs, **envs}
-    compared = []
+    uris, compared = {**table.envs, **envs}, []
     for row, numbers in table.paper.items():
         policy, _, env = row.partition("/")
-        if row != "all" and policy not in policies:
+        if row == "all":
+            here = [_OF_RUNS[column](result) for column in table.columns]
+        elif policy in policies:
+            cell = _cell(result, policies[policy], uris[env] if env else None)
+            here = [_read(cell, column) for column in table.columns]
+        else:
             continue
-        for column, number in zip(table.columns, numbers, strict=True):
-            if row == "all":
-                here = _OF_RUNS[column](result)
-            else:
-                cell = _cell(result, policies[policy], uris[env] if env else None)
-                here = _read(cell, column)
-            compared.append(Compared(row, column, number, here))
+        compared += [Compared(row, *three) for three in zip(table.columns, numbers, here, strict=True)]
     return compared
-
-
-def _folder() -> Any:
-    return files("besttake") / "protocols"
-
-
-def _known(given: Mapping[str, str], known: Sequence[str], words: str) -> None:
-    for name in given:
-        if name not in known:
-            raise PlanError(f"{words} {name!r}; it has {', '.join(known)}")
 
 
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
     """The cell of a policy in an env, or without one its summary over all envs."""
-    if env is None:
-        return next((cell for cell in result.policies if cell.policy == policy), None)
-    own = [cell for cell in result.cells if (cell.policy, cell.env) == (policy, env)]
+    cells = result.policies if env is None else [cell for cell in result.cells if cell.env == env]
+    own = [cell for cell in cells if cell.policy == policy]
     return own[0] if len(own) == 1 else None
 
 
 def _read(cell: Cell | None, column: str) -> Estimate:
+    """The number of a cell in the paper's units: percent or points, but for fractions."""
     try:
-        estimate = None if cell is None else _OF_CELLS[column](cell)
+        estimate = _FRACTIONS[column](cell) if column in _FRACTIONS else _PERCENT[column](cell)
     except (AttributeError, KeyError, IndexError):  # what was not measured is not there
         estimate = None
-    return estimate if estimate is not None else Estimate(reason="not measured")
-
-
-def _scaled(of: Callable[[Any], Estimate | None]) -> Callable[[Cell], Estimate | None]:
-    """In percent or points, as the paper prints."""
-
-    def read(cell: Cell) -> Estimate | None:
-        own = of(cell)
-        if own is None or own.value is None:
-            return own
-        value, low, high = (None if x is None else 100 * x for x in (own.value, own.low, own.high))
-        return replace(own, value=value, low=low, high=high)
-
-    return read
+    if estimate is None:
+        return Estimate(reason="not measured")
+    if column in _FRACTIONS or estimate.value is None:
+        return estimate
+    value, low, high = (None if x is None else 100 * x for x in (estimate.value, estimate.low, estimate.high))
+    return replace(estimate, value=value, low=low, high=high)
 
 
 def _selected(cell: Any) -> Selector:
-    selector: Selector = cell.selectors.scored["manifold"][_PAPERS]
+    selector: Selector = cell.selectors.scored["manifold"][_WINDOW]
     return selector
 
 
 def _picked(cell: Any, arm: str, n: int = 0) -> Estimate:
     """Success of keeping the best of ``n`` takes of an arm; of all where it is 0."""
-    return _plain(cell.arms.arms[arm].picked[_PAPERS][n - 1])
+    return Estimate(cell.arms.arms[arm].picked[_WINDOW][n - 1])
 
 
 def _combine(cell: Any) -> Estimate | None:
     both, alone = _picked(cell, "retrieve").value, _picked(cell, "base").value
-    return None if both is None or alone is None else _plain(both - alone)
+    return None if both is None or alone is None else Estimate(both - alone)
 
 
 def _over_cells(result: Result, correlate: Callable[..., Any]) -> Estimate:
@@ -223,41 +204,37 @@ def _over_cells(result: Result, correlate: Callable[..., Any]) -> Estimate:
              if cell.headroom is not None and cell.selectors is not None]  # fmt: skip
     known = [pair for pair in pairs if None not in pair]
     r = correlate([x for x, _ in known], [y for _, y in known])
-    enough = len(known) >= _ENOUGH_CELLS
-    return Estimate(value=r.value, low=r.low if enough else None, high=r.high if enough else None)
+    return Estimate(r.value, r.low, r.high) if len(known) >= _ENOUGH_CELLS else Estimate(r.value)
 
 
-def _captures(result: Result, of: Callable[[list[float]], Any]) -> float | None:
+def _captures(result: Result, of: Callable[[list[float]], Any]) -> Estimate:
     cells = [_selected(cell).capture.value for cell in result.cells if cell.selectors is not None]
     known = [value for value in cells if value is not None]
-    return float(of(known)) if len(known) > 1 else None
+    return Estimate(float(of(known)) if len(known) > 1 else None)
 
 
-def _plain(value: float | None) -> Estimate:
-    return Estimate(value=value)
-
-
-_OF_CELLS: dict[str, Callable[[Any], Estimate | None]] = {
-    "pass@1": _scaled(lambda cell: cell.headroom.pass_1),
-    "pass@N": _scaled(lambda cell: cell.headroom.pass_n),
-    "random": _scaled(lambda cell: cell.selectors.random.success),
-    "select": _scaled(lambda cell: _selected(cell).success),
-    "select gain": _scaled(lambda cell: _selected(cell).gain),
-    "select of 2": _scaled(lambda cell: _picked(cell, "base", 2)),
-    "retrieve": _scaled(lambda cell: cell.arms.arms["retrieve"].pass_1),
-    "retrieve gain": _scaled(lambda cell: cell.arms.arms["retrieve"].gain),
-    "sd over seeds": _scaled(lambda cell: _plain(cell.arms.arms["retrieve"].gain_seed_sd)),
-    "retrieve + select": _scaled(lambda cell: _picked(cell, "retrieve")),
-    "combine": _scaled(_combine),
-    "rerank": _scaled(lambda cell: cell.arms.arms["rerank"].pass_1),
+_PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
+    "pass@1": lambda cell: cell.headroom.pass_1,
+    "pass@N": lambda cell: cell.headroom.pass_n,
+    "random": lambda cell: cell.selectors.random.success,
+    "select": lambda cell: _selected(cell).success,
+    "select gain": lambda cell: _selected(cell).gain,
+    "select of 2": lambda cell: _picked(cell, "base", 2),
+    "retrieve": lambda cell: cell.arms.arms["retrieve"].pass_1,
+    "retrieve gain": lambda cell: cell.arms.arms["retrieve"].gain,
+    "sd over seeds": lambda cell: Estimate(cell.arms.arms["retrieve"].gain_seed_sd),
+    "retrieve + select": lambda cell: _picked(cell, "retrieve"),
+    "combine": _combine,
+    "rerank": lambda cell: cell.arms.arms["rerank"].pass_1,
+}
+_FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
     "DFE": lambda cell: cell.dfe.dfe,
     "first action r": lambda cell: cell.dfe.correlation,
 }
-
 _OF_RUNS: dict[str, Callable[[Result], Estimate]] = {
     "r": lambda result: _over_cells(result, relation.pearson),
     "Spearman": lambda result: _over_cells(result, relation.spearman),
-    "r on disjoint halves": lambda result: _plain(result.relation.disjoint.mean),
-    "capture": lambda result: _plain(_captures(result, np.mean)),
-    "sd of capture": lambda result: _plain(_captures(result, partial(np.std, ddof=1))),
+    "r on disjoint halves": lambda result: Estimate(result.relation.disjoint.mean),
+    "capture": lambda result: _captures(result, np.mean),
+    "sd of capture": lambda result: _captures(result, partial(np.std, ddof=1)),
 }

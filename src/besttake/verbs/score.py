@@ -24,7 +24,7 @@ from besttake.scorers.scoring import score_run
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.threads import one_thread
-from besttake.verbs.setup import spec_of
+from besttake.verbs.setup import scorer_notes, spec_of
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,8 @@ def score(run: str | Path, scorer: str, *, progress: bool | Reporter = False) ->
         with reporter.stage("scoring", done, "takes") as stage:
             scores = _scores(store, scorer, spec, stage.advance)
         cells = [_judge(cell, spec.name, rows, scores, result.worth) for cell in result.cells]
-    notes = [*spec.notes, *([_LENGTH.format(spec.name)] if spec.length else [])]
-    return ScoreResult(str(run), spec.name, tuple(cell for cell in cells if cell is not None), tuple(notes))
-
-
-_LENGTH = "the scorer {} reads a take's length, which can give the outcome away"
+    judged = tuple(cell for cell in cells if cell is not None)
+    return ScoreResult(str(run), spec.name, judged, tuple(scorer_notes(spec)))
 
 
 def _scores(store: Store, scorer: str, spec: ScorerSpec, on_takes: Callable[[int], None]) -> Scores:

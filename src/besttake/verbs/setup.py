@@ -6,7 +6,7 @@ Everything that can be wrong with a plan is found here, before the first take.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import ScorerSpec
-from besttake.types import EnvSpec, TaskSpec
+from besttake.types import EnvSpec
 
 _log = logging.getLogger(__name__)
 
@@ -47,17 +47,13 @@ class Setup:
         """Whether encoding a frame costs so little that every worker may do it."""
         return self.encoder is None or self.encoder.spec.cheap
 
-    def tasks(self, env: EnvSpec) -> list[TaskSpec]:
-        """The planned tasks of an environment."""
-        return planned_tasks(self.plan, env)
-
     def goes_on(self, env: EnvSpec) -> bool:
         """Whether takes go on after success."""
         return self.plan.window == "full" and env.goes_on
 
 
 def open_envs(plan: Plan) -> dict[str, EnvSpec]:
-    """The specs of a plan's environments by URI; PlanError when they lack a planned task or start."""
+    """The specs of a plan's environments by URI; PlanError when they lack a planned task."""
     envs = {uri: spec_of(uri) for uri in plan.env}
     known = [task.name for env in envs.values() for task in env.tasks]
     for name in plan.task:
@@ -74,13 +70,12 @@ def set_up(
     ``each`` is a `map`, by which demonstrations are made ready.
     """
     scorer = registry.scorer(plan.scorer).spec
-    library = library_for(plan, list(envs.values()), reporter, each)
-    notes = check_tasks(plan, list(envs.values()), library) if library is not None else []
-    retrieval = _retrieval(plan, envs, library)
-    encoder = cached(library.encoder()) if library is not None else None
-    if library is not None and encoder is not None:
-        _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, encoder, retrieval, scorer, tuple(notes))
+    library = library_for(plan, envs, reporter, each)
+    if library is None:
+        return Setup(plan, envs, None, None, _retrieval(plan, envs, None), scorer, ())
+    notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
+    _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
+    return Setup(plan, envs, library, cached(encoder), retrieval, scorer, tuple(notes))
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
@@ -90,29 +85,31 @@ def load_policy(plan: Plan, uri: str) -> Policy:
 
 
 def library_for(
-    plan: Plan, envs: Sequence[EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
+    plan: Plan, envs: Mapping[str, EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
 ) -> Library | None:
-    """The library that a plan names: a directory, or demonstrations to build one from (once, cached)."""
-    named = plan.demos
+    """The library that a plan names: a directory, or demonstrations to build one from (once, cached).
+
+    A plan that names none has one only on the testbed, which brings its own demonstrations.
+    """
+    testbed = all(Uri.parse(uri).scheme == "testbed" for uri in envs)
+    named = "testbed" if plan.demos is None and testbed else plan.demos
     if named is None:
-        if all(Uri.parse(uri).scheme == "testbed" for uri in plan.env):
-            named = "testbed"
-        else:
-            return None
-    wanted = {task.name for env in envs for task in planned_tasks(plan, env)}
+        return None
+    wanted = {task.name for env in envs.values() for task in plan.chosen_tasks(env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
         options = Options(max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims)
         return open_or_build(named, plan.encoder, options, Work(lambda _: stage.advance(), each))
 
 
-def check_tasks(plan: Plan, envs: Sequence[EnvSpec], library: Library) -> list[str]:
+def check_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> list[str]:
     """LibraryError when it lacks demonstrations of a planned task; else remarks on how tasks were matched."""
-    return checks.check_tasks(library, [task for env in envs for task in planned_tasks(plan, env)])
+    return checks.check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
 
 
-def planned_tasks(plan: Plan, env: EnvSpec) -> list[TaskSpec]:
-    """The tasks of ``env`` that the plan asks for: all, unless it names some."""
-    return [task for task in env.tasks if not plan.task or task.name in plan.task]
+def scorer_notes(scorer: ScorerSpec) -> list[str]:
+    """What a user should know of a scorer."""
+    length = f"the scorer {scorer.name} reads a take's length, which can give the outcome away"
+    return [*scorer.notes, *([length] if scorer.length else [])]
 
 
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
@@ -122,24 +119,19 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
     needs = [uri for uri, spec in specs_of(plan.arms).items() if spec.library]
     if library is None:
         if needs:
-            raise PlanError(
-                f"the arms {', '.join(needs)} need demonstrations: name them with `demos`, or choose other `arms`"
-            )
+            names = ", ".join(needs)
+            raise PlanError(f"the arms {names} need demonstrations: name them with `demos`, or choose other `arms`")
         return config
     for env in envs.values():
         checks.check_camera(library, env)
     for uri, env in envs.items() if needs else ():
         checks.check_retrieval(library, env, config)
-        _check_not_tuned_here(plan, library, uri, env)
+        tuned_on = library.tuned_on
+        if tuned_on is not None and tuned_on["env"] == uri:
+            both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(env.starts, uri)})
+            if both:
+                raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
     return config
-
-
-def _check_not_tuned_here(plan: Plan, library: Library, uri: str, env: EnvSpec) -> None:
-    tuned = library.tuned_on
-    if tuned is not None and tuned["env"] == uri:
-        both = sorted({*tuned["starts"]} & {*plan.chosen_starts(env.starts, uri)})
-        if both:
-            raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
 
 
 def spec_of(uri: str) -> EnvSpec:

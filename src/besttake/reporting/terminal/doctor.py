@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render(result: DoctorResult) -> RenderableType:
-    """Checks as a table; below it, whether the named policy and env pairing."""
+    """Checks as a table; below it, whether the named policy and env fit."""
     rows: list[tuple[Value, ...]] = []
     group = ""
     for check in result.checks:
@@ -23,7 +23,7 @@ def render(result: DoctorResult) -> RenderableType:
             rows.append(("", Text(group, style="bold"), "", ""))
         mark = Text("ok", style="green") if check.works else Text("no", style="yellow")
         rows.append((mark, check.name, check.detail, check.mend))
-    parts: list[RenderableType] = [table(("", "what", "found", "to mend it"), rows)]
+    parts: list[RenderableType] = [table(("", "what", "detail", "remedy"), rows)]
     if result.pairing is not None:
         parts += [Text(), *_pairing(result.pairing)]
     return Group(*parts)

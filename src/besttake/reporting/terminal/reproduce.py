@@ -12,7 +12,7 @@ from rich.text import Text
 from besttake.reporting.terminal.tables import Value, table
 
 if TYPE_CHECKING:
-    from besttake.verbs.reproduce import Compared, Protocol
+    from besttake.verbs.reproduce import Compared, Protocol, ReproduceResult
 
 _FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
 """Columns that the paper does not print in percent or points."""
@@ -37,15 +37,16 @@ def render_protocol(protocol: Protocol) -> RenderableType:
     return Group(Text(protocol.title, style="bold"), grid, Text(), Text(plan.rstrip(), style="dim"), Text(), Text(run))
 
 
-def render(protocol: Protocol, numbers: Sequence[Compared], deviations: Sequence[str]) -> RenderableType:
+def render(result: ReproduceResult) -> RenderableType:
     """``paper / here [interval]`` in every place; then where the run deviates from the paper's protocol."""
+    protocol, numbers = result.protocol, result.numbers
     rows: list[tuple[Value, ...]] = [
         (row, *(_pair(number) for number in numbers if number.row == row))
         for row in dict.fromkeys(number.row for number in numbers)
     ]
     grid = table(("", *protocol.columns), rows, right=protocol.columns)
     legend = "paper / here with its 95 % interval; yellow where the paper's number lies outside it"
-    differs = [Text(f"not as in the paper: {text}", style="yellow") for text in deviations]
+    differs = [Text(f"not as in the paper: {text}", style="yellow") for text in result.departures]
     return Group(Text(protocol.title, style="bold"), grid, Text(legend, style="dim"), *differs)
 
 
