@@ -38,13 +38,7 @@ __all__ = [
     "plan", "probe", "rank", "report", "reproduce", "score", "tune",
 ]  # fmt: skip
 
-_ELSEWHERE = {
-    "Plan": "config",
-    "Retrieval": "config",
-    "BestTakeError": "errors",
-    "Result": "result",
-    "Run": "verbs.run",
-}
+_MODULES = {"Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run"}
 """Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""
 
 logging.getLogger("besttake").addHandler(logging.NullHandler())
@@ -56,7 +50,7 @@ def __getattr__(name: str) -> Any:
         return import_module("besttake.files").version()
     if name not in __all__:
         raise AttributeError(f"module 'besttake' has no attribute {name!r}")
-    return getattr(import_module(f"besttake.{_ELSEWHERE.get(name, f'verbs.{name}')}"), name)
+    return getattr(import_module(f"besttake.{_MODULES.get(name, f'verbs.{name}')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -37,8 +37,7 @@ def _as_tuple(value: Any) -> Any:
 
 def _split(value: Any) -> Any:
     """As `_as_tuple`, but commas separate the parts of a string."""
-    parts = value.split(",") if isinstance(value, str) else value
-    return _as_tuple([part.strip() for part in parts if part.strip()] if isinstance(value, str) else parts)
+    return _as_tuple([part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value)
 
 
 def parse_dims(text: Any) -> Any:
@@ -64,15 +63,11 @@ class Retrieval(BaseModel):
 
     rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
     weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
-    alpha: float | None = Field(
-        default=None, description="Strength of retrieval and cooling, from 0 to 1 (default 0.3)."
-    )
+    alpha: float | None = Field(default=None, description="Strength of retrieval and cooling, 0 to 1 (default 0.3).")
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
     whitening: bool | None = Field(default=None, description="Decorrelate the embedding before matching.")
     rerank: int | None = Field(default=None, description="Compare only this many nearest images in full (0: all).")
-    gripper_gating: bool | None = Field(
-        default=None, description="Match only states with the gripper in the same phase."
-    )
+    gripper_gating: bool | None = Field(default=None, description="Match only states with the same gripper phase.")
     reliability: float | None = Field(default=None, description="Prefer chunks close to the policy's own prediction.")
     lead: int | None = Field(default=None, description="How many events ahead the rule `next` looks.")
 
@@ -110,8 +105,7 @@ class Plan(BaseModel):
         default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
-        default=None,
-        description="Demonstrations: a library directory, or a source to build one from (lerobot:…, hdf5:…).",
+        default=None, description="Demonstrations: a library directory, or a source of them (lerobot:…, hdf5:…)."
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
@@ -142,15 +136,13 @@ class Plan(BaseModel):
         default=3.0, gt=0, lt=100, description="Smallest effect worth acting on, in percentage points."
     )
     gripper_dim: int | None = Field(
-        default=None, description="Which action number is the gripper, if the data do not say."
+        default=None, description="Index of the gripper in the action, if the data do not say."
     )
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
         default=None,
-        description="Which state numbers are the end effector's position, e.g. 0,1,2, if the data do not say.",
+        description="Indexes of the end effector's position in the state, e.g. 0,1,2, if the data do not say.",
     )
-    trust_remote_code: bool = Field(
-        default=False, description="Allow checkpoints to run the code that comes with them."
-    )
+    trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
     workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
     batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
     on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")

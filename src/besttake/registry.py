@@ -190,6 +190,5 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ComponentError(
-            f"{text}: cannot import {name or 'a factory'} from {module or 'nowhere'} ({error})"
-        ) from error
+        what = f"{name or 'a factory'} from {module or 'nowhere'}"
+        raise ComponentError(f"{text}: cannot import {what} ({error})") from error

@@ -1,9 +1,9 @@
-"""``besttake diagnose``."""
+"""Commands that measure policies: ``diagnose``, ``demo`` (the same on the testbed) and ``probe``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -38,6 +38,47 @@ def diagnose(
       retrieval: {rule: next, alpha: 0.3, gripper_gating: true}
     """
     run(load_plan(plan, given), out, strict=strict, as_json=as_json, progress=reporter(quiet or as_json, verbose))
+
+
+DEMO: dict[str, Any] = {
+    "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
+}  # fmt: skip
+
+
+@plan_flags("starts", "workers")
+def demo(
+    given: Flags,
+    out: Out = Path("runs/demo"),
+    strict: Strict = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Diagnose three policies on the embedded testbed, and write a report to open.
+
+    Examples:
+      besttake demo
+      besttake demo --starts 60 -o runs/long
+    """
+    run(Plan(**DEMO, **given), out, strict=strict, as_json=as_json, progress=reporter(quiet or as_json, verbose))
+
+
+@plan_flags(
+    "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "trust_remote_code", "seed",
+    flags={"probe_states": "--states", "probe_samples": "--samples"},
+)  # fmt: skip
+def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Measure the demonstration-fit error alone: how close is the policy to the demonstrations, and they to each other?
+
+    Examples:
+      besttake probe --policy testbed:half --policy testbed:strong --env testbed
+      besttake probe --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero --json
+    """
+    from besttake.reporting.terminal.probe import render
+    from besttake.verbs.probe import probe as measure
+
+    result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
+    show(render(result, Console().width), [cell.model_dump(mode="json") for cell in result], as_json)
 
 
 def run(plan: Plan, out: Path, *, strict: bool, as_json: bool, progress: Reporter) -> None:

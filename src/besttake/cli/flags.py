@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Annotated, Any, get_args
 
@@ -30,13 +30,9 @@ def option(name: str, *flags: str, help: str = "") -> Any:
     field = _FIELDS[name]
     default = f" (default {value})." if (value := _default(field)) else "."
     text = f"{(field.description or '').removesuffix('.')}{default}{' Repeatable.' if _repeatable(field) else ''}"
-    return typer.Option(
-        *(flags or (_flag(name),)),
-        help=help or text,
-        show_default=False,
-        min=next((_number(rule.ge) for rule in field.metadata if isinstance(rule, Ge)), None),
-        max=next((_number(rule.le) for rule in field.metadata if isinstance(rule, Le)), None),
-    )
+    least: Any = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
+    most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
+    return typer.Option(*(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most)
 
 
 def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
@@ -81,32 +77,28 @@ def plan_table() -> str:
         "retrieval: {rule: next, alpha: 0.3, gripper_gating: true}",
         "```",
         "",
-        "| key | flag | default | meaning |",
-        "| --- | --- | --- | --- |",
-        *(_row(name, field, _flag(name) if name in _FIELDS else "") for name, field in Plan.model_fields.items()),
+        *_rows(Plan.model_fields),
         "",
         "Keys of `retrieval` (`rule` and `alpha` may also stand alone). A key that is left out is as tuned in the",
         "library, or the default.",
         "",
-        "| key | flag | default | meaning |",
-        "| --- | --- | --- | --- |",
-        *(_row(name, field, _flag(name) if name in _FIELDS else "") for name, field in Retrieval.model_fields.items()),
+        *_rows(Retrieval.model_fields),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def _row(name: str, field: FieldInfo, flag: str) -> str:
-    default = "required" if field.is_required() else _default(field)
-    cells = (f"`{name}`", f"`{flag}`" if flag else "", default, f"{field.description}")
-    return "| " + " | ".join(cells) + " |"
+def _rows(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    yield "| key | flag | default | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for name, field in fields.items():
+        flag, default = f"`{_flag(name)}`" if name in _FIELDS else "", _default(field)
+        yield f"| `{name}` | {flag} | {'required' if field.is_required() else default} | {field.description} |"
 
 
 def _parameter(name: str, also: str | None) -> inspect.Parameter:
-    field = _FIELDS[name]
-    flags = (*((also,) if also else ()), _flag(name))
-    kind = _type(field)
-    annotation: Any = Annotated[kind if kind is bool else kind | None, option(name, *flags)]
-    default = False if kind is bool else None
+    kind = _type(_FIELDS[name])
+    made = option(name, *([also] if also else []), _flag(name))
+    annotation, default = (Annotated[bool, made], False) if kind is bool else (Annotated[kind | None, made], None)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -127,10 +119,6 @@ def _default(field: FieldInfo) -> str:
     if field.is_required() or _unused(value) or isinstance(value, Retrieval):
         return ""
     return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _number(limit: Any) -> float:
-    return limit if isinstance(limit, int) else float(limit)
 
 
 def _unused(value: Any) -> bool:

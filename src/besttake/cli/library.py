@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from besttake.cli.flags import Flags, option, plan_flags
 from besttake.cli.options import Json, Quiet, Verbose, reporter, show
@@ -22,9 +21,7 @@ Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
 @plan_flags("encoder", "task", "gripper_dim", "eef_dims")
 def build(
     given: Flags,
-    demos: Annotated[
-        str, typer.Argument(help="Where the demonstrations are: lerobot:…, hdf5:…, video:…, run:…, testbed")
-    ],
+    demos: Annotated[str, typer.Argument(help="The demonstrations: lerobot:…, hdf5:…, video:…, run:…, testbed")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to make.")],
     stride: Annotated[int, typer.Option(min=1, help="Embed every n-th frame, and the frames of events.")] = 1,
     max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many per task.")] = None,
@@ -103,9 +100,7 @@ def check(directory: Directory) -> None:
     library = Library.open(directory)
     check_content(library)
     library.encoder()
-    show(
-        Text(f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"), "", False
-    )
+    show(f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}")
 
 
 @app.command()

@@ -14,22 +14,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import (
-    compare,
-    demo,
-    diagnose,
-    doctor,
-    ingest,
-    library,
-    plan,
-    probe,
-    rank,
-    report,
-    reproduce,
-    runs,
-    score,
-    serve,
-)  # fmt: skip
+from besttake.cli import diagnose, doctor, library, plan, recorded, reproduce, runs, serve
 from besttake.errors import BestTakeError
 from besttake.registry import schemes
 
@@ -61,17 +46,12 @@ class _Command(TyperCommand):
     """A command whose errors name its options as flags."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error of the library becomes one line of the command line's."""
+        """Run the command; an error of the library names options as the command line does."""
         try:
             return super().invoke(ctx)
         except BestTakeError as error:
-            raise _Failure(_with_flags(str(error), self), error.exit_code) from error
-
-
-class _Failure(Exception):
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
+            error.args = (_with_flags(str(error), self),)
+            raise
 
 
 def _with_flags(text: str, command: TyperCommand) -> str:
@@ -92,8 +72,8 @@ def _flags(command: Any) -> dict[str, str]:
 
 
 for verb in (
-    demo.demo, diagnose.diagnose, probe.probe, report.report, rank.rank, score.score, ingest.ingest, plan.plan,
-    compare.compare, serve.serve, reproduce.reproduce, doctor.doctor,
+    diagnose.demo, diagnose.diagnose, diagnose.probe, runs.report, recorded.rank, runs.score, recorded.ingest,
+    plan.plan, runs.compare, serve.serve, reproduce.reproduce, doctor.doctor,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(library.app, name="library")
@@ -126,7 +106,7 @@ def main() -> NoReturn:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
-    except _Failure as error:
+    except BestTakeError as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -139,7 +119,7 @@ def main() -> NoReturn:
             code = 0
         else:
             code = _say(error.format_message(), 2)
-    if code == _INTERRUPTED:
+    if code == _INTERRUPTED:  # typer turns Ctrl-C into this code
         _say("interrupted; finished takes are kept, run the same command to go on", code)
     sys.exit(code if isinstance(code, int) else 0)
 

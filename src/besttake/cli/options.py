@@ -48,7 +48,7 @@ def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str
     return {key: value for key, _, value in split}
 
 
-def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
+def show(renderable: RenderableType, data: Any = None, as_json: bool = False) -> None:
     """Print for people, or as JSON for scripts."""
     if as_json:
         print(data if isinstance(data, str) else json.dumps(data, indent=1))

@@ -19,9 +19,7 @@ def plan(
         int | None, typer.Option(help="Keep the best of this many takes (default: the pilot's, else 3 or all seeds).")
     ] = None,
     gain: Annotated[float | None, typer.Option(help="The gain you hope for, in percentage points.")] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Takes you can afford: what is the smallest effect they can show?")
-    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Takes you can afford: how small an effect can they show?")] = None,
     as_json: Json = False,
 ) -> None:
     """Work out how many starts and seeds will settle the question, before running anything.

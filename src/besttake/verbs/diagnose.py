@@ -223,8 +223,7 @@ def _score(setup: Setup, store: Store, workers: Workers, session: _Session) -> S
 
 def _forget_the_bad(store: Store, reporter: Reporter) -> None:
     """Drop takes that are damaged or failed, so that they are made again."""
-    damaged = store.damaged()
-    failed = [row for row in store.rows() if row.status == "error"]
+    damaged, failed = store.damaged(), [row for row in store.rows() if row.status == "error"]
     store.forget([*damaged, *failed])
     if damaged:
         reporter.note(f"{len(damaged)} takes are damaged and will be made again")

@@ -115,9 +115,8 @@ def _judge(cell: Cell, scorer: str, rows: Mapping[TakeKey, Row], scores: Scores,
     names = [ScoreName(scorer, window) for window in windows]
     takes = arm_takes(cell.policy, units, "base", cell.seeds, names, rows, scores)
     data = CellData(
-        policy=cell.policy, env=cell.env, group=cell.group, units=tuple(units), arms={"base": takes}, windows=windows,
-        scorer=scorer, planned=takes.takes, errors=0,
-    )  # fmt: skip
+        cell.policy, cell.env, cell.group, tuple(units), {"base": takes}, windows, scorer, planned=takes.takes, errors=0
+    )
     own = measured(data, Settings(seeds=cell.seeds, n=n, worth=worth, scorer=scorer))
     if own.selectors is None or own.ranking is None:
         return None

@@ -1,4 +1,4 @@
-"""``besttake rank``."""
+"""Commands for what was recorded elsewhere: ``rank`` takes, ``ingest`` outcomes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from besttake.cli.flags import option
-from besttake.cli.options import Json, show
+from besttake.cli.options import Json, Worth, command, pairs, show
 
 
 def rank(
@@ -38,3 +38,34 @@ def rank(
     if html is not None:
         make_html(result, html)
     show(render(result), result.to_json(), as_json)
+
+
+def ingest(
+    results: Annotated[list[Path], typer.Argument(help="Result files, or directories of them.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write result.json and a report here.")] = None,
+    policy: Annotated[str, typer.Option(help="Name of the policy, if the files do not say.")] = "",
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", help="How a table names a column, e.g. success=done. Repeatable.")
+    ] = None,
+    worth: Worth = 3.0,
+    as_json: Json = False,
+) -> None:
+    """Headroom without rollouts: outcomes that vla-eval, lerobot-eval or a table (CSV, Parquet) already have.
+
+    Several files of the same starts are repeated seeds.
+
+    Examples:
+      besttake ingest results/ -o runs/ingested
+      besttake ingest seed1.csv seed2.csv seed3.csv --column success=done --column start=episode
+    """
+    from besttake.reporting.terminal.ingest import render
+    from besttake.verbs.ingest import ingest as read
+    from besttake.verbs.report import report
+
+    named = pairs("columns", columns or [], "NAME=COLUMN", "success=done")
+    result = read(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
+    show(render(result), result.result.model_dump_json(indent=1), as_json)
+    if out is not None:
+        page = report(out)
+        if not as_json:
+            show(f"Report: {page}")
