@@ -86,7 +86,7 @@ def test_the_whole_relation_on_twelve_cells():
     assert set(found.within) == set(found.leave_one_out) == {"a", "b", "c"}
     assert found.within["a"].n == 4
     assert found.leave_one_out["a"].n == 8
-    assert found.disjoint.count == 50
+    assert found.disjoint.splits == 50
     assert 0.5 < found.disjoint.mean <= found.r.value + 0.02
 
 
@@ -132,7 +132,7 @@ def test_splits_are_what_going_through_all_halves_gives():
         points = [(c.headroom[one].mean(), c.gain[two].mean()) for c, (one, two) in zip(some, splits, strict=True)]
         exact.append(np.corrcoef(*np.array(points).T)[0, 1])
     found = rel.disjoint_splits(some, splits=4000)
-    assert found.count == 4000
+    assert found.splits == 4000
     assert found.mean == pytest.approx(np.mean(exact), abs=4 * np.std(exact) / 4000**0.5)
     assert found.sd == pytest.approx(np.std(exact), rel=0.1)
 

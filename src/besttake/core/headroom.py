@@ -62,13 +62,13 @@ def pass_at_k(outcomes: ArrayLike, k: int) -> float:
 def pass_curve(outcomes: ArrayLike, n: int | None = None) -> F64:
     """pass@1 .. pass@n (n,), n = N unless given."""
     array = as_outcomes(outcomes)
-    return np.array([pass_at_k(array, k) for k in range(1, _size(array, n) + 1)])
+    return np.array([pass_at_k(array, k) for k in range(1, width(array, n) + 1)])
 
 
 def start_headroom(outcomes: ArrayLike, n: int | None = None) -> F64:
     """H_i (S,) = pass@n_i - pass@1_i; with n = N takes it is max_j y_ij - mean_j y_ij."""
     array = as_outcomes(outcomes)
-    return start_pass_at_k(array, _size(array, n)) - start_pass_at_k(array, 1)
+    return start_pass_at_k(array, width(array, n)) - start_pass_at_k(array, 1)
 
 
 def mean(values: NDArray[Any]) -> float:
@@ -77,9 +77,9 @@ def mean(values: NDArray[Any]) -> float:
     return float(kept.mean()) if kept.size else float("nan")
 
 
-def _size(outcomes: F64, n: int | None) -> int:
-    if n is None:
-        return int(outcomes.shape[1])
-    if not 1 <= n <= outcomes.shape[1]:
-        raise ValueError(f"n = {n} takes per start asked for, but there are {outcomes.shape[1]} seeds")
-    return n
+def width(outcomes: ArrayLike, n: int | None) -> int:
+    """How many takes of each start are chosen from: n, or all seeds unless given."""
+    seeds = int(as_outcomes(outcomes).shape[1])
+    if n is not None and not 1 <= n <= seeds:
+        raise ValueError(f"n = {n} takes per start asked for, but there are {seeds} seeds")
+    return seeds if n is None else n

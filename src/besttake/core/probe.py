@@ -23,7 +23,7 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Probe:
-    """The outcome of a probe of ``states`` library states of ``demos`` demonstrations with ``samples`` samples each.
+    """The outcome of a probe of ``states`` library states with ``samples`` samples each.
 
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
     dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``spread``:
@@ -38,7 +38,6 @@ class Probe:
     correlation: Estimate
     spread: Estimate
     states: int
-    demos: int
     samples: int
 
 
@@ -77,7 +76,6 @@ def probe(
         correlation=estimate(correlate),
         spread=estimate(lambda s: s[..., 3] / s[..., 0]),
         states=len(error),
-        demos=len(sums),
         samples=samples.shape[1],
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.headroom import F64, as_outcomes, log_choose, mean, start_headroom, start_pass_at_k
+from besttake.core.headroom import F64, as_outcomes, log_choose, mean, start_headroom, start_pass_at_k, width
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def rank_weights(k: int, n: int) -> F64:
 def start_selected(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
     """Success (S,) of the selector with n takes per start, averaged over all n-subsets of the takes a start has."""
     array = as_outcomes(outcomes)
-    n = _width(array, n)
+    n = width(array, n)
     ranked = np.take_along_axis(array, order(scores, array), axis=1)
     takes = np.isfinite(array).sum(axis=1)
     success = np.full(len(array), np.nan)
@@ -100,7 +100,7 @@ def start_gain(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> 
 def select(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> Selection:
     """A selector by score on one cell."""
     array = as_outcomes(outcomes)
-    n = _width(array, n)
+    n = width(array, n)
     successes = start_selected(array, scores, n)
     return Selection(n, successes, successes - start_pass_at_k(array, 1))
 
@@ -113,30 +113,23 @@ def shortest(outcomes: ArrayLike, lengths: ArrayLike, n: int | None = None) -> S
 def random(outcomes: ArrayLike, n: int | None = None) -> Selection:
     """The control that keeps any take, by its exact expectation: pass@1, gain 0."""
     base = start_pass_at_k(outcomes, 1)
-    return Selection(_width(outcomes, n), base, base - base)
+    return Selection(width(outcomes, n), base, base - base)
 
 
 def oracle(outcomes: ArrayLike, n: int | None = None) -> Selection:
     """The control that sees success: pass@n, gain = headroom."""
-    n = _width(outcomes, n)
+    n = width(outcomes, n)
     return Selection(n, start_pass_at_k(outcomes, n), start_headroom(outcomes, n))
 
 
 def selection_curve(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
     """Success of the selector (n,) with 1, 2, .. n takes per start, each averaged over all subsets."""
-    return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, _width(outcomes, n) + 1)])
+    return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, n) + 1)])
 
 
 def capture(gain: float, headroom: float) -> float | None:
     """gain / headroom; None where there is no headroom to capture."""
     return gain / headroom if headroom > 1e-12 else None
-
-
-def _width(outcomes: ArrayLike, n: int | None) -> int:
-    seeds = int(as_outcomes(outcomes).shape[1])
-    if n is not None and not 1 <= n <= seeds:
-        raise ValueError(f"n = {n} takes per start asked for, but there are {seeds} seeds")
-    return seeds if n is None else n
 
 
 def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:

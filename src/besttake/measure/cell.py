@@ -167,21 +167,11 @@ def _dfe(data: CellData, samples: int) -> r.Dfe | None:
     if not data.probe:
         if not data.probe_reason:
             return None
-        nothing = Estimate(reason=data.probe_reason)
-        return r.Dfe(
-            dfe=nothing, floor=nothing, ratio=nothing, correlation=nothing, spread=nothing, states=0, samples=samples,
-            reason=data.probe_reason,
-        )  # fmt: skip
-    probed = probe.probe(
-        np.concatenate([p.samples for p in data.probe]),
-        np.concatenate([p.demonstrated for p in data.probe]),
-        np.concatenate([p.demo for p in data.probe]),
-        np.concatenate([p.floor for p in data.probe]),
-    )
-    return r.Dfe(
-        dfe=probed.dfe, floor=probed.floor, ratio=probed.ratio, correlation=probed.correlation, spread=probed.spread,
-        states=probed.states, samples=probed.samples,
-    )  # fmt: skip
+        figures = dict.fromkeys(("dfe", "floor", "ratio", "correlation", "spread"), Estimate(reason=data.probe_reason))
+        return r.Dfe(**figures, states=0, samples=samples, reason=data.probe_reason)
+    names = ("samples", "demonstrated", "demo", "floor")
+    joined = {name: np.concatenate([getattr(task, name) for task in data.probe]) for name in names}
+    return r.Dfe(**vars(probe.probe(joined["samples"], joined["demonstrated"], joined["demo"], joined["floor"])))
 
 
 def _arms(data: CellData, findings: Findings, selectors: r.Selectors, n: int) -> r.Arms:
@@ -277,13 +267,11 @@ def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     related = relation.relate(cells)
     means = [(headroom.mean(np.asarray(c.gain)), headroom.mean(np.asarray(c.headroom))) for c in cells]
     captures = [c for c in (select.capture(*pair) for pair in means) if c is not None]
-    line, halves = related.line, related.disjoint
+    line = related.line
     return r.Relation(
         cells=len(cells), r=related.r.value, ci=_ends(related.r), ci_nested=_ends(related.r_nested),
         spearman=related.spearman,
-        disjoint=r.Split(mean=halves.mean, sd=halves.sd, splits=halves.count, reason=halves.reason),
-        within={**related.within},
-        leave_one_out={**related.leave_one_out},
+        disjoint=r.Split(**vars(related.disjoint)), within={**related.within}, leave_one_out={**related.leave_one_out},
         fit=None if line is None else r.Fit(
             slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),
             high=line.high.tolist(),

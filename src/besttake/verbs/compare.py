@@ -15,7 +15,7 @@ from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import figures, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.notebook import Table, Tabular
-from besttake.result import Cell, Cost, Relation, Result
+from besttake.result import Cost, Relation, Result
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 
@@ -50,38 +50,25 @@ def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
     """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start."""
     if not runs:
         raise RunError("no runs to compare; name run directories, e.g. besttake compare runs/*")
-    cells: list[Cell] = []
-    policies: list[Cell] = []
-    origins: list[str] = []
-    gains: list[relation.CellGains] = []
-    notes: list[str] = []
     loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}
-    if len(loaded) < len(runs):
-        notes.append("a run was named twice and counts once")
+    results = list(loaded.values())
+    notes = ["a run was named twice and counts once"] if len(loaded) < len(runs) else []
+    gains: list[relation.CellGains] = []
     with one_thread():
         for directory, result in loaded.items():
             points, remarks = _gains(directory, result)
             gains += points
             notes += remarks
-            cells += result.cells
-            policies += result.policies
-            origins += [directory.name] * len(result.cells)
         merged = Result(
-            besttake=version("besttake"),
-            created=max(r.created for r in loaded.values()),
-            command=command,
-            digest="",
-            plan={"runs": [directory.name for directory in loaded]},
-            versions={},
-            library=None,
-            worth=next(iter(loaded.values())).worth,
-            cells=cells,
-            policies=policies,
+            besttake=version("besttake"), created=max(result.created for result in results), command=command,
+            digest="", plan={"runs": [directory.name for directory in loaded]}, versions={}, library=None,
+            worth=results[0].worth,
+            cells=[cell for result in results for cell in result.cells],
+            policies=[policy for result in results for policy in result.policies],
             relation=relation_of(gains) if gains else Relation(reason=_NO_RELATION),
-            cost=_cost([r.cost for r in loaded.values()]),
-            notes=notes,
-        )
-    return CompareResult(merged, tuple(origins))
+            cost=_cost([result.cost for result in results]), notes=notes,
+        )  # fmt: skip
+    return CompareResult(merged, tuple(directory.name for directory, result in loaded.items() for _ in result.cells))
 
 
 def _gains(run: Path, result: Result) -> tuple[list[relation.CellGains], list[str]]:
