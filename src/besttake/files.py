@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import platformdirs
@@ -47,6 +48,11 @@ def short_hash(*parts: str | bytes) -> str:
     """The first 16 digits of the sha256 of ``parts`` joined, for fingerprints."""
     joined = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
     return hashlib.sha256(joined).hexdigest()[:16]
+
+
+def as_paths(paths: str | Path | Sequence[str | Path]) -> list[str | Path]:
+    """Several paths or a single one, as a list."""
+    return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
 def cache_dir() -> Path:

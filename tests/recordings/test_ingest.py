@@ -243,6 +243,13 @@ def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
         ingest(RECORDINGS, tmp_path)
 
 
+def test_one_file_needs_no_list_and_a_second_is_not_overwritten(tmp_path: Path) -> None:
+    assert ingest(str(INFOS[0])).recordings == ingest(INFOS[:1]).recordings
+    second = table(tmp_path / "second.csv", ROWS)
+    with pytest.raises(IngestError, match="second.csv is a file.*pass a list"):
+        ingest(INFOS[0], second)
+
+
 def test_recordings_are_opened_to_read_only(tmp_path: Path) -> None:
     copy = tmp_path / RECORDINGS[0].name
     shutil.copyfile(RECORDINGS[0], copy)

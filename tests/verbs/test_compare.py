@@ -127,6 +127,12 @@ def test_a_run_named_twice_counts_once(runs: list[Path]) -> None:
     assert "counts once" in found.result.notes[0]
 
 
+def test_one_run_needs_no_list_and_a_second_is_not_taken_for_the_command(runs: list[Path]) -> None:
+    assert compare(str(runs[0])).runs == compare(runs[0]).runs == compare([runs[0]]).runs
+    with pytest.raises(TypeError, match="positional"):
+        compare(runs[0], runs[1])  # type: ignore[arg-type, misc]
+
+
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="missing"):
         compare([tmp_path])

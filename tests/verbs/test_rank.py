@@ -102,6 +102,7 @@ def test_the_take_that_stays_close_to_the_demonstrations_wins(demos: Path, tmp_p
     assert [take.place for take in result.takes] == [1, 2, 3]
     for take in result.takes:
         assert take.score == pytest.approx(np.mean(take.best), abs=1e-5)
+    assert [take.name for take in rank(str(names[0]), demos).takes] == [str(names[0])]
     assert (result.demos, result.window, result.scorer) == (4, "common", "manifold")
 
 

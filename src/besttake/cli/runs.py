@@ -79,7 +79,7 @@ def compare(
     from besttake.reporting.terminal.compare import render
     from besttake.verbs.compare import compare as relate
 
-    result = relate(runs, command())
+    result = relate(runs, command=command())
     if out is not None:
         make_compare_html(result, out)
     show(render(result), result.to_json(), as_json)

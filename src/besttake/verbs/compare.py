@@ -9,6 +9,7 @@ from pathlib import Path
 
 from besttake.core import relation
 from besttake.errors import BestTakeError, RunError
+from besttake.files import as_paths
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.scores import ScoreName, Scores
@@ -46,8 +47,12 @@ class CompareResult(Tabular):
         return Table(heading, ("run", "policy", "tasks", "starts", "headroom", "gain"), rows, self.result.notes)
 
 
-def compare(runs: Sequence[str | Path], command: str = "") -> CompareResult:
-    """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start."""
+def compare(runs: str | Path | Sequence[str | Path], *, command: str = "") -> CompareResult:
+    """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start.
+
+    ``runs`` is a list of run directories, or a single one.
+    """
+    runs = as_paths(runs)
     if not runs:
         raise RunError("no runs to compare; name run directories, e.g. besttake compare runs/*")
     loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.files import version
+from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
 from besttake.recordings.episodes import Episode, IngestError, Recording
@@ -52,7 +52,7 @@ class IngestResult(Tabular):
 
 
 def ingest(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
     policy: str = "",
@@ -64,7 +64,7 @@ def ingest(
 
     ``policy`` names the policy where files do not. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
     """
-    recordings, notes = read(paths, columns)
+    recordings, notes = read(as_paths(paths), columns)
     named = [replace(one, episodes=tuple(_named(e, policy) for e in one.episodes)) for one in recordings]
     with one_thread():
         result = _result(named, notes, worth / 100, command)
@@ -162,6 +162,8 @@ def _cell(data: CellData, worth: float) -> Cell:
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:
     if (directory / "run.json").exists():
         raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
+    if directory.is_file():
+        raise IngestError(f"{directory} is a file, and `out` a directory; to read several files, pass a list of them")
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "result.json")
     names = ("policy", "env", "task", "start", "seed", "success", "steps", "error")

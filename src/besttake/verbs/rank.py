@@ -25,6 +25,7 @@ from besttake.demos.view import View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
+from besttake.files import as_paths
 from besttake.reporting.notebook import Table, Tabular
 from besttake.scorers.base import Footage, Score, Scorer
 from besttake.scorers.judge import Judged, embed, judge
@@ -89,7 +90,7 @@ class RankResult(Tabular):
 
 
 def rank(
-    takes: Sequence[str | Path],
+    takes: str | Path | Sequence[str | Path],
     demos: str | Path,
     *,
     task: str = "",
@@ -98,7 +99,7 @@ def rank(
     encoder: str | None = None,
     stride: int = 1,
 ) -> RankResult:
-    """Order recorded ``takes`` by a ``scorer``, by default by how close they stay to the demonstrations ``demos``.
+    """Order recorded ``takes`` (a list or one) by a ``scorer``: by default, by how close they stay to ``demos``.
 
     ``demos`` is a library directory, a URI, or a folder of videos; ``task`` picks the demonstrations of one task.
     ``encoder`` is the library's own, or `pixels` where a library has to be built.
@@ -112,7 +113,7 @@ def rank(
     chosen = registry.scorer(scorer)
     if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
         raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
-    films = [film for name in takes for film in _films(str(name))]
+    films = [film for name in as_paths(takes) for film in _films(str(name))]
     with one_thread():
         library = open_or_build(str(demos), encoder)
         view, coder = library.view(task), cached(library.encoder())
