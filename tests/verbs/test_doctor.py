@@ -10,7 +10,7 @@ from rich.console import Console
 
 from besttake.reporting.terminal.doctor import render
 from besttake.verbs import doctor as module
-from besttake.verbs.doctor import Extra, doctor
+from besttake.verbs.doctor import DoctorResult, Extra, doctor
 
 
 def printed(result: module.DoctorResult, path: Path) -> str:
@@ -22,6 +22,15 @@ def printed(result: module.DoctorResult, path: Path) -> str:
 @pytest.fixture(scope="module")
 def machine() -> module.DoctorResult:
     return doctor("testbed:half", "testbed")
+
+
+def test_a_notebook_shows_every_check_and_how_the_parts_fit(machine: DoctorResult) -> None:
+    html = machine._repr_html_()
+    assert machine.pairing is not None
+    assert html.count("<tr>") == 1 + len(machine.checks) + len(machine.pairing.lines)
+    assert "more rows" not in html
+    assert "<td>pairing</td><td>cameras</td><td></td><td>policy: " in html
+    assert "; env: " in html
 
 
 def test_the_base_install_works_and_every_extra_is_told(machine: module.DoctorResult) -> None:

@@ -27,14 +27,14 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     notes: Sequence[str] = ()
+    most_rows: int | None = _MOST_ROWS
 
     def html(self) -> str:
-        """A small table without style of its own; long ones are cut."""
+        """A small table without style of its own, cut after ``most_rows`` rows (None: never)."""
+        shown = self.rows[: self.most_rows]
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(_text(value))}</td>' for value in row)}</tr>" for row in self.rows[:_MOST_ROWS]
-        )
-        hidden = len(self.rows) - _MOST_ROWS
+        body = "".join(f"<tr>{''.join(f'<td>{escape(_text(value))}</td>' for value in row)}</tr>" for row in shown)
+        hidden = len(self.rows) - len(shown)
         notes = [*([f"{hidden} more rows"] if hidden > 0 else []), *self.notes]
         below = "".join(f"<p>{escape(note)}</p>" for note in notes)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -103,8 +103,11 @@ class DoctorResult(Tabular):
     def _table(self) -> Table:
         rows = [(c.group, c.name, "ok" if c.works else "no", c.detail, c.mend) for c in self.checks]
         heading = f"BestTake {'works' if self.healthy else 'does not work'} on this machine"
-        problem = [self.pairing.problem] if self.pairing is not None and self.pairing.problem else []
-        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, problem)
+        notes: list[str] = []
+        if self.pairing is not None:
+            rows += [("pairing", what, "", _sides(policy, env), "") for what, policy, env in self.pairing.lines]
+            notes = [text for text in (self.pairing.problem, *self.pairing.notes) if text]
+        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, notes, most_rows=None)
 
 
 def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:
@@ -238,3 +241,7 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
         "end effector": unknown.format("eef_dims") if env.eef_dims is None else f"state {env.eef_dims}",
         "after success": "goes on (window full)" if env.goes_on else "stops (window common)",
     }
+
+
+def _sides(policy: str, env: str) -> str:
+    return "; ".join(f"{name}: {side}" for name, side in (("policy", policy), ("env", env)) if side)
