@@ -94,7 +94,7 @@ def test_results_show_themselves_in_a_notebook(run: Path, tmp_path: Path) -> Non
         assert "<table" in text
         assert len(text) < 10_000
         assert callable(result.to_dataframe)
-    assert besttake.report(run, tmp_path / "report.md", form="md").read_text().startswith("#")
+    assert besttake.report(run, tmp_path / "report.md", format="md").read_text().startswith("#")
 
 
 def test_names_are_not_modules() -> None:

@@ -48,6 +48,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["diagnose", "missing.yaml"], "missing.yaml: No such file"),
         (["runs", "show", "."], "is not a run"),
         (["report", "nowhere"], "result.json is missing"),
+        (["report", "nowhere", "--markdown"], "besttake report --help"),
         (["report", "nowhere", "--format", "pdf"], "choose html, md or json"),
         (["library", "show", "nowhere"], "not a library"),
         (["library", "check", "nowhere"], "not a library"),

@@ -28,7 +28,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
 
 def report(
     directory: Run,
-    form: Annotated[str, typer.Option("--format", help="html (default), md or json.")] = "html",
+    format: Annotated[str, typer.Option(help="html (default), md or json.")] = "html",
     figures: Annotated[Path | None, typer.Option(help="Also save every figure as SVG into this directory.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write (default: in the run).")] = None,
 ) -> None:
@@ -41,7 +41,7 @@ def report(
     """
     from besttake.verbs.report import report as make
 
-    show(str(make(directory, out, form=form, figures=figures)))
+    show(str(make(directory, out, format=format, figures=figures)))
 
 
 def score(

@@ -9,20 +9,20 @@ from besttake.result import Result
 
 
 def report(
-    run: str | Path, out: str | Path | None = None, *, form: str = "html", figures: str | Path | None = None
+    run: str | Path, out: str | Path | None = None, *, format: str = "html", figures: str | Path | None = None
 ) -> Path:
     """Write the report of ``run`` and return its path: ``out``, or a file in the run.
 
-    ``form`` is html, md or json; ``figures`` is a directory to save the figures into as well.
+    ``format`` is html, md or json; ``figures`` is a directory to save the figures into as well.
     """
     from besttake.reporting.figures import save_figures
     from besttake.reporting.html import make_html
     from besttake.reporting.markdown import make_json, make_markdown
 
     makers = {"html": make_html, "md": make_markdown, "json": make_json}
-    if form not in makers:
-        raise PlanError(f"format {form!r}: choose html, md or json")
-    path = makers[form](run, out)
+    if format not in makers:
+        raise PlanError(f"`format` {format!r}: choose html, md or json")
+    path = makers[format](run, out)
     if figures is not None:
         save_figures(Result.load(Path(run) / "result.json"), Path(figures))
     return path
