@@ -104,7 +104,7 @@ class Dfe(_Model):
     reason: str = ""
 
 
-class Arm(_Model):
+class ArmResult(_Model):
     """One way of running the policy. ``gain`` is over base, paired by start; ``selected`` keeps the best take.
 
     ``seed_mean`` and ``seed_sd`` are of the success of each seed over starts, ``gain_seed_mean`` and ``gain_seed_sd``
@@ -128,7 +128,7 @@ class Arm(_Model):
 class Arms(_Model):
     """All arms, and the differences that the verdict rests on."""
 
-    arms: dict[str, Arm]
+    arms: dict[str, ArmResult]
     content: Estimate = Field(description="retrieve minus cooled")
     combine: Estimate = Field(description="retrieve with selection minus base with selection")
 

@@ -121,24 +121,15 @@ def plan(
     within_auc: float | None = None,
     sigma2: float | None = None,
 ) -> SampleSize:
-    """Plan for the selection gain. ``sigma2`` (from pilot gains) replaces the blind variance; shares, not points."""
+    """Plan for the selection gain. ``sigma2`` (from pilot gains) replaces the blind variance; fractions, not points."""
     if worth <= 0:
         raise ValueError("the smallest effect worth acting on must be above zero")
     spread = blind_variance(v, seeds, n) if sigma2 is None else sigma2
     half, no = starts_for_half_width(spread, worth), starts_until_decided(spread, worth)
     return SampleSize(
-        v=v,
-        sigma2=spread,
-        seeds=seeds,
-        n=n,
-        worth=worth,
-        half_width_starts=half,
-        half_width_takes=half * seeds,
+        v=v, sigma2=spread, seeds=seeds, n=n, worth=worth, half_width_starts=half, half_width_takes=half * seeds,
         yes_starts=starts_until_decided(spread, gain) if gain is not None and gain > 0 else None,
-        no_starts=no,
-        no_takes=no * seeds,
-        starts=starts,
+        no_starts=no, no_takes=no * seeds, starts=starts,
         smallest_effect=smallest_effect(spread, starts) if starts is not None else None,
-        advice=seeds_or_starts(within_auc),
-        within_auc=within_auc,
-    )
+        advice=seeds_or_starts(within_auc), within_auc=within_auc,
+    )  # fmt: skip

@@ -186,7 +186,7 @@ def _estimate(findings: Findings, name: str) -> Estimate:
     return findings[name].estimate if name in findings else Estimate(reason="not measured")
 
 
-def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.Arm:
+def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.ArmResult:
     arm, base = data.arms[name], data.arms["base"]
     scores = arm.score(data.score_name)
     over_seeds = stats.over_seeds(arm.outcomes)
@@ -196,7 +196,7 @@ def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.Arm:
     if scores is not None and name != "base":
         chosen = select.select(arm.outcomes, scores, n)
         selected = _selector(arm.outcomes, chosen, findings[f"{name}_selection"].estimate)
-    return r.Arm(
+    return r.ArmResult(
         pass_1=_success(data.start_means(name)),
         pass_n=_success(headroom.start_pass_at_k(arm.outcomes, n)),
         gain=findings[name].estimate if name != "base" else Estimate(0.0, 0.0, 0.0, len(data.units)),
