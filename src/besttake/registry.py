@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_clear_error
 from besttake.options import check_known
 
 if TYPE_CHECKING:
@@ -135,12 +135,15 @@ def demos(uri: str, **options: Any) -> Any:
 
 def arm(uri: str, **options: Any) -> Arm:
     """The arm that ``uri`` names."""
-    return cast("Arm", make("arms", uri, **options))
+    return cast("Arm", _with_spec("arms", uri, make("arms", uri, **options)))
 
 
 def scorer(uri: str, **options: Any) -> Scorer:
-    """The scorer that ``uri`` names."""
-    return cast("Scorer", make("scorers", uri, **options))
+    """The scorer that ``uri`` names. Scores are kept by the scorer's name, so nobody else's may have one of ours."""
+    scorer = cast("Scorer", _with_spec("scorers", uri, make("scorers", uri, **options)))
+    if scorer.spec.name in _BUILTIN["scorers"] and Uri.parse(uri).scheme != scorer.spec.name:
+        raise ComponentError(f"{uri}: {scorer.spec.name!r} is the name of a scorer of BestTake; give yours another")
+    return scorer
 
 
 def make(group: str, text: str, **options: Any) -> Any:
@@ -150,7 +153,15 @@ def make(group: str, text: str, **options: Any) -> Any:
         factory = partial(factory, uri.rest)
     options = {**uri.options, **options}
     check_known(text, factory, options)
-    return factory(**options)
+    with one_clear_error(f"{text}: {{}}"):
+        return factory(**options)
+
+
+def _with_spec(group: str, text: str, component: Any) -> Any:
+    if not hasattr(getattr(component, "spec", None), "name"):
+        kind = type(component).__name__
+        raise ComponentError(f"{text}: this made a {kind} without a spec, which every {_ONE_OF[group]} has")
+    return component
 
 
 def check_scheme(group: str, text: str) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -120,6 +124,12 @@ class Secretive(Calm):
     _mean = Consensus._mean
 
 
+class Impostor(Calm):
+    """Calls itself by the name of ours."""
+
+    spec = ScorerSpec("manifold", reads=("actions",), fingerprint="calm 1")
+
+
 @pytest.mark.parametrize(
     ("scorer", "says"),
     [
@@ -128,6 +138,7 @@ class Secretive(Calm):
         (Endless(), "infinite"),
         (First(), "order of the takes"),
         (Secretive(), "compares=True"),
+        (Impostor(), "manifold: this is the name of a scorer of BestTake"),
     ],
 )
 def test_a_scorer_that_breaks_a_promise_is_told_which(scorer: Scorer, says: str) -> None:
@@ -138,6 +149,78 @@ def test_a_scorer_that_breaks_a_promise_is_told_which(scorer: Scorer, says: str)
 def test_a_scorer_that_leaves_a_take_out_is_an_error_that_names_it() -> None:
     with pytest.raises(ComponentError, match="scorer calm: 3 scores for 4 takes"):
         check_scorer(Hasty())
+
+
+class Clumsy(Calm):
+    """Raises, by way of numpy."""
+
+    def _value(self, take: Footage, end: int) -> float:
+        return float(np.concatenate([]))  # here
+
+
+class Bare(Calm):
+    """Gives floats where a Score is needed."""
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Any:
+        return [0.5 for _ in takes]
+
+
+class Single(Calm):
+    """Gives one number for all windows."""
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Any:
+        return [Score(0.5) for _ in takes]  # type: ignore[arg-type]
+
+
+def test_a_scorer_that_raises_is_one_line_with_its_name_and_place() -> None:
+    line = 1 + next(i for i, text in enumerate(Path(__file__).read_text().splitlines()) if text.endswith("# here"))
+    with pytest.raises(ComponentError, match=rf"^scorer calm: ValueError: need at least one array .*\.py:{line}\)$"):
+        check_scorer(Clumsy())
+
+
+@pytest.mark.parametrize(("scorer", "given"), [(Bare(), "0.5"), (Single(), "Score(values=0.5, trace=None)")])
+def test_a_scorer_that_gives_no_scores_is_told_what_is_needed(scorer: Scorer, given: str) -> None:
+    says = re.escape(f"scorer calm: a Score with a value per window is needed, not {given}")
+    with pytest.raises(ComponentError, match=says):
+        check_scorer(scorer)
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "says"),
+    [
+        ("calm", ("pictures",), "scorer calm: reads 'pictures', which is none of frames, embeddings"),
+        ("calm", "actions", r'scorer calm: reads is a tuple, as in reads=\("actions",\)'),
+        ("a/b", ("actions",), "scorer 'a/b': a name is needed, without a slash"),
+        ("", ("actions",), "scorer '': a name is needed"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_refused_where_it_is_made(name: str, reads: Any, says: str) -> None:
+    with pytest.raises(ComponentError, match=says):
+        ScorerSpec(name, reads, "1")
+
+
+def test_no_scorer_takes_the_name_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clash", cast(ModuleType, SimpleNamespace(make=Impostor)))
+    with pytest.raises(ComponentError, match="python:clash:make: 'manifold' is the name of a scorer of BestTake"):
+        registry.scorer("python:clash:make")
+
+
+def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
+    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Namesake(Length):
+        spec = ScorerSpec("calm", reads=("actions",), fingerprint="another calm")
+
+    monkeypatch.setitem(sys.modules, "one", cast(ModuleType, SimpleNamespace(make=Calm)))
+    monkeypatch.setitem(sys.modules, "two", cast(ModuleType, SimpleNamespace(make=Namesake)))
+    with Store.open(run) as store:
+        first = scoring.score_run(store, library, library.encoder(), ["python:one:make"])
+        scoring.score_run(store, library, library.encoder(), ["python:one:make"], reported=["calm"])
+        with pytest.raises(ComponentError, match="python:two:make: .* was diagnosed with another scorer named 'calm'"):
+            scoring.score_run(store, library, library.encoder(), ["python:two:make"], reported=["calm"])
+    kept = Scores.open(run)
+    assert kept is not None
+    assert kept.scorers["calm"] == first.scorers["calm"] == "calm 1"
 
 
 def test_a_scorer_sees_only_what_its_spec_reads() -> None:

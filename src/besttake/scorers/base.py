@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.search import Trace
+from besttake.errors import ComponentError
 from besttake.types import F32, U8
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ScorerSpec:
     ``length``: a score may depend on what follows its window, such as how long the take is; where an episode stops at
     success, that gives the outcome away. ``compares``: a score may depend on the other takes of its start; such a
     scorer is given one start at a time. ``small``: every worker may have one of its own, made from the same URI.
-    ``fingerprint`` changes when the scores do.
+    ``fingerprint`` changes when the scores do. Scores are kept by ``name``: it is the scorer's alone, without a slash.
     """
 
     name: str
@@ -48,6 +49,17 @@ class ScorerSpec:
     compares: bool = False
     small: bool = True
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ComponentError for a name or a ``reads`` that cannot be."""
+        if not self.name or "/" in self.name:
+            raise ComponentError(f"scorer {self.name!r}: a name is needed, without a slash")
+        if isinstance(self.reads, str):
+            raise ComponentError(f'scorer {self.name}: reads is a tuple, as in reads=("{self.reads}",)')
+        for field_name in self.reads:
+            if field_name not in get_args(Reads):
+                known = ", ".join(get_args(Reads))
+                raise ComponentError(f"scorer {self.name}: reads {field_name!r}, which is none of {known}")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from traceback import extract_tb
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from besttake.core.cover import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
-from besttake.errors import ComponentError
+from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.scorers.base import Footage, Reads, Score, Scorer
 from besttake.types import F32, U8
 
@@ -95,15 +96,29 @@ def _asked(scorer: Scorer, takes: Sequence[Footage], sizes: Sequence[int], view:
     shown = [replace(take, **hidden) for take in takes]
     demos = view if "library" in spec.reads else None
     starts = _in_starts(shown, sizes) if spec.compares else [shown]
-    scores = [score for start in starts for score in scorer.score(start, demos)]
+    try:
+        scores = [score for start in starts for score in scorer.score(start, demos)]
+    except BestTakeError:
+        raise
+    except Exception as error:
+        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{_place(error)}") from error
     if len(scores) != len(takes):
         raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
     for take, score in zip(takes, scores, strict=True):
+        if not isinstance(score, Score) or np.ndim(score.values) != 1:
+            raise ComponentError(f"scorer {spec.name}: a Score with a value per window is needed, not {score!r:.60}")
         if len(score.values) != len(take.windows):
             raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
         if score.trace is not None and len(score.trace) != len(take.steps):
             raise ComponentError(f"scorer {spec.name}: a trace of {len(score.trace)} for {len(take.steps)} frames")
     return scores
+
+
+def _place(error: Exception) -> str:
+    """Where the scorer's own file raised the error, or called what did."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
 def _no_trace(frames: int) -> Trace:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -17,6 +17,7 @@ from besttake.core.score import window_until
 from besttake.demos.library import Library
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
+from besttake.errors import ComponentError
 from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
 from besttake.scorers.base import Footage, Scorer
 from besttake.scorers.judge import Judged, embed, judge, reads_of, sees_embeddings
@@ -42,13 +43,15 @@ def score_run(
     scorers: Sequence[str] = SCORERS,
     *,
     instructions: Mapping[str, str] | None = None,
+    reported: Collection[str] = (),
     pool: LocalPool | None = None,
     on_takes: Callable[[int], None] = lambda count: None,
 ) -> Scores:
     """Score every finished take of a run by ``scorers`` (URIs), or read the scores where they are there and still true.
 
-    ``instructions`` of the tasks find demonstrations that their names do not. With a ``pool`` its workers share the
-    work, each with an encoder and scorers of its own, unless a scorer is not small.
+    ``instructions`` of the tasks find demonstrations that their names do not. ``reported``: scorers whose kept scores
+    a report shows, so that they may not be replaced by those of another scorer of the same name. With a ``pool`` its
+    workers share the work, each with an encoder and scorers of its own, unless a scorer is not small.
     """
     words = instructions or {}
     matching = {
@@ -64,6 +67,12 @@ def score_run(
     if stored is not None and stored.fingerprint == kept.fingerprint:
         kept = stored
     missing = {uri: s for uri, s in made.items() if kept.scorers.get(s.spec.name) != wanted[s.spec.name]}
+    for uri, scorer in missing.items():
+        if scorer.spec.name in {*reported} & {*kept.scorers}:
+            raise ComponentError(
+                f"{uri}: {store.path} was diagnosed with another scorer named {scorer.spec.name!r}; rename this one, "
+                "or diagnose again with it"
+            )
     if missing:
         work = _Work(library, encoder, tuple(missing.values()), words, matching)
         shared = pool if all(scorer.spec.small for scorer in missing.values()) else None

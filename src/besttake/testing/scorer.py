@@ -6,16 +6,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake import registry
 from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ContractError
-from besttake.scorers.base import Footage, Reads, Scorer, ScorerSpec
+from besttake.measure.scores import SCORERS
+from besttake.scorers.base import Footage, Scorer, ScorerSpec
 from besttake.scorers.judge import embed, judge
 from besttake.testing.compare import check_close
 from besttake.types import F32, U8, Demo
@@ -67,12 +68,10 @@ def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float 
 
 
 def _check_spec(spec: ScorerSpec) -> None:
-    if not spec.name or "/" in spec.name:
-        raise ContractError(f"scorer {spec.name!r}: a name is needed, without a slash")
+    if spec.name in SCORERS and spec.fingerprint != registry.scorer(spec.name).spec.fingerprint:
+        raise ContractError(f"{spec.name}: this is the name of a scorer of BestTake; give yours another")
     if not spec.fingerprint:
         raise ContractError(f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
-    if unknown := set(spec.reads) - set(get_args(Reads)):
-        raise ContractError(f"{spec.name}: reads {sorted(unknown)[0]!r}, which is none of {', '.join(get_args(Reads))}")
 
 
 def _same(a: _F64, b: _F64, atol: float, promise: str) -> None:

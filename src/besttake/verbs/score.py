@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -78,13 +78,15 @@ def score(run: str | Path, scorer: str, *, progress: bool | Reporter = False) ->
         rows = {row.key: row for row in store.rows()}
         done = sum(row.status == "done" for row in rows.values())
         with reporter.stage("scoring", done, "takes") as stage:
-            scores = _scores(store, scorer, spec, stage.advance)
+            scores = _scores(store, scorer, spec, {cell.scorer for cell in result.cells}, stage.advance)
         cells = [_judge(cell, spec.name, rows, scores, result.worth) for cell in result.cells]
     judged = tuple(cell for cell in cells if cell is not None)
     return ScoreResult(str(run), spec.name, judged, tuple(scorer_notes(spec)))
 
 
-def _scores(store: Store, scorer: str, spec: ScorerSpec, on_takes: Callable[[int], None]) -> Scores:
+def _scores(
+    store: Store, scorer: str, spec: ScorerSpec, reported: Collection[str], on_takes: Callable[[int], None]
+) -> Scores:
     """The scores of all takes by ``scorer``, made with the library and encoder of the run."""
     manifest = store.manifest
     if manifest.library is None:
@@ -93,7 +95,7 @@ def _scores(store: Store, scorer: str, spec: ScorerSpec, on_takes: Callable[[int
     encoder, still = cached(library.encoder()), manifest.plan.get("skip_still", 0)
     return score_run(
         store, library, SkippingEncoder(encoder, still) if still else encoder, [scorer], on_takes=on_takes,
-        instructions=_instructions(store, library, spec),
+        instructions=_instructions(store, library, spec), reported=reported,
     )  # fmt: skip
 
 
