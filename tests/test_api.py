@@ -70,7 +70,11 @@ def test_a_run_is_read_when_it_is_asked_for(run: Path) -> None:
         key = TakeKey("testbed:half", "testbed:pick", "pick", opened.takes.rows[0].key.start, "base", 0)
         assert opened.takes[key].success == opened.takes.rows[0].success
         assert opened.scores is not None
-        assert opened.scores.get(key) is not None
+        assert list(opened.scores) == list(opened.takes)
+        assert 0 < opened.scores[key].scores["manifold", "full"] <= 1  # type: ignore[index]
+        assert "6 takes by manifold" in repr(opened.scores)
+        assert "<th>manifold/full</th>" in opened.scores._repr_html_()
+        assert repr(opened.takes) == f"<6 takes in {run}>"
         films = dict(opened.films())
         assert set(films) == set(opened.takes)
         assert films[key].dtype == np.uint8

@@ -75,14 +75,14 @@ def test_nearest_demonstration_frames_come_along_once_each(
     scores = Scores.open(run)
     assert scores is not None
     take = start.takes[0]
-    key = next(k for k in scores.table if (k.policy, k.task, k.start, k.arm, k.seed) == (
+    key = next(k for k in scores if (k.policy, k.task, k.start, k.arm, k.seed) == (
         start.policy, start.task, start.start, "base", take.seed))  # fmt: skip
     import io
 
     with Image.open(io.BytesIO(start.demo.data)) as image:
         sheet = np.asarray(image.convert("L")).astype(float)
     width, columns = start.demo.width, start.demo.columns
-    for place, index in zip(take.nearest, scores.table[key].nearest, strict=True):
+    for place, index in zip(take.nearest, scores[key].nearest, strict=True):
         x = (place % columns) * width + width // 2
         y = (place // columns) * start.demo.height + start.demo.height // 2
         assert sheet[y, x] == pytest.approx(index, abs=4)

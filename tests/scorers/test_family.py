@@ -263,10 +263,10 @@ def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(
         rivals = [take for take in takes if take.key.start == start]
         for take in rivals:
             expected = -np.square(np.diff(take.actions, axis=0)).mean()
-            values = scores.table[take.key].scores
+            values = scores[take.key].scores
             assert values[ScoreName("calm", "full")] == pytest.approx(expected, abs=1e-6)
             assert len(values) == 9
-        picked.append(max(rivals, key=lambda take: scores.table[take.key].scores[ScoreName("calm", "full")]).success)
+        picked.append(max(rivals, key=lambda take: scores[take.key].scores[ScoreName("calm", "full")]).success)
     assert cell.selectors.scored["calm"]["full"].success.value == pytest.approx(np.mean(picked))
 
 
@@ -291,9 +291,9 @@ def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
     kept = Scores.open(run)
     assert kept is not None
     assert list(kept.scorers) == ["manifold", "coverage", "calm"]
-    for key, score in ours.table.items():
-        assert again.table[key].scores == score.scores
-        assert {name: every.table[key].scores[name] for name in score.scores} == score.scores
-        np.testing.assert_array_equal(kept.table[key].nearest, score.nearest)
-        np.testing.assert_array_equal(kept.table[key].traces["calm"], every.table[key].traces["calm"])
-        assert kept.table[key].traces["calm"].shape == score.steps.shape
+    for key, score in ours.items():
+        assert again[key].scores == score.scores
+        assert {name: every[key].scores[name] for name in score.scores} == score.scores
+        np.testing.assert_array_equal(kept[key].nearest, score.nearest)
+        np.testing.assert_array_equal(kept[key].traces["calm"], every[key].traces["calm"])
+        assert kept[key].traces["calm"].shape == score.steps.shape

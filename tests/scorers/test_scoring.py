@@ -39,12 +39,12 @@ def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Lib
     encoder = library.encoder()
     with Store.open(run) as store:
         takes = [take for _, take in store.takes()]
-    assert list(scores.table) == [take.key for take in takes]
+    assert list(scores) == [take.key for take in takes]
     for take in takes:
         rivals = [t for t in takes if (t.key.task, t.key.start) == (take.key.task, take.key.start)]
         ends = {t.key: t.success_step if t.success_step is not None else t.steps for t in rivals}
         coded = encoder.encode(take.frames())
-        got = scores.table[take.key]
+        got = scores[take.key]
         for window, end in (("episode", ends[take.key]), ("full", take.steps), ("common", min(ends.values()))):
             manifold, coverage = by_hand(coded[take.frame_steps <= end], library, take.key.task)
             assert got.scores[ScoreName("manifold", window)] == pytest.approx(manifold, abs=1e-6)
@@ -76,9 +76,7 @@ def test_scores_that_are_still_true_are_read_and_not_made_again(
     monkeypatch.setattr(scoring, "_score_portion", lambda *_: pytest.fail("scored again"))
     with Store.open(run) as store:
         again = score_run(store, library, library.encoder())
-    assert {key: score.scores for key, score in again.table.items()} == {
-        key: score.scores for key, score in made.table.items()
-    }
+    assert {key: score.scores for key, score in again.items()} == {key: score.scores for key, score in made.items()}
 
 
 class Renamed:
@@ -111,6 +109,6 @@ def test_the_instruction_finds_demonstrations_that_the_name_does_not(
         again = score_run(store, renamed, renamed.encoder(), instructions=words)
     if pool is not None:
         pool.close()
-    assert {key: score.scores for key, score in matched.table.items()} == {k: s.scores for k, s in named.table.items()}
+    assert {key: score.scores for key, score in matched.items()} == {k: s.scores for k, s in named.items()}
     assert matched.fingerprint == again.fingerprint != mixed.fingerprint
-    assert any(mixed.table[key].scores != named.table[key].scores for key in named.table)
+    assert any(mixed[key].scores != named[key].scores for key in named)

@@ -309,7 +309,7 @@ def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     assert found.relation.cells == 0
     scores = Scores.open(tmp_path / "run")
     assert scores is not None
-    assert all(np.isnan(value) for take in scores.table.values() for value in take.scores.values())
+    assert all(np.isnan(value) for take in scores.values() for value in take.scores.values())
     assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
     for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
         text = made.read_text().lower()

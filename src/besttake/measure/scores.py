@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,32 +56,46 @@ class TakeScore:
     traces: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
-class Scores:
-    """The scores of all takes of a run. ``fingerprint`` says which takes, library and encoder they were made from.
+class Scores(Mapping[TakeKey, TakeScore]):
+    """The scores of all takes of a run by their key: ``scores[key].scores["manifold", "full"]`` is a number.
 
-    ``scorers`` maps the name of each scorer to its own fingerprint.
+    ``fingerprint`` says which takes, library and encoder they were made from; ``scorers`` maps the name of each scorer
+    to its own fingerprint.
     """
 
     def __init__(
         self, table: dict[TakeKey, TakeScore], fingerprint: str, scorers: Mapping[str, str] | None = None
     ) -> None:
-        self.table = table
+        self._takes = table
         self.fingerprint = fingerprint
         self.scorers = dict(scorers or {})
 
-    def get(self, key: TakeKey) -> TakeScore | None:
-        """The scores of a take; None when it has none."""
-        return self.table.get(key)
+    def __getitem__(self, key: TakeKey) -> TakeScore:
+        return self._takes[key]
+
+    def __iter__(self) -> Iterator[TakeKey]:
+        return iter(self._takes)
+
+    def __len__(self) -> int:
+        return len(self._takes)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} takes by {', '.join(self.scorers) or 'no scorer'}>"
+
+    @property
+    def names(self) -> list[ScoreName]:
+        """Which scores each take has."""
+        return list(next(iter(self.values())).scores) if self else list(SCORE_NAMES)
 
     @property
     def frames(self) -> int:
         """How many frames were scored."""
-        return sum(len(score.steps) for score in self.table.values())
+        return sum(len(score.steps) for score in self.values())
 
     def joined(self, table: Mapping[TakeKey, TakeScore], scorers: Mapping[str, str]) -> Scores:
         """These scores and those that ``scorers`` gave the same takes."""
         merged = dict(table)
-        for key, old in self.table.items():
+        for key, old in self.items():
             new = table[key]
             compared = old if (old.nearest >= 0).any() else new
             scores, traces = {**old.scores, **new.scores}, {**old.traces, **new.traces}
@@ -99,12 +113,12 @@ class Scores:
                 scores={name: value for name, value in one.scores.items() if name.scorer in names},
                 traces={name: trace for name, trace in one.traces.items() if name in names},
             )
-            for key, one in self.table.items()
+            for key, one in self.items()
         }
         return Scores(table, self.fingerprint, {name: self.scorers[name] for name in names})
 
     @classmethod
-    def open(cls, run: str | Path) -> Scores | None:
+    def open(cls, run: str | Path) -> Self | None:
         """The scores kept in a run directory; None when there are none that can be read."""
         try:
             data = (Path(run) / _FILE).read_bytes()
@@ -126,8 +140,8 @@ class Scores:
 
     def save(self, store: Store) -> None:
         """Keep the scores in the run directory."""
-        entries = list(self.table.values())
-        names = list(entries[0].scores) if entries else list(SCORE_NAMES)
+        entries = list(self.values())
+        names = self.names
         values = np.array([[entry.scores[name] for name in names] for entry in entries], np.float64)
         arrays = {
             "counts": np.array([len(entry.steps) for entry in entries], np.int64),
@@ -142,7 +156,7 @@ class Scores:
             own = (entry.traces.get(scorer, nan) for entry, nan in zip(entries, none, strict=True))
             arrays[f"trace {scorer}"] = _joined(own, np.float32)
         head = {
-            "keys": [astuple(key) for key in self.table],
+            "keys": [astuple(key) for key in self],
             "kinds": [str(name) for name in names],
             "fingerprint": self.fingerprint,
             "scorers": self.scorers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,8 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 from besttake.types import U8
+
+_KEY_COLUMNS = tuple(field.name for field in fields(TakeKey))
 
 
 class Takes(Mapping[TakeKey, Take], Tabular):
@@ -38,14 +41,21 @@ class Takes(Mapping[TakeKey, Take], Tabular):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} takes in {self._store.path}>"
+
     def _table(self) -> Table:
-        columns = ("policy", "env", "task", "start", "arm", "seed", "success", "success_step", "steps")
-        rows = [
-            (row.key.policy, row.key.env, row.key.task, row.key.start, row.key.arm, row.key.seed,
-             row.success, row.success_step, row.steps)
-            for row in self._rows.values()
-        ]  # fmt: skip
+        rows = [(*astuple(row.key), row.success, row.success_step, row.steps) for row in self._rows.values()]
+        columns = (*_KEY_COLUMNS, "success", "success_step", "steps")
         return Table(f"{len(rows)} takes in {self._store.path}", columns, rows)
+
+
+class RunScores(Scores, Tabular):
+    """The scores of a run's takes, shown as a table with a column for each scorer and window."""
+
+    def _table(self) -> Table:
+        rows = [(*astuple(key), *(take.scores[name] for name in self.names)) for key, take in self.items()]
+        return Table(f"Scores of {len(rows)} takes", (*_KEY_COLUMNS, *map(str, self.names)), rows)
 
 
 class Run:
@@ -73,9 +83,9 @@ class Run:
         return Takes(self._store)
 
     @cached_property
-    def scores(self) -> Scores | None:
+    def scores(self) -> RunScores | None:
         """The scores of the takes; None where nothing was scored."""
-        return Scores.open(self.path)
+        return RunScores.open(self.path)
 
     @cached_property
     def result(self) -> Result:
