@@ -73,7 +73,7 @@ def test_a_gain_that_is_all_length_leak_is_not_a_selection_and_is_flagged():
 
     verdicts = repeat(world, 3)
     judge([v.reuse.answer for v in verdicts], "unranked", 0.5)
-    assert all(v.reuse.leak for v in verdicts)
+    assert all(v.leak for v in verdicts)
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_where_both_help_they_are_combined():
     judge([v.retrieve.answer for v in verdicts], "retrieve", 0.95)
     judge([v.combine.answer for v in verdicts], "yes", 0.8)
     assert np.mean([v.by_cooling for v in verdicts]) <= 0.2
-    assert np.mean([v.retrieve.any_chunk for v in verdicts]) <= 0.2
+    assert np.mean([v.any_chunk for v in verdicts]) <= 0.2
 
 
 @pytest.mark.slow
