@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_results_show_themselves_in_a_notebook(run: Path, tmp_path: Path) -> Non
         assert "<table" in text
         assert len(text) < 10_000
         assert callable(result.to_dataframe)
+        assert json.loads(result.to_json())
     assert besttake.report(run, tmp_path / "report.md", format="md").read_text().startswith("#")
 
 

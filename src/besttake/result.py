@@ -291,9 +291,13 @@ class Result(_Model):
     cost: Cost
     notes: list[str] = []
 
+    def to_json(self) -> str:
+        """As JSON text, as in ``result.json``."""
+        return self.model_dump_json(indent=1)
+
     def save(self, path: Path) -> None:
         """Write as JSON."""
-        path.write_text(self.model_dump_json(indent=1))
+        path.write_text(self.to_json())
 
     def plot(self) -> Figure | None:
         """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""

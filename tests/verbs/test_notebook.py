@@ -1,7 +1,9 @@
 """What the results of the verbs show in a notebook."""
 
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,12 @@ def test_a_notebook_shows_a_small_well_formed_table(verb: str, tmp_path: Path) -
     assert len(html) < 3000
     for text in SHOWS[verb]:
         assert text in html
+
+
+@pytest.mark.parametrize("verb", RESULTS)
+def test_every_result_can_be_written_as_json(verb: str, tmp_path: Path) -> None:
+    result: Any = RESULTS[verb](tmp_path)
+    assert json.loads(result.to_json())
 
 
 def test_a_ranking_draws_a_line_for_each_take_that_has_a_score() -> None:

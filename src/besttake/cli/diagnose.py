@@ -78,7 +78,7 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Ve
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(render(result, Console().width), [cell.model_dump(mode="json") for cell in result], as_json)
+    show(render(result, Console().width), result.to_json(), as_json)
 
 
 def run(plan: Plan, out: Path, *, strict: bool, as_json: bool, progress: Reporter) -> None:
@@ -89,7 +89,7 @@ def run(plan: Plan, out: Path, *, strict: bool, as_json: bool, progress: Reporte
 
     result = diagnose(plan, out, progress=progress, command=command())
     page = report(out)
-    show(verdict_table(result, Console(highlight=False).width), result.model_dump_json(indent=1), as_json)
+    show(verdict_table(result, Console(highlight=False).width), result.to_json(), as_json)
     progress.note(f"Report: {page}")
     if strict and undecided(result):
         raise typer.Exit(3)

@@ -32,4 +32,4 @@ def plan(
     from besttake.verbs.plan import plan as work_out
 
     plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
-    show(render(plans), f"[{', '.join(one.to_json() for one in plans)}]", as_json)
+    show(render(plans), plans.to_json(), as_json)

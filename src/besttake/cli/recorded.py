@@ -64,7 +64,7 @@ def ingest(
 
     named = pairs("columns", columns or [], "NAME=COLUMN", "success=done")
     result = read(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
-    show(render(result), result.result.model_dump_json(indent=1), as_json)
+    show(render(result), result.to_json(), as_json)
     if out is not None:
         page = report(out)
         if not as_json:

@@ -57,4 +57,4 @@ def reproduce(
         command=command(),
     )  # fmt: skip
     report(where)
-    show(render(result), result.to_dict(), as_json)
+    show(render(result), result.to_json(), as_json)

@@ -32,7 +32,7 @@ class CompareResult(Tabular):
 
     def to_json(self) -> str:
         """As JSON text, in the schema of ``result.json``."""
-        return self.result.model_dump_json(indent=1)
+        return self.result.to_json()
 
     def plot(self) -> Figure | None:
         """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""

@@ -39,6 +39,10 @@ class IngestResult(Tabular):
     recordings: tuple[Recording, ...]
     out: Path | None
 
+    def to_json(self) -> str:
+        """As JSON text, in the schema of ``result.json``."""
+        return self.result.to_json()
+
     def _table(self) -> Table:
         rows = []
         for cell in self.result.cells:

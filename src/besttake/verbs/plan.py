@@ -41,6 +41,10 @@ class PlanResult:
 class Plans(list[PlanResult], Tabular):
     """One plan per policy of the pilot; a single one where only pass@1 is known."""
 
+    def to_json(self) -> str:
+        """As JSON text: a list of plans."""
+        return json.dumps([asdict(each) for each in self], indent=1, allow_nan=False)
+
     def _table(self) -> Table:
         rows = [
             (p.name or "any policy", p.plan.seeds, p.plan.half_width_starts, p.plan.half_width_takes, p.plan.no_takes)

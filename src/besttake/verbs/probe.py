@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from besttake.compatibility import check_compatible
@@ -19,6 +20,10 @@ from besttake.verbs.setup import check_tasks, library_for, load_policy, open_env
 
 class ProbeResult(list[Cell], Tabular):
     """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy."""
+
+    def to_json(self) -> str:
+        """As JSON text: a list of cells."""
+        return json.dumps([cell.model_dump(mode="json") for cell in self], indent=1)
 
     def _table(self) -> Table:
         names = ("dfe", "floor", "ratio", "correlation", "spread")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -76,6 +77,10 @@ class ReproduceResult(Tabular):
         """Plain values, for JSON."""
         numbers = [asdict(number) for number in self.numbers]
         return {**self.protocol.to_dict(), "left_protocol": self.departures, "numbers": numbers}
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(self.to_dict(), indent=1)
 
     def _table(self) -> Table:
         rows = [(n.row, n.column, n.paper, n.here.value, n.here.low, n.here.high) for n in self.numbers]

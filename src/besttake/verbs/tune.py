@@ -8,6 +8,7 @@ averaged over policies, decides, and the offline error breaks ties. The winner i
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -71,6 +72,10 @@ class Tuned(Tabular):
 
     config: RetrievalConfig
     trials: tuple[Trial, ...]
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
         rows = [(t.name, t.success, t.offline, t.takes) for t in self.trials]
