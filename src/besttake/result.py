@@ -110,6 +110,7 @@ class ArmResult(_Model):
     ``seed_mean`` and ``seed_sd`` are of the success of each seed over starts, ``gain_seed_mean`` and ``gain_seed_sd``
     of each seed's gain over base (the paper's mean +/- std); none for base, for one seed, and before schema 2.
     ``picked[window]``: success of keeping the best of 1, 2, .. all seeds by the chosen scorer (schema 2).
+    ``beyond_control`` is the success minus that of ``control``, the arm that its spec names, paired by start.
     """
 
     pass_1: Estimate
@@ -122,6 +123,8 @@ class ArmResult(_Model):
     gain_seed_mean: float | None = None
     gain_seed_sd: float | None = None
     picked: dict[str, list[float | None]] = {}
+    control: str | None = None
+    beyond_control: Estimate | None = None
     takes: int
 
 
@@ -131,6 +134,15 @@ class Arms(_Model):
     arms: dict[str, ArmResult]
     content: Estimate = Field(description="retrieve minus cooled")
     combine: Estimate = Field(description="retrieve with selection minus base with selection")
+
+    @property
+    def controlled(self) -> dict[str, ArmResult]:
+        """The arms whose control is neither base nor, as that of ``content``, shown anyway."""
+        return {
+            name: arm
+            for name, arm in self.arms.items()
+            if arm.control not in (None, "base") and (name, arm.control) != ("retrieve", "cooled")
+        }
 
 
 class Decision(_Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import cell_name
 from besttake.measure.scores import ScoreName
+from besttake.reporting import figures, markdown
+from besttake.reporting.numbers import estimate_points
 from besttake.result import Cell
 
 WINDOWS = ("full", "common")
@@ -118,3 +121,27 @@ def test_the_gain_of_an_arm_has_the_interval_of_the_verdict_where_base_takes_fai
     assert shown == asked
     width = whole.arms.arms["retrieve"].gain.high - whole.arms.arms["retrieve"].gain.low
     assert shown.high - shown.low > width
+
+
+def test_every_arm_is_measured_against_the_control_that_its_spec_names() -> None:
+    rng = np.random.default_rng(5)
+    arms = {name: takes(rng, 20, 3, 0.0, 0.0) for name in (*ARMS, "mine", "yours")}
+    units = tuple(("env", "task", i) for i in range(20))
+    data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", 420, 0)
+    controls = {"rerank": "base", "retrieve": "cooled", "mine": "cooled", "yours": "not run"}
+    measured = measure_cell(data, Settings(3, 3, controls=controls))
+    assert measured.arms
+    assert measured.verdict
+    mine, yours, rerank = (measured.arms.arms[name] for name in ("mine", "yours", "rerank"))
+    assert mine.beyond_control == measured.verdict.questions["mine_beyond_control"].estimate
+    assert mine.beyond_control.value == pytest.approx((arms["mine"].outcomes - arms["cooled"].outcomes).mean())
+    assert measured.arms.arms["retrieve"].beyond_control == measured.arms.content
+    assert rerank.beyond_control == rerank.gain
+    assert yours.beyond_control == Estimate(reason="not measured")
+    assert measured.arms.arms["base"].control is None
+    names = [name for name in measured.verdict.questions if name.endswith("_beyond_control")]
+    assert names == ["mine_beyond_control"]
+    assert f"mine minus cooled: {estimate_points(mine.beyond_control, '')}." in markdown._policy(measured, 0.03)
+    figure = figures.forest(measured, "/cells/0")
+    assert figure
+    assert "mine − cooled" in figure.svg()

@@ -15,7 +15,7 @@ from besttake.core.sequential import Looks
 from besttake.measure.cells import ArmTakes, CellData, Recorded, Settings, cells_of, merge_cells, probed_cells_of
 from besttake.measure.looks import History, cell_name, looks_at
 from besttake.measure.probes import Probed
-from besttake.measure.questions import ScoredTakes, answer, question, questions_of
+from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
 from besttake.measure.verdict import judge
 from besttake.types import EnvSpec, PolicySpec
 
@@ -79,14 +79,15 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     earlier = (history or {}).get(cell_name(data.policy, data.env, data.group), ())
     starts = int(np.isfinite(base.outcomes).any(axis=1).sum())
     looks = looks_at(data.units, starts, earlier)
-    asked = questions_of({name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}, settings.n)
+    arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
+    asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)
     selectors = _selectors(data, findings, looks, settings.n)
     update = {
         "headroom": _headroom(base.outcomes, findings, settings.n),
         "selectors": selectors,
         "ranking": _ranking(base, data) if data.scored else None,
-        "arms": _arms(data, findings, selectors, settings.n),
+        "arms": _arms(data, findings, selectors, settings),
         "verdict": judge(data, findings, settings.n, looks, [*earlier, starts]),
         "tasks": _tasks(data, findings, settings.n),
         "notes": [] if data.scored else ["no take has a score: headroom is known, selection is not"],
@@ -174,8 +175,8 @@ def _dfe(data: CellData, samples: int) -> r.Dfe | None:
     return r.Dfe(**vars(probe.probe(joined["samples"], joined["demonstrated"], joined["demo"], joined["floor"])))
 
 
-def _arms(data: CellData, findings: Findings, selectors: r.Selectors, n: int) -> r.Arms:
-    arms = {name: _arm(data, name, findings, n) for name, arm in data.arms.items() if arm.takes}
+def _arms(data: CellData, findings: Findings, selectors: r.Selectors, settings: Settings) -> r.Arms:
+    arms = {name: _arm(data, name, findings, settings) for name, arm in data.arms.items() if arm.takes}
     if data.scored:
         chosen = selectors.scored[data.scorer][data.windows[0]]
         arms["base"] = arms["base"].model_copy(update={"selected": chosen})
@@ -186,8 +187,8 @@ def _estimate(findings: Findings, name: str) -> Estimate:
     return findings[name].estimate if name in findings else Estimate(reason="not measured")
 
 
-def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.ArmResult:
-    arm, base = data.arms[name], data.arms["base"]
+def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r.ArmResult:
+    arm, base, n, control = data.arms[name], data.arms["base"], settings.n, settings.controls.get(name)
     scores = arm.score(data.score_name)
     over_seeds = stats.over_seeds(arm.outcomes)
     paired = arm.outcomes - base.outcomes
@@ -203,6 +204,7 @@ def _arm(data: CellData, name: str, findings: Findings, n: int) -> r.ArmResult:
         selected=selected,
         selected_gain=_estimate(findings, "gain" if name == "base" else f"{name}_selected"),
         seed_mean=over_seeds.mean, seed_sd=over_seeds.sd, takes=arm.takes, picked=_curves(arm, data),
+        control=control, beyond_control=_estimate(findings, beyond_control(name, control)) if control else None,
         gain_seed_mean=gains.mean if gains else None, gain_seed_sd=gains.sd if gains else None,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ F64 = NDArray[np.float64]
 class Settings:
     """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
 
-    ``worth``: the smallest effect worth acting on, a fraction.
+    ``worth``: the smallest effect worth acting on, a fraction. ``controls``: which arm each arm is compared with.
     """
 
     seeds: int
@@ -32,6 +32,7 @@ class Settings:
     scorer: str = "manifold"
     arms: tuple[str, ...] = ("base",)
     probe_samples: int = 3
+    controls: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ The verdict, the table of arms, headroom, the selectors, the report and `besttak
 | ``ARM_selection`` | best-scored of n takes of the arm - its pass@1 | choice |
 | ``ARM_selected`` | best-scored of n takes of the arm - pass@1 of base | pick |
 | ``content`` | pass@1 of retrieve - pass@1 of cooled | difference |
+| ``ARM_beyond_control`` | pass@1 of the arm - pass@1 of its control, where that is not base | difference |
 | ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
 | ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
 | ``combine_content`` | best-scored of n retrieve takes - best-scored of n cooled takes | pick |
@@ -32,6 +33,10 @@ from besttake.core.sequential import Looks, fixed_stake
 
 Kind = Literal["headroom", "choice", "difference", "pick"]
 """What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
+
+
+_CONTENT = ("retrieve", "cooled")
+"""The arm and the control of the question ``content``."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,18 @@ def question(name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike)
     return Question(name, x, scale, stake, reason)
 
 
-def questions_of(arms: Mapping[str, ScoredTakes], n: int) -> list[Question]:
-    """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them."""
+def beyond_control(arm: str, control: str) -> str:
+    """The name of the question whether an arm is better than its control."""
+    return arm if control == "base" else "content" if (arm, control) == _CONTENT else f"{arm}_beyond_control"
+
+
+def questions_of(
+    arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str, str] | None = None
+) -> list[Question]:
+    """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them.
+
+    ``controls``: the arm that an arm is compared with, besides base.
+    """
     base = arms["base"]
     takes = {name: tally(arm.outcomes)[0] for name, arm in arms.items()}
     for name, counts in takes.items():
@@ -115,6 +130,11 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int) -> list[Question]:
         (name, "difference", "base", ones["retrieve"] - ones[control])
         for name, control in (("content", "cooled"), ("beyond_shuffled", "shuffled"))
         if {"retrieve", control} <= set(arms)
+    ]
+    asked += [
+        (beyond_control(name, control), "difference", "base", ones[name] - ones[control])
+        for name, control in (controls or {}).items()
+        if {name, control} <= set(arms) and control != "base" and (name, control) != _CONTENT
     ]
     asked += [(f"{name}_selection", "choice", name, kept[name] - ones[name]) for name in others if name in kept]
     asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in others if name in kept]

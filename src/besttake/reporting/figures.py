@@ -56,6 +56,11 @@ def forest(cell: Cell, path: str) -> Figure | None:
     ]
     decisive = [
         DotRow("retrieve − cooled", cell.arms.content, f"{place}/content", strong=True),
+        *(
+            DotRow(f"{name} − {arm.control}", arm.beyond_control, f"{place}/arms/{name}/beyond_control", strong=True)
+            for name, arm in cell.arms.controlled.items()
+            if arm.beyond_control is not None
+        ),
         DotRow("retrieve on best take", cell.arms.combine, f"{place}/combine", strong=True),
     ]
     rows: list[DotRow] = []

@@ -69,6 +69,8 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
         parts.append(_table(head, rows))
         parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")
+        for name, arm in cell.arms.controlled.items():
+            parts.append(f"{_text(name)} minus {_text(str(arm.control))}: {_points(arm.beyond_control)}.")
     if cell.dfe is not None:
         ratio = estimate_plain(cell.dfe.ratio) or cell.dfe.reason or "not measured"
         parts.append(f"Demonstration-fit error over the floor: {ratio}.")

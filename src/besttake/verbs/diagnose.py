@@ -131,7 +131,10 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     with session.timed("scoring"):
         scores = _score(setup, store, workers, session)
     return Recorded(
-        Settings(plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples),
+        Settings(
+            plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples,
+            {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control},
+        ),
         envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
         planned={key for block in blocks for key in block.take_keys()},
