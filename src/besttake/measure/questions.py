@@ -101,9 +101,7 @@ def beyond_control(arm: str, control: str) -> str:
     return arm if control == "base" else "content" if (arm, control) == _CONTENT else f"{arm}_beyond_control"
 
 
-def questions_of(
-    arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str, str] | None = None
-) -> list[Question]:
+def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str, str] | None = None) -> list[Question]:
     """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them.
 
     ``controls``: the arm that an arm is compared with, besides base.
