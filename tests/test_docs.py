@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "besttake"
 PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "words.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+PAGES += [ROOT / "docs" / "run.md"]
 
 
 def names_in(path: Path) -> set[str]:

@@ -5,7 +5,7 @@
 >>> result = besttake.diagnose(plan, out="runs/half")   # doctest: +SKIP
 >>> result.policies[0].verdict.headline                 # doctest: +SKIP
 
-Every command of the command line is a function here; each returns a typed result and prints nothing.
+The verbs of the command line are functions here; each returns what it made and prints nothing.
 """
 
 from __future__ import annotations
