@@ -203,6 +203,28 @@ def test_the_arm_of_the_docs_is_diagnosed_beside_ours(
         sys.modules.pop("mean_of_three", None)
 
 
+def test_the_second_arm_of_the_docs_keeps_its_contract_with_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"```python\n(# smooth.py\n.*?)```", PAGE.read_text(), re.S)
+    (tmp_path / "smooth.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert check_arm(registry.arm("python:smooth:make?weight=0.3")) == ("spec", "shape", "repeat", "batch")
+        with pytest.raises(ComponentError, match="weight=much: ValueError: could not convert"):
+            registry.arm("python:smooth:make?weight=much")
+    finally:
+        sys.modules.pop("smooth", None)
+
+
+def test_the_docs_name_every_field_of_the_spec_and_every_tool() -> None:
+    page = PAGE.read_text()
+    for name in ArmSpec.__dataclass_fields__:
+        assert f"| `{name}` |" in page
+    for name in ("picture", "motion", "view", "retriever"):
+        assert f"`tools.{name}(take)" in page
+
+
 def test_an_unknown_arm_is_refused_by_the_plan() -> None:
     with pytest.raises(PlanError, match="no arm of kind 'coold'; did you mean cooled"):
         load_plan(None, {"policy": "testbed:half", "env": "testbed", "arms": "base,coold"})

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from besttake.demos.view import View
 from besttake.errors import ComponentError, ContractError
 from besttake.measure.scores import ScoreName, Scores, TakeScore
 from besttake.scorers import scoring
-from besttake.scorers.base import Footage, Score, Scorer, ScorerSpec
+from besttake.scorers.base import Footage, Reads, Score, Scorer, ScorerSpec
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
@@ -221,6 +221,12 @@ def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
     kept = Scores.open(run)
     assert kept is not None
     assert kept.scorers["calm"] == first.scorers["calm"] == "calm 1"
+
+
+def test_the_docs_name_every_field_that_a_scorer_can_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scorers.md").read_text()
+    for name in get_args(Reads):
+        assert f"| `{name}` |" in page
 
 
 def test_a_scorer_sees_only_what_its_spec_reads() -> None:

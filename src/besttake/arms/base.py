@@ -5,7 +5,7 @@ embedding) and is sent the answer, so that the wants of all takes under way beco
 the encoder. This arm executes the mean of three samples::
 
     class MeanOfThree:
-        spec = ArmSpec("mean-of-three", needs=("candidates",))
+        spec = ArmSpec("mean-of-three", needs=("candidates",), fingerprint="1")
 
         def act(self, take, tools):
             chunks = yield [Sample(take.observation, take.draw.candidate(c)) for c in range(3)]
@@ -39,8 +39,9 @@ class ArmSpec:
     ``needs``: what the policy must offer, a `Warm` without a chunk ("cooling"), one with a chunk ("warm start"), or
     samples that differ from draw to draw ("candidates"). ``library``: it reads demonstrations. ``score_camera``: it
     looks through the score camera at each replan. ``history``: it reads what the take has seen and done before.
-    ``control``: the arm that it is compared with. ``settings``: the settings of the plan that its takes depend on;
-    ``fingerprint``: whatever else they depend on. A run is not continued with other values of either.
+    ``control``: the arm, as the plan names it, that it is compared with where both are run. ``settings``: the settings
+    of the plan that its takes depend on; ``fingerprint``: whatever else they depend on. A run is not continued with
+    other values of either.
     """
 
     name: str
