@@ -56,7 +56,8 @@ class FlowPolicy:
         steps = int(weights.metadata["replan"]) if replan is None else replan
         Reader(name).whole("replan", steps, most=self._horizon)
         self.spec = PolicySpec(
-            name, "flow", self._horizon, len(self._mean), steps, state_dim=self._map.shape[0],
+            name=name, kind="flow", horizon=self._horizon, action_dim=len(self._mean), replan=steps,
+            state_dim=self._map.shape[0],
             warm_start=True, cools=True, small=True, fingerprint=weights.fingerprint(steps, blur),
         )  # fmt: skip
 

@@ -77,8 +77,9 @@ class LerobotPolicy:
         warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False)
         denoising = getattr(config, "num_inference_steps", None) or getattr(config, "num_steps", None)
         self.spec = PolicySpec(
-            name, self._family.kind, horizon, int(config.action_feature.shape[0]), steps,
-            tuple(dict.fromkeys(self._cameras.values())), None if taken else self._state_dim, warm_start, noisy,
+            name=name, kind=self._family.kind, horizon=horizon, action_dim=int(config.action_feature.shape[0]),
+            replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())),
+            state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
             fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}",
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip

@@ -79,8 +79,9 @@ class OpenvlaPolicy:
         fingerprint = f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}"
         notes = ("tokens: cooled is a lower temperature, and a warm start does not exist",)
         self.spec = PolicySpec(
-            self._name, "tokens" if hot else "deterministic", 1, int(self._model.get_action_dim(self._key)), 1,
-            (settings.camera,), cools=hot, fingerprint=fingerprint, notes=notes,
+            name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
+            action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
+            fingerprint=fingerprint, notes=notes,
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:

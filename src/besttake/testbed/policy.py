@@ -31,8 +31,9 @@ class TestbedPolicy:
         self._net = FlowNet(weights)
         self._blur = np.float32(perception_mm / 1000)
         self.spec = PolicySpec(
-            f"testbed:{name}", "flow", HORIZON, ACTION_DIM, replan, state_dim=STATE_DIM,
-            warm_start=True, cools=True, small=True, fingerprint=weights.fingerprint(replan, perception_mm),
+            name=f"testbed:{name}", kind="flow", horizon=HORIZON, action_dim=ACTION_DIM, replan=replan,
+            state_dim=STATE_DIM, warm_start=True, cools=True, small=True,
+            fingerprint=weights.fingerprint(replan, perception_mm),
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
