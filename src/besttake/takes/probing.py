@@ -58,7 +58,10 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
         policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block])
         for block in blocks
     ]
-    samples = np.concatenate(sampled).reshape(len(rows), plan.probe_samples, spec.horizon, spec.action_dim)
+    # In C order, whatever order the policy gave: sums over another order differ in the last bit.
+    samples = np.ascontiguousarray(np.concatenate(sampled)).reshape(
+        len(rows), plan.probe_samples, *sampled[0].shape[1:]
+    )
     chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
     floor = np.full(len(rows), np.nan)
     if len(np.unique(demo)) >= 2:
