@@ -8,7 +8,6 @@ and only then does its row appear, so that a row always stands for a whole file.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Self
+
+from filelock import FileLock, Timeout
 
 from besttake import files
 from besttake.errors import RolloutError, RunError
@@ -43,7 +44,7 @@ class Store:
     The table of takes is read once, when it is first needed, and kept up to date by what is added here.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, connection: sqlite3.Connection, lock: int | None) -> None:
+    def __init__(self, path: Path, manifest: Manifest, connection: sqlite3.Connection, lock: FileLock | None) -> None:
         self.path, self.manifest = path, manifest
         self._db, self._lock = connection, lock
         self._rows: dict[TakeKey, Row] | None = None
@@ -75,15 +76,14 @@ class Store:
                 files.write_bytes(directory / "run.json", manifest.to_bytes())
             return cls(directory, manifest, _connect(directory, read_only=False), lock)
         except BaseException:
-            os.close(lock)
+            lock.release()
             raise
 
     def close(self) -> None:
         """Close the database and let go of the lock."""
         self._db.close()
         if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -245,23 +245,17 @@ def _disk_errors_explained(directory: Path) -> Iterator[None]:
         raise
 
 
-def _acquire(directory: Path) -> int:
-    """The lock of a run, which a killed process lets go of. Its file names the process that holds it.
-
-    (The library filelock would empty that file when a second process asks for the lock.)
-    """
+def _acquire(directory: Path) -> FileLock:
+    """The lock of a run, which a killed process lets go of. Its file names the process that holds it."""
+    lock = FileLock(directory / ".lock", timeout=0, mode=0o644, is_singleton=False)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock.acquire()
+    except Timeout as error:
+        holder = Path(lock.lock_file).read_text(errors="replace").strip() or "unknown"
+        raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
     except OSError as error:
         raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with `out`") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
     with _disk_errors_explained(directory):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        Path(lock.lock_file).write_text(str(os.getpid()))
     return lock
