@@ -99,7 +99,10 @@ class SelfMade(Plain):
         (Short(), r"chunk of shape \(2, 4\)"),
         (Remembers(), "reads the take's history"),
         (SpoilsMemory(), "TypeError: unsupported operand"),
-        (YieldsWords(), "TypeError: an arm yields a Sample, an Embed, a Foresee or a list of these, not 'chunk'"),
+        (
+            YieldsWords(),
+            "TypeError: an arm yields a Sample, an Embed, a Perceive, a Foresee or a list of these, not 'chunk'",
+        ),
         (SelfMade(), "a control other than itself"),
     ],
 )

@@ -89,6 +89,17 @@ class Embed:
 
 
 @dataclass(frozen=True)
+class Perceive:
+    """Wanted: the state (state_dim,) as the policy sees it at this chunk.
+
+    It is the observation's own unless the policy sees another (`besttake.policies.base.Perception`).
+    """
+
+    observation: Observation
+    draw: Draw
+
+
+@dataclass(frozen=True)
 class Foresee:
     """Wanted: the image that the policy expects after ``chunk``; only where ``tools.foresees``."""
 
@@ -96,7 +107,7 @@ class Foresee:
     chunk: F32
 
 
-Want = Sample | Embed | Foresee
+Want = Sample | Embed | Perceive | Foresee
 Acting = Generator[Want | Sequence[Want], Any, Any]
 
 

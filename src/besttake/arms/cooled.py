@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from besttake.arms.base import Acting, ArmSpec, Request, Sample, Tools
+from besttake.errors import ComponentError
+from besttake.options import Reader
 from besttake.types import Warm
 
 
+@dataclass(frozen=True)
 class Cooled:
-    """One sample from less noise."""
+    """One sample from less noise. ``alpha``: how much less, where it is not the plan's."""
 
-    spec = ArmSpec("cooled", needs=("cooling",), settings=("alpha",))
+    alpha: float | None = None
+
+    @property
+    def spec(self) -> ArmSpec:
+        """It depends on the plan's alpha, or on its own."""
+        if self.alpha is None:
+            return ArmSpec("cooled", needs=("cooling",), settings=("alpha",))
+        return ArmSpec("cooled", needs=("cooling",), fingerprint=f"alpha {self.alpha:g}")
 
     def act(self, take: Request, tools: Tools) -> Acting:
         """``a_init = (1 - alpha) eps``."""
-        return (yield Sample(take.observation, take.draw, Warm(tools.config.alpha)))
+        alpha = tools.config.alpha if self.alpha is None else self.alpha
+        return (yield Sample(take.observation, take.draw, Warm(alpha)))
 
 
-def make(_: str = "") -> Cooled:
-    """``cooled``."""
-    return Cooled()
+def make(_: str = "", alpha: float | str | None = None) -> Cooled:
+    """``cooled``, or with a strength of its own, ``cooled?alpha=0.5``."""
+    if alpha is None:
+        return Cooled()
+    strength = Reader("cooled").number("alpha", alpha, least=0)
+    if not strength <= 1:
+        raise ComponentError(f"cooled: alpha={alpha} is not a number between 0 and 1")
+    return Cooled(strength)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from besttake import options
-from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Request, Sample, Tools
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError
@@ -32,16 +32,24 @@ class Retrieve:
     """
 
     changes: Mapping[str, Any] = field(default_factory=dict)
-    spec = ArmSpec(
-        "retrieve", needs=("warm start",), library=True, score_camera=True, history=True, control="cooled",
-        settings=("retrieval",),
-    )  # fmt: skip
+
+    @property
+    def spec(self) -> ArmSpec:
+        """Its control is cooled as strongly as it warms."""
+        alpha = self.changes.get("alpha")
+        return ArmSpec(
+            "retrieve", needs=("warm start",), library=True, score_camera=True, history=True,
+            control="cooled" if alpha is None else f"cooled?alpha={alpha:g}", settings=("retrieval",),
+            fingerprint=f"2 {dict(sorted(self.changes.items()))}" if self.changes else "2",
+        )  # fmt: skip
 
     def act(self, take: Request, tools: Tools) -> Acting:
         """``a_init = alpha * a_retr + (1 - alpha) eps``."""
         config = RetrievalConfig.from_dict({**tools.config.to_dict(), **self.changes})
-        own, embedding = yield [Sample(take.observation, take.draw), Embed(tools.picture(take))]
-        query, phase = _Query(take.step, embedding, own, take.observation.state), None
+        own, state, embedding = yield [
+            Sample(take.observation, take.draw), Perceive(take.observation, take.draw), Embed(tools.picture(take)),
+        ]  # fmt: skip
+        query, phase = _Query(take.step, embedding, own, state), None
         if config.onset_alignment or config.gripper_gating:
             now = current(*tools.motion(take), tools.demonstrations.head.event_config, step=take.step)
             phase = now.open

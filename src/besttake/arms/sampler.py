@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Acting, Arm, Embed, Foresee, Request, Sample, Tools, Want
+from besttake.arms.base import Acting, Arm, Embed, Foresee, Perceive, Request, Sample, Tools, Want
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
-from besttake.policies.base import Foresight, Policy
+from besttake.policies.base import Foresight, Perception, Policy
 from besttake.types import F32, Array, EnvSpec, World
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -100,7 +100,8 @@ class ArmSampler:
         lists = {row: [want] if isinstance(want, Want) else want for row, want in wants.items()}
         places = [(row, index) for row, own in lists.items() for index in range(len(own))]
         answers: dict[tuple[int, int], Answer] = {}
-        for kind, call in ((Sample, self._sample), (Foresee, self._foresee), (Embed, self._embed)):
+        calls = (Sample, self._sample), (Perceive, self._perceive), (Foresee, self._foresee), (Embed, self._embed)
+        for kind, call in calls:
             own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
             if own:
                 answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
@@ -111,6 +112,12 @@ class ArmSampler:
 
     def _sample(self, wants: Sequence[Sample]) -> Array:
         return self.policy.sample([w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants])
+
+    def _perceive(self, wants: Sequence[Perceive]) -> Array:
+        observations = [w.observation for w in wants]
+        if isinstance(self.policy, Perception):
+            return self.policy.perceive(observations, [w.draw for w in wants])
+        return np.stack([seen.state for seen in observations])
 
     def _foresee(self, wants: Sequence[Foresee]) -> Array:
         chunks = np.stack([w.chunk for w in wants])
@@ -136,7 +143,9 @@ def _checked_want(wanted: Any) -> Want | list[Want]:
     wants = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     for want in wants:
         if not isinstance(want, Want):
-            raise TypeError(f"an arm yields a Sample, an Embed, a Foresee or a list of these, not {want!r:.60}")
+            raise TypeError(
+                f"an arm yields a Sample, an Embed, a Perceive, a Foresee or a list of these, not {want!r:.60}"
+            )
     return wants
 
 

@@ -29,6 +29,15 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Perception(Protocol):
+    """A policy that sees the state with an error of its own: whatever acts on its behalf sees the same."""
+
+    def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
+        """The state that it sees when it samples from each draw, float32 (B, state_dim)."""
+        ...
+
+
+@runtime_checkable
 class Foresight(Protocol):
     """A policy that also predicts what it would see: per-step re-ranking then ranks predicted observations."""
 

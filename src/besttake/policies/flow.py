@@ -67,15 +67,24 @@ class FlowPolicy:
         rows = [self._row(*each) for each in zip(observations, draws, starts, strict=True)]
         return np.stack(rows) if rows else np.zeros((0, self._horizon, len(self._mean)), np.float32)
 
+    def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
+        """The states (B, state_dim) that it sees: the true ones with its blur added."""
+        return np.stack([self._seen(*each) for each in zip(observations, draws, strict=True)])
+
     def _row(self, observation: Observation, draw: Draw, warm: Warm | None) -> F32:
         x = draw.normal((self._horizon, len(self._mean)))
         if warm is not None:
             chunk = None if warm.chunk is None else ((warm.chunk - self._mean) / self._std).astype(np.float32)
             x = warm_start(x, warm.alpha, chunk)
-        state = observation.state + draw.normal((len(self._blur),), "perception") @ self._blur
-        context = np.concatenate([state @ self._map + self._shift, self._which(observation.instruction)])
+        context = np.concatenate(
+            [self._seen(observation, draw) @ self._map + self._shift, self._which(observation.instruction)]
+        )
         flown = self._flow(x.reshape(-1), context.astype(np.float32)).reshape(x.shape)
         return np.asarray(np.clip(flown * self._std + self._mean, -1, 1), np.float32)
+
+    def _seen(self, observation: Observation, draw: Draw) -> F32:
+        blur: F32 = draw.normal((len(self._blur),), "perception") @ self._blur
+        return observation.state + blur
 
     def _flow(self, x: F32, context: F32) -> F32:
         """Noise (chunk,) to a normalised chunk, in Euler steps."""

@@ -45,9 +45,12 @@ class TestbedPolicy:
             if start is not None:
                 chunk = None if start.chunk is None else self._net.normalise(start.chunk)
                 noise[row] = warm_start(noise[row], start.alpha, chunk)
+        return self._net(noise, self.perceive(observations, draws))
+
+    def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
+        """The states (B, 20) that it sees: objects and goals a few millimetres off."""
         blur = self._blur * np.stack([draw.normal((6,), "perception") for draw in draws])
-        states = np.stack([observation.state for observation in observations])
-        return self._net(noise, network.perceive(states, blur))
+        return network.perceive(np.stack([observation.state for observation in observations]), blur)
 
 
 def make(
