@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit lint format bench integration wheel clean
+.PHONY: help demo test test-all unit lint format bench fuzz integration wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -37,6 +37,9 @@ integration: $(READY)  ## test real simulators and policy classes, each in its o
 
 bench: $(READY)  ## measure speed as ratios to what one would use instead
 	$(BIN)/python -m bench
+
+fuzz: $(READY)  ## kill, stop, fill, corrupt and fuzz for some minutes (FULL=1: all tries, into docs/reliability.md)
+	$(BIN)/python -m bench.campaign $(if $(FULL),--full)
 
 wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist

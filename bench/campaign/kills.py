@@ -1,0 +1,130 @@
+"""Kills, stops and full disks: no take is lost or made twice, the bits stay the same, and no process is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.campaign.stage import Attempt, check, stage
+from bench.campaign.tiny import TAKES, World, alive, check_gone, children, make_world
+from besttake.errors import RunError
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
+
+_KILLS = 5
+
+
+def kept(run: Path) -> dict[TakeKey, Row]:
+    """The finished takes of a run that may have been killed at any moment."""
+    try:
+        with Store.open(run) as store:
+            return {row.key: row for row in store.rows() if row.status == "done"}
+    except RunError as error:
+        check("no takes yet" in str(error) or "not a run" in str(error), f"after a kill: {error}")
+        return {}
+
+
+@stage(
+    "parent-kills", "SIGKILL the parent at random moments, five in a row, then let it end", ci=2, full=40, each=_KILLS
+)
+def parent_kills(scratch: Path) -> Iterator[Attempt]:
+    world = make_world(scratch)
+
+    def attempt(rng: random.Random, place: Path) -> str:
+        out, before = place / "run", dict[TakeKey, Row]()
+        for _ in range(_KILLS):
+            process = world.start(out, "-q")
+            _wait(process, _moment(rng, world, out, len(before)))
+            workers = children(process.pid)
+            process.kill()
+            process.communicate()
+            check_gone(workers)
+            now = kept(out)
+            check(before.items() <= now.items(), "a finished take was lost or made twice")
+            before = now
+        world.finish(out)
+        check(before.items() <= kept(out).items(), "a finished take was lost or made twice")
+        return "same bits"
+
+    yield attempt
+
+
+@stage("worker-kills", "SIGKILL a worker at a random moment", ci=4, full=100)
+def worker_kills(scratch: Path) -> Iterator[Attempt]:
+    yield _on_worker(make_world(scratch), signal.SIGKILL)
+
+
+def _on_worker(world: World, how: signal.Signals, *flags: str) -> Attempt:
+    def attempt(rng: random.Random, place: Path) -> str:
+        out, hit = place / "run", 0
+        process, seen = world.start(out, "-q", *flags), set[int]()
+        now, until = _moment(rng, world, out), time.monotonic() + 240
+        while process.poll() is None:
+            workers = children(process.pid)
+            seen |= set(workers)
+            if not hit and workers and now():
+                hit = rng.choice(workers)
+                _send(hit, how)
+            if time.monotonic() > until:
+                os.killpg(process.pid, signal.SIGKILL)
+                check(False, f"the run did not end within 240 s of {how.name} to a worker")
+            time.sleep(0.02)
+        _, said = process.communicate()
+        check(process.returncode == 0, f"the run ended with {process.returncode}: {said[-300:]}")
+        check_gone(sorted(seen))
+        world.compare(out)
+        return "survived" if hit else "ended before"
+
+    return attempt
+
+
+@stage("full-disks", "fill the disk (a small tmpfs) at a random size, then make room", ci=2, full=20)
+def full_disks(scratch: Path) -> Iterator[Attempt]:
+    world = make_world(scratch)
+
+    def attempt(rng: random.Random, place: Path) -> str:
+        small = place / "small"
+        small.mkdir()
+        size = rng.randrange(16, 480)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", small], check=False)
+        if mounted.returncode:
+            return "could not mount"
+        try:
+            done = world.besttake("diagnose", world.plan, "-o", small / "run", "-q")
+            said = done.stderr.strip().splitlines()
+            if done.returncode:
+                check(done.returncode == 1, f"a full disk gave exit code {done.returncode}: {said[-3:]}")
+                check(len(said) == 1 and "no room left on the disk" in said[0], f"a full disk was told as {said[-3:]}")
+            before = kept(small / "run") if (small / "run").exists() else {}
+            subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+            world.finish(small / "run")
+            check(before.items() <= kept(small / "run").items(), "a finished take was lost or made twice")
+            return "one line, went on" if done.returncode else "it had room"
+        finally:
+            subprocess.run(["umount", small], check=True)
+
+    yield attempt
+
+
+def _moment(rng: random.Random, world: World, out: Path, have: int = 0) -> Callable[[], bool]:
+    """Whether a random moment of a run has come: half of them by the clock, half by how many takes are kept."""
+    if rng.random() < 0.5:
+        after = time.monotonic() + rng.uniform(0, world.seconds)
+        return lambda: time.monotonic() >= after
+    count = rng.randint(have + 1, TAKES) if have < TAKES else TAKES
+    return lambda: (out / "takes.sqlite").exists() and len(kept(out)) >= count
+
+
+def _wait(process: subprocess.Popen[str], now: Callable[[], bool]) -> None:
+    while process.poll() is None and not now():
+        time.sleep(0.01)
+
+
+def _send(pid: int, how: signal.Signals) -> None:
+    if alive(pid):
+        os.kill(pid, how)
