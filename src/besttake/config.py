@@ -120,7 +120,7 @@ class Plan(BaseModel):
         description="Frames to score: full (takes go on after success), common (up to the shortest take's end) or"
         " episode (up to success; leaks length, so the verdict reads common).",
     )
-    scorer: str = Field(default="manifold", description="The scorer that picks a take: manifold, coverage, or a URI.")
+    scorer: str = Field(default="coverage", description="The scorer that picks a take: coverage, manifold, or a URI.")
     stride: int = Field(default=5, ge=1, description="Score every n-th step.")
     encoder: str | None = Field(
         default=None, description="Encoder of frames, e.g. dinov2+siglip (default: the library's, else pixels)."

@@ -18,7 +18,9 @@ def rank(
     window: Annotated[
         str, typer.Option(help="Frames to score: common (up to the shortest take's end) or episode.")
     ] = "common",
-    scorer: Annotated[str, option("scorer")] = "manifold",
+    scorer: Annotated[
+        str, typer.Option(help="The scorer that orders takes: manifold, coverage, or a URI (default manifold).")
+    ] = "manifold",
     encoder: Annotated[str | None, option("encoder")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every n-th frame.")] = 1,
     html: Annotated[Path | None, typer.Option(help="Also write a page with the score traces.")] = None,

@@ -29,7 +29,7 @@ class Settings:
     seeds: int
     n: int
     worth: float = 0.03
-    scorer: str = "manifold"
+    scorer: str = "coverage"
     arms: tuple[str, ...] = ("base",)
     probe_samples: int = 3
     controls: Mapping[str, str] = field(default_factory=dict)
