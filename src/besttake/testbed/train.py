@@ -1,12 +1,15 @@
 """Train the testbed's policies: ``python -m besttake.testbed.train [names] [--out DIR]``. Only this needs torch.
 
-Each policy is a recipe below. The weights carry the fingerprint of everything that made them; a test compares it.
+Each shipped policy is a recipe below. The weights carry the fingerprint of everything that made them; a test compares
+it. ``--recipe FILE [-o policy.safetensors]`` trains a policy of your own (`besttake.testbed.recipes`), which
+``flow:policy.safetensors`` loads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -15,10 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from besttake.errors import BestTakeError, need
 from besttake.files import short_hash, write_bytes
-from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, scene, seeds, tasks
+from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, recipes, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.testbed.policy import WEIGHTS
+from besttake.testbed.recipes import FlowRecipe
 from besttake.types import F32, Array
 
 
@@ -104,13 +109,54 @@ def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], fl
     return {"action_mean": mean.astype(np.float32), "action_std": std.astype(np.float32), **layers}, loss
 
 
-def main() -> None:
-    """Train the named policies, or all."""
+def train_recipe(recipe: FlowRecipe, out: Path) -> Path:
+    """Train the policy of a recipe file and write it to ``out``, as ``flow:`` reads it."""
+    need("torch", "training a policy", extra="vision")
+    began = time.perf_counter()
+    states, chunks = recipes.windows(recipe)
+    view = recipes.view(recipe)
+    mean, std = chunks.mean(axis=(0, 1)), chunks.std(axis=(0, 1))
+    layers, loss = fitting.fit(
+        states @ view["state_map"],
+        ((chunks - mean) / std).reshape(len(chunks), -1),
+        width=recipe.width,
+        steps=recipe.steps,
+        batch=recipe.batch,
+        rate=recipe.rate,
+        decay=recipe.decay,
+        seed=recipe.seed,
+        blur=view["state_blur"] @ view["state_map"] if recipe.learns_blurred else None,
+    )
+    print(f"{recipe.name}: {len(states)} states, loss {loss:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+    metadata = {
+        "horizon": str(network.HORIZON),
+        "replan": str(recipe.replan),
+        "instructions": "[]",
+        "recipe": recipe.model_dump_json(),
+        "data": short_hash(states.tobytes(), chunks.tobytes()),
+    }
+    scale = {"action_mean": mean.astype(np.float32), "action_std": std.astype(np.float32)}
+    return write_weights(out, {**scale, **view, **layers}, metadata)
+
+
+def main() -> int:
+    """Train the named policies, or all; or the one of a recipe file."""
     parser = argparse.ArgumentParser(prog="python -m besttake.testbed.train", description=__doc__)
-    parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights")
+    parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights of shipped policies")
+    parser.add_argument("--recipe", type=Path, help="train the policy of this recipe (YAML or JSON) instead")
+    parser.add_argument("-o", dest="file", type=Path, help="its weights file (default: NAME.safetensors)")
     asked = parse_names(parser, RECIPES)
-    for name in asked.names:
-        train(RECIPES[name], asked.out)
+    try:
+        if asked.recipe is not None:
+            recipe = recipes.read_recipe(asked.recipe)
+            train_recipe(recipe, asked.file or Path(f"{recipe.name}.safetensors"))
+            return 0
+        for name in asked.names:
+            train(RECIPES[name], asked.out)
+    except BestTakeError as error:
+        print(f"besttake: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 def parse_names(parser: argparse.ArgumentParser, known: Collection[str]) -> argparse.Namespace:
@@ -124,4 +170,4 @@ def parse_names(parser: argparse.ArgumentParser, known: Collection[str]) -> argp
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

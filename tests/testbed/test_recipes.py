@@ -1,0 +1,191 @@
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.errors import PlanError
+from besttake.takes.draws import Draw
+from besttake.testbed import demonstrations, fitting, network, seeds, train
+from besttake.testbed.network import Weights
+from besttake.testbed.recipes import FlowRecipe, _demonstrated, phases, read_recipe, view, windows
+from besttake.testbed.tasks import TASKS, World
+from besttake.testing import check_policy
+from besttake.types import Observation
+
+ROOT = Path(__file__).parent.parent.parent
+ZOO = sorted((ROOT / "recipes" / "zoo").glob("*.yaml"))
+
+
+def small(**changes):
+    return FlowRecipe(**{"name": "trial", "demos_per_task": {"std": 1}, "tasks": ("pick",), **changes})
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_every_recipe_of_the_zoo_reads_and_says_what_is_wrong_with_its_policy(path):
+    recipe = read_recipe(path)
+    assert recipe.name == path.stem
+    assert recipe.deficit
+
+
+def test_the_zoo_and_the_shipped_policies_are_at_least_sixteen_and_all_different():
+    made = [read_recipe(path).model_dump(exclude={"name", "deficit"}) for path in ZOO]
+    assert len(made) + 5 >= 16
+    assert all(a != b for i, a in enumerate(made) for b in made[:i])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("name: a\nwidht: 3\n", "`widht`"),
+        ("name: a\nwidth: 0\n", "`width`"),
+        ("name: A b\n", "`name`"),
+        ("name: a\nkeep: {during: 2}\n", "`keep` holds shares"),
+        ("name: a\ndemos_per_task: {std: 0}\n", "`demos_per_task` needs"),
+        ("name: a\nhide: [nose]\n", "`hide.0`"),
+        ("[1, 2\n", "neither YAML nor JSON"),
+        ("- 1\n", "dictionary"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_in_one_line_that_names_the_file(tmp_path, text, complaint):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        read_recipe(path)
+    assert complaint in str(caught.value)
+    assert "bad.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(PlanError, match="name a recipe file"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_a_recipe_may_be_json(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"name": "a", "hide": ["goal"]}))
+    assert read_recipe(path).hide == ("goal",)
+
+
+def test_a_plain_recipe_learns_from_the_same_windows_as_a_shipped_policy():
+    recipe = small(tasks=TASKS)
+    states, chunks = windows(recipe)
+    expected = train._windows(train.Recipe("x", "std", 1, 1, 1))
+    assert np.array_equal(states, expected[0])
+    assert np.array_equal(chunks, expected[1])
+
+
+def test_recipes_draw_only_on_training_starts(monkeypatch):
+    seen = []
+
+    def watch(task, seeds_given, style="std", stride=None):
+        seen.append((task, seeds_given, style))
+        return iter(())
+
+    monkeypatch.setattr(demonstrations, "demonstrations", watch)
+    with pytest.raises(PlanError, match="no demonstration is left"):
+        windows(small(demos_per_task={"std": 1, "alt": 2}, tasks=("push", "stack")))
+    assert seen == [(task, seeds.TRAINING, style) for task in ("push", "stack") for style in ("std", "alt")]
+
+
+def test_a_region_keeps_only_demonstrations_whose_object_starts_there():
+    recipe = small(object_x=(-0.3, -0.05), object_y=(0.0, 0.3), demos_per_task={"std": 4})
+    starts = [demo.states[0, 4:6] for demo in _demonstrated(recipe)]
+    assert len(starts) == 4
+    assert all(x <= -0.05 and y >= 0 for x, y in starts)
+
+
+def test_phases_follow_the_object():
+    demo = next(demonstrations.demonstrations("pick", seeds.TRAINING))
+    named = phases(demo.states)
+    assert sorted(set(named), key=named.index) == ["before", "during", "after"]
+    closing = int(np.flatnonzero(demo.actions[:, 3] > 0)[0])
+    assert named[closing] == "before"
+    opening = closing + int(np.flatnonzero(demo.actions[closing:, 3] < 0)[0])
+    assert named[opening - 1] in ("during", "after")
+    assert named[-1] == "after"
+
+
+def test_a_phase_that_is_not_kept_is_not_learned_from():
+    whole, _ = windows(small())
+    lacking, _ = windows(small(keep={"during": 0.0}))
+    assert 0 < len(lacking) < len(whole)
+    in_the_air = whole[:, 6] > 0.06
+    assert in_the_air.any()
+    assert not (lacking[:, 6] > 0.06).any()
+
+
+def test_jitter_moves_motions_and_leaves_the_gripper_and_the_states():
+    plain, shaky = windows(small()), windows(small(jitter=0.3))
+    assert np.array_equal(plain[0], shaky[0])
+    assert np.array_equal(plain[1][..., 3], shaky[1][..., 3])
+    assert 0.1 < np.std(plain[1][..., :3] - shaky[1][..., :3]) < 0.3
+
+
+def test_hidden_parts_do_not_reach_the_network_even_through_differences():
+    world = World("pick")
+    world.reset(0)
+    state = world.state()
+    moved = network.perceive(state[None], np.array([[0.1, 0.05, 0, 0, 0, 0]], np.float32))[0]
+    seen = view(small(hide=("object",)))["state_map"]
+    assert np.array_equal(state @ seen, moved @ seen)
+    assert not np.array_equal(state @ view(small())["state_map"], moved @ view(small())["state_map"])
+
+
+def test_a_hand_offset_moves_the_hand_and_what_is_measured_from_it():
+    arrays = view(small(hand_offset_mm=(10, 0, 0)))
+    shift = arrays["state_shift"] / network.SCALE
+    assert shift[0] == pytest.approx(0.01)
+    assert shift[10] == pytest.approx(-0.01)
+    assert np.count_nonzero(shift) == 2
+
+
+def test_a_recipe_policy_with_the_weights_of_a_shipped_one_acts_alike(tmp_path):
+    """The file format, the view and the blur say together what `testbed:mid` does."""
+    shipped = Weights.read(train.WEIGHTS / "mid.safetensors")
+    metadata = {"horizon": "10", "replan": "8", "instructions": "[]"}
+    path = train.write_weights(tmp_path / "mid.safetensors", {**shipped.arrays, **view(small())}, metadata)
+    world = World("pick")
+    world.reset(5)
+    given = [Observation({}, world.state(), "")], [Draw(0, "pick", 5, 0)]
+    assert np.allclose(
+        registry.policy(f"flow:{path}").sample(*given), registry.policy("testbed:mid").sample(*given), atol=1e-5
+    )
+
+
+def test_the_command_writes_a_policy_that_keeps_the_contract(tmp_path, monkeypatch):
+    """Without torch: the fit is replaced by layers of the right shape."""
+
+    def unfitted(inputs, chunks, *, width, **_):
+        rng = np.random.default_rng(0)
+        sizes = [chunks.shape[1] + inputs.shape[1] + 16, *[width] * 3, chunks.shape[1]]
+        layers = {}
+        for i, (a, b) in enumerate(pairwise(sizes)):
+            layers |= {f"w{i}": rng.normal(0, a**-0.5, (a, b)).astype(np.float16), f"b{i}": np.zeros(b, np.float16)}
+        return layers, 1.0
+
+    monkeypatch.setattr(fitting, "fit", unfitted)
+    monkeypatch.setattr(train, "need", lambda *_, **__: None)
+    path = train.train_recipe(small(width=32, replan=4), tmp_path / "trial.safetensors")
+    policy = registry.policy(f"flow:{path}")
+    assert policy.spec.replan == 4
+    check_policy(policy)
+
+
+def test_a_recipe_trains_with_torch_and_twice_to_the_same_bits(tmp_path):
+    pytest.importorskip("torch")
+    recipe = small(width=32, steps=20)
+    first, second = (train.train_recipe(recipe, tmp_path / f"{i}.safetensors") for i in range(2))
+    assert first.read_bytes() == second.read_bytes()
+    assert registry.policy(f"flow:{first}").spec.horizon == 10
+
+
+def test_the_command_tells_a_wrong_recipe_in_one_line(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: a\nwidht: 3\n")
+    monkeypatch.setattr("sys.argv", ["train", "--recipe", str(path)])
+    assert train.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1
