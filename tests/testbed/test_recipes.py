@@ -189,3 +189,8 @@ def test_the_command_tells_a_wrong_recipe_in_one_line(tmp_path, monkeypatch, cap
     monkeypatch.setattr("sys.argv", ["train", "--recipe", str(path)])
     assert train.main() == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_documentation_names_every_key_of_a_recipe():
+    page = (ROOT / "docs" / "zoo.md").read_text()
+    assert [name for name in FlowRecipe.model_fields if f"| `{name}` |" not in page] == []
