@@ -10,6 +10,7 @@ from besttake.errors import PlanError
 from besttake.takes.draws import Draw
 from besttake.testbed import demonstrations, fitting, network, seeds, train
 from besttake.testbed.network import Weights
+from besttake.testbed.policy import WEIGHTS
 from besttake.testbed.recipes import FlowRecipe, _demonstrated, phases, read_recipe, view, windows
 from besttake.testbed.tasks import TASKS, World
 from besttake.testing import check_policy
@@ -145,7 +146,7 @@ def test_a_hand_offset_moves_the_hand_and_what_is_measured_from_it():
 
 def test_a_recipe_policy_with_the_weights_of_a_shipped_one_acts_alike(tmp_path):
     """The file format, the view and the blur say together what `testbed:mid` does."""
-    shipped = Weights.read(train.WEIGHTS / "mid.safetensors")
+    shipped = Weights.read(WEIGHTS / "mid.safetensors")
     metadata = {"horizon": "10", "replan": "8", "instructions": "[]"}
     path = train.write_weights(tmp_path / "mid.safetensors", {**shipped.arrays, **view(small())}, metadata)
     world = World("pick")
@@ -162,7 +163,7 @@ def test_the_command_writes_a_policy_that_keeps_the_contract(tmp_path, monkeypat
     def unfitted(inputs, chunks, *, width, **_):
         rng = np.random.default_rng(0)
         sizes = [chunks.shape[1] + inputs.shape[1] + 16, *[width] * 3, chunks.shape[1]]
-        layers = {}
+        layers: dict[str, np.ndarray] = {}
         for i, (a, b) in enumerate(pairwise(sizes)):
             layers |= {f"w{i}": rng.normal(0, a**-0.5, (a, b)).astype(np.float16), f"b{i}": np.zeros(b, np.float16)}
         return layers, 1.0

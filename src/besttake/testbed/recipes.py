@@ -50,7 +50,9 @@ class FlowRecipe(BaseModel):
     demos_per_task: Mapping[Style, int] = Field(
         default={"std": 40}, description="Demonstrations per task of each style, e.g. {std: 20, alt: 20}."
     )
-    tasks: tuple[Task, ...] = Field(default=tasks.TASKS, min_length=1, description="Tasks that are demonstrated.")
+    tasks: tuple[Task, ...] = Field(
+        default=("pick", "push", "drawer", "stack"), min_length=1, description="Tasks that are demonstrated."
+    )
     object_x: tuple[float, float] | None = Field(
         default=None, description="Only demonstrations whose object starts between these x, in metres."
     )
