@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
 import re
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,12 +14,17 @@ from types import ModuleType
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy import stats as sps
 
-from besttake.errors import RunError
+from besttake.core.relation import CellGains
+from besttake.errors import PlanError, RunError
+from besttake.measure.cell import relation_of
+from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import words
 from besttake.reporting.html import make_compare_html
 from besttake.reporting.terminal.compare import render
-from besttake.result import Result
+from besttake.result import Relation, Result
+from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.ingest import ingest
 
@@ -125,6 +132,97 @@ def test_a_run_named_twice_counts_once(runs: list[Path]) -> None:
     found = compare([runs[0], runs[0]])
     assert found.result.relation.cells == 3
     assert "counts once" in found.result.notes[0]
+
+
+def test_a_copy_of_a_run_changes_nothing_and_is_named(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "copy")
+    alone, both = compare(runs), compare([*runs, tmp_path / "copy"])
+    assert both.result.relation == alone.result.relation
+    assert both.result.cost == alone.result.cost
+    assert both.runs == alone.runs
+    assert both.across == alone.across
+    (note,) = [note for note in both.result.notes if "count once" in note]
+    assert "copy holds 81 takes of first" in note
+
+
+def test_of_a_run_that_grew_the_shared_takes_count_once(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of nine starts, and a copy of it that lost two of them and has two of its own."""
+    sizes: list[list[int]] = []
+
+    def watched(cells: list[CellGains]) -> Relation:
+        sizes.append([np.size(cell.headroom) for cell in cells])
+        return relation_of(cells)
+
+    shutil.copytree(runs[0], tmp_path / "grown")
+    with contextlib.closing(sqlite3.connect(tmp_path / "grown" / "takes.sqlite")) as database, database:
+        where = "arm = 'base' and start in (7, 8)"
+        assert database.execute(f"update takes set sha256 = 'other' || sha256 where {where}").rowcount == 18
+    alone = compare(runs)
+    monkeypatch.setattr("besttake.verbs.compare.relation_of", watched)
+    for order in ([runs[0], tmp_path / "grown", runs[1]], [tmp_path / "grown", *runs]):
+        both = compare(order)
+        assert both.result.relation.cells == alone.result.relation.cells == 9
+        (note,) = [note for note in both.result.notes if "count once" in note]
+        assert "63 takes" in note
+        assert sorted(sizes.pop()) == [9] * 6 + [11] * 3
+
+
+def test_every_number_is_read_on_the_window_asked_for(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of the window `episode` are turned round here: selection then picks the worst take everywhere."""
+    whole = Scores.open
+
+    def turned(run: Path) -> Scores:
+        scores = whole(run)
+        assert scores is not None
+        for take in scores.values():
+            take.scores.update({name: -value for name, value in take.scores.items() if name.window == "episode"})
+        return scores
+
+    monkeypatch.setattr("besttake.verbs.compare.Scores.open", turned)
+    own, episode = compare(runs), compare(runs, window="episode")
+    gains = {"full": own, "episode": episode}
+    for window, found in gains.items():
+        captures, worst = found.across.captures, window == "episode"
+        assert captures.low is not None
+        assert captures.high is not None
+        assert (captures.high < 0) if worst else (captures.low > 0)
+        assert found.across.auc.value is not None
+        assert (found.across.auc.value < 0.5) is worst
+        assert found.result.relation.capture_mean == pytest.approx(captures.mean)
+        assert {cell.window for cell in found.result.cells} == {window}
+    assert own.result.relation.disjoint != episode.result.relation.disjoint
+    with pytest.raises(PlanError, match="`window` sideways"):
+        compare(runs, window="sideways")
+
+
+def test_what_the_paper_reports_over_all_cells_is_there(runs: list[Path]) -> None:
+    found = compare(runs)
+    x, y, won, score = [], [], [], []
+    for run in runs:
+        result, scores = Result.load(run / "result.json"), Scores.open(run)
+        assert scores is not None
+        for cell in result.cells:
+            assert cell.headroom is not None
+            assert cell.arms is not None
+            x.append(cell.headroom.headroom.value)
+            y.append(cell.arms.arms["retrieve"].gain.value)
+        with Store.open(run) as store:
+            for row in store.rows():
+                if row.key.arm == "base":
+                    won.append(bool(row.success))
+                    score.append(scores[row.key].scores[ScoreName("manifold", "full")])
+    assert found.across.retrieval.value == pytest.approx(np.corrcoef(np.array(x, float), np.array(y, float))[0, 1])
+    ranks = sps.mannwhitneyu(np.array(score)[won], np.array(score)[~np.array(won)])
+    assert found.across.auc.value == pytest.approx(ranks.statistic / (sum(won) * (len(won) - sum(won))))
+    assert (found.across.takes, found.across.invalid) == (len(won), 0)
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(render(found))
+    text = console.export_text()
+    for shown in ("Capture ranges from", "gain of retrieval: r =", "AUC of the score over all 243 takes", "retrieve's"):
+        assert shown in text
+    assert json.loads(found.to_json())["across"]["auc"]["value"] == found.across.auc.value
 
 
 def test_one_run_needs_no_list_and_a_second_is_not_taken_for_the_command(runs: list[Path]) -> None:

@@ -67,19 +67,23 @@ def score(
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    window: Annotated[
+        str, typer.Option(help="Read scores on this window (episode, full, common); else on each verdict's own.")
+    ] = "",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Also write a report (HTML) here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare many runs: does headroom predict the gain over all their cells?
 
-    Example:
+    Examples:
       besttake compare runs/* -o comparison.html
+      besttake compare runs/* --window episode     # as the paper reads them
     """
     from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal.compare import render
     from besttake.verbs.compare import compare as relate
 
-    result = relate(runs, command=command())
+    result = relate(runs, window=window, command=command())
     if out is not None:
         make_compare_html(result, out)
     show(render(result), result.to_json(), as_json)

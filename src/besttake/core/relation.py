@@ -8,7 +8,7 @@ computed (fewer than three cells, no variation) is an `Estimate` of None with a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,17 +16,49 @@ from scipy import stats as sps
 
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64
+from besttake.core.ranking import pooled_auc
 from besttake.core.stats import Rng, bootstrap
 
 
 @dataclass(frozen=True)
 class CellGains:
-    """One policy on one task group: per-start headroom (S,) and gain (S,), paired; NaN where a start is missing."""
+    """One policy on one task group: per-start headroom (S,) and gain (S,), paired; NaN where a start is missing.
+
+    ``retrieval`` (S,) is what retrieval gains over the same starts, where it was run.
+    """
 
     policy: str
     group: str
     headroom: ArrayLike
     gain: ArrayLike
+    retrieval: ArrayLike | None = None
+
+
+@dataclass(frozen=True)
+class Captures:
+    """gain / headroom over the ``cells`` that have headroom: mean, standard deviation and range."""
+
+    cells: int = 0
+    mean: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Across:
+    """What the paper reports over all cells beside the relation, every score read on ``window`` ("": each its own).
+
+    ``retrieval``: r of headroom with the gain of retrieval; ``auc``: of the scores of all ``takes`` of all policies
+    together, those without a valid score (``invalid``) left out.
+    """
+
+    window: str
+    captures: Captures
+    retrieval: Estimate
+    auc: Estimate
+    takes: int
+    invalid: int
 
 
 @dataclass(frozen=True)
@@ -186,6 +218,40 @@ def relate(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 50) -> Hea
             p: nested_pearson([c for c in cells if c.policy != p], rng=rng) for p in names if len(names) > 1
         },
     )
+
+
+def captures(cells: Sequence[CellGains]) -> Captures:
+    """Which part of the headroom selection gains, cell by cell; cells without headroom have nothing to capture."""
+    x, y = _means(cells)
+    ratios = y[x > 1e-12] / x[x > 1e-12]
+    if not ratios.size:
+        return Captures()
+    sd = float(ratios.std(ddof=1)) if ratios.size > 1 else None
+    return Captures(int(ratios.size), float(ratios.mean()), sd, float(ratios.min()), float(ratios.max()))
+
+
+def retrieval_pearson(cells: Sequence[CellGains], *, rng: Rng = 0) -> Estimate:
+    """r of headroom with what retrieval gains, over the cells where it was run; intervals as `nested_pearson`."""
+    known = [replace(cell, gain=cell.retrieval) for cell in cells if cell.retrieval is not None]
+    return nested_pearson(known, rng=rng) if known else Estimate(reason="retrieval was not run")
+
+
+def across(
+    cells: Sequence[CellGains], outcomes: Sequence[F64], scores: Sequence[F64], window: str, *, rng: Rng = 0
+) -> Across:
+    """`Across` of cells, whose takes are ``outcomes`` and ``scores``, (S, N) for each cell."""
+    widest = max((y.shape[1] for y in outcomes), default=1)
+    y, s = (np.concatenate([np.empty((0, widest)), *(padded(part, widest) for part in parts)])
+            for parts in (outcomes, scores))  # fmt: skip
+    valid = np.isfinite(y) & np.isfinite(s)
+    auc = pooled_auc(y, s) if len(y) else Estimate(reason="no take has a score")
+    invalid = int(np.sum(np.isfinite(y) & ~np.isfinite(s)))
+    return Across(window, captures(cells), retrieval_pearson(cells, rng=rng), auc, int(valid.sum()), invalid)
+
+
+def padded(values: F64, columns: int) -> F64:
+    """Takes (S, N) with columns of NaN added, (S, columns)."""
+    return np.pad(values, ((0, 0), (0, columns - values.shape[1])), constant_values=np.nan)
 
 
 def _means(cells: Sequence[CellGains]) -> tuple[F64, F64]:

@@ -46,7 +46,12 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
     """Write the page of several runs together (`besttake compare -o`)."""
     result = compared.result
     policies = list(dict.fromkeys(cell.policy for cell in result.policies))
-    context = {"runs": compared.runs, "policies": policies, **_relation(result)}
+    context = {
+        "runs": compared.runs,
+        "policies": policies,
+        "across": words.across(compared.across),
+        **_relation(result),
+    }
     return Page(result.model_dump(mode="json")).save(out, "compare.html.j2", **context)
 
 

@@ -14,6 +14,7 @@ from besttake.reporting.numbers import count, estimate_plain, estimate_points, i
 if TYPE_CHECKING:
     from besttake.core.estimate import Finding
     from besttake.core.planning import SampleSize
+    from besttake.core.relation import Across
     from besttake.result import Cell, Decision, Relation, Result, Verdict
 
 Tone = Literal["act", "open", "rest"]
@@ -355,6 +356,23 @@ def relation(measured: Relation) -> list[str]:
     if measured.capture_mean is not None:
         capture = _mean_sd(measured.capture_mean, measured.capture_sd)
         lines.append(f"Selection captures {capture} of the headroom on average.")
+    return lines
+
+
+def across(measured: Across) -> list[str]:
+    """What else holds over all cells, a sentence each."""
+    lines, captures = [], measured.captures
+    if captures.low is not None and captures.high is not None:
+        cells = count(captures.cells, "cell")
+        lines.append(f"Capture ranges from {number(captures.low, 2)} to {number(captures.high, 2)} over {cells}.")
+    if r := estimate_plain(measured.retrieval):
+        lines.append(f"Headroom against the gain of retrieval: r = {r}.")
+    elif measured.retrieval.reason:
+        lines.append(f"Headroom against the gain of retrieval: {measured.retrieval.reason}.")
+    if auc := estimate_plain(measured.auc):
+        takes = count(measured.takes, "take")
+        without = f", {measured.invalid} without a valid score left out" if measured.invalid else ""
+        lines.append(f"AUC of the score over all {takes} of all policies together: {auc}{without}.")
     return lines
 
 

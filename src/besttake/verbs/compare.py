@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from besttake.core import relation
-from besttake.errors import BestTakeError, RunError
+from besttake.core.headroom import F64, start_pass_at_k
+from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
-from besttake.measure.scores import ScoreName, Scores
+from besttake.measure.looks import Unit
+from besttake.measure.scores import WINDOWS, ScoreName, Scores
 from besttake.reporting import figures, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.notebook import Table, Tabular
-from besttake.result import Cost, Relation, Result
+from besttake.reporting.numbers import count
+from besttake.result import Cell, Cost, Relation, Result
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 
+_Take = tuple[TakeKey, str]
+"""Which take: its key, and the checksum of what it did. A copy of a run holds the same ones."""
 _NO_RELATION = "No cell of these runs has scored takes, so there is no gain to set against headroom."
 
 
 @dataclass(frozen=True)
 class CompareResult(Tabular):
-    """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from."""
+    """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from.
+
+    ``across`` holds what the paper reports over all cells beside the relation.
+    """
 
     result: Result
     runs: tuple[str, ...]
+    across: relation.Across
 
     def to_json(self) -> str:
-        """As JSON text, in the schema of ``result.json``."""
-        return self.result.to_json()
+        """As JSON text: the schema of ``result.json``, with the runs and ``across`` added."""
+        document = {**json.loads(self.result.to_json()), "runs": self.runs, "across": asdict(self.across)}
+        return json.dumps(document, indent=1, allow_nan=False)
 
     def plot(self) -> Figure | None:
         """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""
@@ -47,59 +62,183 @@ class CompareResult(Tabular):
         return Table(heading, ("run", "policy", "tasks", "starts", "headroom", "gain"), rows, self.result.notes)
 
 
-def compare(runs: str | Path | Sequence[str | Path], *, command: str = "") -> CompareResult:
+def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", command: str = "") -> CompareResult:
     """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start.
 
-    ``runs`` is a list of run directories, or a single one.
+    ``runs`` is a list of run directories, or a single one. Scores are read on ``window``, by default on the one that
+    each cell's verdict rests on. A take that several runs hold counts once.
     """
     runs = as_paths(runs)
     if not runs:
         raise RunError("no runs to compare; name run directories, e.g. besttake compare runs/*")
+    if window and window not in WINDOWS:
+        raise PlanError(f"`window` {window}: choose one of {', '.join(WINDOWS)}")
     loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}
-    results = list(loaded.values())
     notes = ["a run was named twice and counts once"] if len(loaded) < len(runs) else []
-    gains: list[relation.CellGains] = []
     with one_thread():
-        for directory, result in loaded.items():
-            points, remarks = _gains(directory, result)
-            gains += points
+        parts: list[_Part] = []
+        tables = []
+        for number, (directory, result) in enumerate(loaded.items()):
+            own, rows, remarks = _read(number, directory, result, window)
+            parts += own
+            tables.append(rows)
             notes += remarks
+        kept, overlaps = _once(parts)
+        points = [part.point for part in kept if part.point is not None]
+        gains = [point.gains for point in points]
+        whole = [i for i, r in enumerate(loaded.values()) if not r.cells or any(part.run == i for part in kept)]
+        used = [result for i, result in enumerate(loaded.values()) if i in whole]
         merged = Result(
-            besttake=version("besttake"), created=max(result.created for result in results), command=command,
+            besttake=version("besttake"), created=max(result.created for result in used), command=command,
             digest="", plan={"runs": [directory.name for directory in loaded]}, versions={}, library=None,
-            worth=results[0].worth,
-            cells=[cell for result in results for cell in result.cells],
-            policies=[policy for result in results for policy in result.policies],
+            worth=used[0].worth,
+            cells=[part.cell for part in kept],
+            policies=[policy for result in used for policy in result.policies],
             relation=relation_of(gains) if gains else Relation(reason=_NO_RELATION),
-            cost=_cost([result.cost for result in results]), notes=notes,
+            cost=_cost([result.cost for result in used], _duplicates([tables[i] for i in whole])),
+            notes=[*notes, *_overlap_note(overlaps, [directory.name for directory in loaded])],
         )  # fmt: skip
-    return CompareResult(merged, tuple(directory.name for directory, result in loaded.items() for _ in result.cells))
+        across = relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
+    names = [directory.name for directory in loaded]
+    return CompareResult(merged, tuple(names[part.run] for part in kept), across)
 
 
-def _gains(run: Path, result: Result) -> tuple[list[relation.CellGains], list[str]]:
-    """Per-start headroom and gain of each cell of a run, and which cells cannot take part and why."""
+@dataclass(frozen=True)
+class _Point:
+    """A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
+
+    gains: relation.CellGains
+    outcomes: F64
+    scores: F64
+
+    def at(self, starts: Sequence[int]) -> _Point:
+        """The same for some of its starts."""
+        rows, one = np.array(starts, dtype=int), self.gains
+        retrieval = None if one.retrieval is None else np.asarray(one.retrieval)[rows]
+        headroom, gain = np.asarray(one.headroom)[rows], np.asarray(one.gain)[rows]
+        gains = relation.CellGains(one.policy, one.group, headroom, gain, retrieval)
+        return _Point(gains, self.outcomes[rows], self.scores[rows])
+
+    def joined(self, other: _Point) -> _Point:
+        """Both as one cell."""
+        one, two = self.gains, other.gains
+        headroom, gain = (
+            np.concatenate([np.asarray(a), np.asarray(b)])
+            for a, b in ((one.headroom, two.headroom), (one.gain, two.gain))
+        )
+        retrieval = None
+        if one.retrieval is not None and two.retrieval is not None:
+            retrieval = np.concatenate([np.asarray(one.retrieval), np.asarray(two.retrieval)])
+        wide = max(self.outcomes.shape[1], other.outcomes.shape[1])
+        outcomes, scores = (
+            np.concatenate([relation.padded(a, wide), relation.padded(b, wide)])
+            for a, b in ((self.outcomes, other.outcomes), (self.scores, other.scores))
+        )
+        return _Point(relation.CellGains(one.policy, one.group, headroom, gain, retrieval), outcomes, scores)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A cell of run number ``run``: the takes of each of its starts, and its point in the relation if it has one."""
+
+    run: int
+    cell: Cell
+    takes: tuple[frozenset[_Take], ...]
+    point: _Point | None
+
+
+def _once(parts: Sequence[_Part]) -> tuple[list[_Part], Counter[tuple[int, int]]]:
+    """The parts without the starts that a fuller part has too, and how many takes each two runs share."""
+    fullness = [(part.point is not None, max(map(len, part.takes), default=0), len(part.takes)) for part in parts]
+    order = sorted(range(len(parts)), key=lambda i: fullness[i], reverse=True)
+    kept: dict[int, _Part] = {}
+    owner: dict[_Take, int] = {}
+    overlaps: Counter[tuple[int, int]] = Counter()
+    for i in order:
+        part = parts[i]
+        owners = [next((owner[take] for take in takes if take in owner), None) for takes in part.takes]
+        for takes in part.takes:
+            overlaps.update((part.run, parts[owner[take]].run) for take in takes if take in owner)
+        fresh = [s for s, other in enumerate(owners) if other is None]
+        owner.update({take: i for s in fresh for take in part.takes[s]})
+        if len(fresh) == len(owners):
+            kept[i] = part
+        elif fresh:
+            other = next(o for o in owners if o is not None)
+            kept[i] = replace(part, point=None)
+            first = kept[other].point
+            if first is not None and part.point is not None:
+                kept[other] = replace(kept[other], point=first.joined(part.point.at(fresh)))
+                owner.update({take: other for s in fresh for take in part.takes[s]})
+    return [kept[i] for i in sorted(kept)], overlaps
+
+
+def _overlap_note(overlaps: Mapping[tuple[int, int], int], names: Sequence[str]) -> list[str]:
+    pairs = [f"{names[run]} holds {count(n, 'take')} of {names[other]}" for (run, other), n in overlaps.items()]
+    return [f"takes that several runs hold count once: {', '.join(pairs)}"] if pairs else []
+
+
+def _read(number: int, run: Path, result: Result, window: str) -> tuple[list[_Part], list[Row], list[str]]:
+    """The cells of a run, all rows of its takes, and which cells take no part in the relation and why."""
     try:
         with Store.open(run) as store:
-            rows = {row.key: row for row in store.rows() if row.key.arm == "base"}
+            table = store.rows()
     except BestTakeError as error:
-        return [], [f"{run.name} takes no part in the relation: {error}"]
-    scores = Scores.open(run)
-    points: list[relation.CellGains] = []
-    notes = []
+        without = [_Part(number, cell, (), None) for cell in result.cells]
+        return without, [], [f"{run.name} takes no part in the relation: {error}"]
+    rows, scores = {row.key: row for row in table}, Scores.open(run)
+    parts, notes = [], []
     for cell in result.cells:
-        tasks = [(line.env, line.task) for line in cell.tasks]
-        units = sorted({(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks})
-        name = ScoreName(cell.scorer, cell.window)
-        takes = arm_takes(cell.policy, units, "base", cell.seeds, [name], rows, scores)
-        if cell.seeds < 2 or takes.score(name) is None:
-            why = "it has one take per start" if cell.seeds < 2 else "its takes have no score"
+        cell = cell.model_copy(update={"window": window}) if window else cell
+        tasks = {(line.env, line.task) for line in cell.tasks}
+        own = [k for k in rows if k.arm == "base" and k.policy == cell.policy and (k.env, k.task) in tasks]
+        units = sorted({(k.env, k.task, k.start) for k in own})
+        takes: dict[Unit, set[_Take]] = {unit: set() for unit in units}
+        for key in own:
+            if rows[key].status == "done":
+                takes[key.env, key.task, key.start].add((key, rows[key].sha256 or ""))
+        point, why = _point(cell, units, rows, scores)
+        if point is None:
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
-            continue
-        n = cell.headroom.n if cell.headroom is not None else cell.seeds
-        points.append(relation_cell(cell.policy, cell.group, takes.scored_by(name), n))
-    return points, notes
+        parts.append(_Part(number, cell, tuple(frozenset(takes[unit]) for unit in units), point))
+    return parts, table, notes
 
 
-def _cost(costs: Sequence[Cost]) -> Cost:
+def _point(
+    cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None
+) -> tuple[_Point | None, str]:
+    """A cell's point, or why it has none."""
+    name = ScoreName(cell.scorer, cell.window)
+    takes = arm_takes(cell.policy, units, "base", cell.seeds, [name], rows, scores)
+    values = takes.score(name)
+    if cell.seeds < 2:
+        return None, "it has one take per start"
+    if values is None:
+        return None, f"its takes have no score on the window {cell.window}"
+    n = cell.headroom.n if cell.headroom is not None else cell.seeds
+    gains = relation_cell(cell.policy, cell.group, takes.scored_by(name), n)
+    retrieved = arm_takes(cell.policy, units, "retrieve", cell.seeds, (), rows, None)
+    if retrieved.takes:
+        gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
+        gains = replace(gains, retrieval=gained)
+    return _Point(gains, takes.outcomes, values), ""
+
+
+def _duplicates(tables: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows of takes that an earlier run has, too."""
+    seen: set[_Take] = set()
+    again = []
+    for rows in tables:
+        done = [(row, (row.key, row.sha256 or "")) for row in rows if row.status == "done"]
+        again += [row for row, take in done if take in seen]
+        seen.update(take for _, take in done)
+    return again
+
+
+def _cost(costs: Sequence[Cost], duplicates: Sequence[Row]) -> Cost:
     names = ("takes", "errors", "steps", "policy_calls", "frames_scored", "frames_encoded")
-    return Cost(**{name: sum(getattr(cost, name) for cost in costs) for name in names}, seconds={})
+    whole = {name: sum(getattr(cost, name) for cost in costs) for name in names}
+    whole["takes"] -= len(duplicates)
+    whole["steps"] -= sum(row.steps for row in duplicates)
+    whole["policy_calls"] -= sum(row.calls for row in duplicates)
+    return Cost(**whole, seconds={})
