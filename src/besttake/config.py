@@ -26,7 +26,8 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from besttake.errors import ComponentError, PlanError
+from besttake.errors import ComponentError, PlanError, one_line
+from besttake.files import DEEPEST, read_regular
 from besttake.types import EnvSpec, TaskSpec, Window
 
 
@@ -59,7 +60,7 @@ class Retrieval(BaseModel):
     """How the arm `retrieve` finds and uses a demonstrated chunk. What is left out is as tuned in the library, or the
     default of `besttake.core.retrieve.RetrievalConfig`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
     weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
@@ -97,7 +98,7 @@ class Plan(BaseModel):
     3
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     policy: Uris = Field(min_length=1, description="Policy to diagnose (URI).", json_schema_extra=REPEATABLE)
     env: Uris = Field(min_length=1, description="Environment to diagnose it in (URI).", json_schema_extra=REPEATABLE)
@@ -242,17 +243,61 @@ def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
     if path is None:
         return Plan.model_validate(given)
     try:
-        return Plan.model_validate({**_read_yaml(path), **given})
-    except PlanError as error:
-        raise PlanError(f"{path}: {error}") from None
+        values = _read_yaml(path)
+        plan = Plan.model_validate({**values, **given})
+        _check_harmless(plan, {name for name in values if name not in given}, path)
+    except (PlanError, ComponentError) as error:
+        raise PlanError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+    return plan
+
+
+_FAMILIES = {
+    "policy": "policies", "env": "envs", "demos": "demos", "encoder": "encoders", "arms": "arms", "scorer": "scorers"
+}  # fmt: skip
+
+
+def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
+    """ComponentError when one of the ``keys`` that were read from ``path`` names code to run."""
+    from besttake import registry  # here, so that reading a plan loads no component
+
+    if "trust_remote_code" in keys and plan.trust_remote_code:
+        registry.check_trusted(path, "trust_remote_code: true")
+    for key in sorted(keys):
+        value = getattr(plan, key, None)
+        for text in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(text, str):
+                registry.check_harmless(_FAMILIES.get(key, key), registry.FromFile(text, path))
+
+
+_MOST_BYTES = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads 20:40 as a number of base 60; here it is a range, so it stays text."""
+    """Reads a plan that anyone may have written: not deep, and an alias stands for a single value.
+
+    YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text.
+    """
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """The next node; YAMLError where it is nested too deep or an alias of more than one value."""
+        if self.check_event(yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if not isinstance(node, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="an alias of more than one value")
+            return node
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested more than {DEEPEST} deep")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
+_LEFT_TEXT = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:int"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_TEXT]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
@@ -260,13 +305,19 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.load(path.read_text(), Loader=_Loader)
+        loaded = yaml.load(read_regular(path, _MOST_BYTES).decode("utf-8"), Loader=_Loader)
     except OSError as error:
         raise PlanError(f"{error.strerror}; name a plan file") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark else ""
-        raise PlanError(f"not valid YAML{line}; docs/plan.md shows an example") from error
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        reason = f" ({problem[:80]})" if problem else ""
+        raise PlanError(f"not valid YAML{place}{reason}; docs/plan.md shows an example") from error
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        # PyYAML's constructors let these escape, e.g. for `!!bool maybe` or an integer of 5000 digits.
+        raise PlanError(f"it holds a value that cannot be read ({one_line(error, 100)}); see docs/plan.md") from error
     if not isinstance(loaded, dict):
         raise PlanError(f"a plan is a mapping of keys to values, this is a {type(loaded).__name__}")
     return {str(key).replace("-", "_"): value for key, value in loaded.items()}
@@ -284,4 +335,13 @@ def _explain(error: Any) -> str:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(keys)}"
         return f"unknown key {'.'.join(path)!r}; {hint}"
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return f"{'.'.join(path) or name} = {given!r}: {message}"
+    return f"{'.'.join(path) or name} = {_shown(given)}: {message}"
+
+
+def _shown(value: Any, most: int = 120) -> str:
+    """A value that a file holds, in short."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of too many digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}…"

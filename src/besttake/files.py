@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import json
 import os
+import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import platformdirs
+
+DEEPEST = 64
+"""How deep lists and mappings may be nested in a file: more than anything that is meant for BestTake."""
+_LARGEST = 512 << 20
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
@@ -36,6 +45,49 @@ def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
 def write_text(path: Path, text: str, *, parents: bool = False) -> Path:
     """`write_bytes` of ``text`` in UTF-8."""
     return write_bytes(path, text.encode(), parents=parents)
+
+
+def read_regular(path: Path, most: int = _LARGEST) -> bytes:
+    """The bytes of a regular file of at most ``most``: OSError where it cannot be read, ValueError where it is more.
+
+    Anything else (a pipe, a device) could block for ever or never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        kind = os.fstat(descriptor)
+        if stat.S_ISDIR(kind.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind.st_mode):
+            raise ValueError("not a regular file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"more than {most >> 20} MB" if most >= 1 << 20 else f"more than {most} bytes")
+    return data
+
+
+def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
+    """The value of a JSON file, or of JSON text: OSError where the file cannot be read, ValueError for all else.
+
+    For files that anyone may have written: size and depth are bounded.
+    """
+    data = read_regular(source, most) if isinstance(source, Path) else source
+    raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    if raw.count(b"[") + raw.count(b"{") > DEEPEST and _depth(raw) > DEEPEST:
+        raise ValueError(f"lists and mappings are nested more than {DEEPEST} deep")
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _depth(raw: bytes) -> int:
+    """How deep brackets are nested outside of strings."""
+    import numpy as np
+
+    marks = np.frombuffer(_STRINGS.sub(b"", raw), np.uint8)
+    opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
+    closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
+    return int(np.cumsum(opened - closed).max(initial=0))
 
 
 def sha256_of(path: Path) -> str:
@@ -72,7 +124,10 @@ def safetensors_metadata(content: bytes | Path) -> dict[str, str]:
         with safe_open(content, framework="np") as file:
             return dict(file.metadata() or {})
     size = int.from_bytes(content[:8], "little")
-    metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    head = read_json(content[8 : 8 + size])
+    metadata = head.get("__metadata__", {}) if isinstance(head, dict) else None
+    if not isinstance(metadata, dict):
+        raise ValueError("the head of a safetensors file is a mapping")
     return {str(key): str(value) for key, value in metadata.items()}
 
 

@@ -5,23 +5,28 @@ points in the groups ``besttake.policies``, ``besttake.envs`` and so on: the ent
 object is called as ``factory(rest, **options)``, where options come from the URI's query and from the caller. A
 component that is not packaged is named by its place: ``python:my_module:make?key=value`` calls
 ``my_module.make(key="value")``, where the module may also lie in the current directory or beside the running script.
+
+Data never names code. A URI that stands in a file is a `FromFile`: it may name built-in components and installed entry
+points, but neither ``python:`` nor ``trust_remote_code``, unless the user or the program named the same URI as well, or
+trusts the file (`trust`). `make` is the one place that enforces this.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, packages_distributions
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, one_clear_error
+from besttake.errors import ComponentError, one_clear_error, one_line
 from besttake.options import check_known
 
 if TYPE_CHECKING:
@@ -103,6 +108,66 @@ class Uri:
         return cls(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
 
 
+class FromFile(str):
+    """A URI that stands in ``file``, so that data, and not a user, chose it."""
+
+    file: Path
+
+    def __new__(cls, text: str, file: str | Path) -> FromFile:
+        """The URI ``text`` of ``file``."""
+        uri = super().__new__(cls, text)
+        uri.file = Path(file)
+        return uri
+
+    def __getnewargs__(self) -> tuple[str, Path]:  # type: ignore[override]
+        return (str(self), self.file)
+
+
+_TRUSTED: set[str] = set()
+"""URIs that were named by the user or the program, and absolute paths of files that may name code."""
+
+
+def trust(*names: str | Path) -> None:
+    """Let files name the URIs among ``names``, and let the files and directories (as `Path`) among them name code."""
+    _TRUSTED.update(str(name.resolve()) if isinstance(name, Path) else str(name) for name in names)
+
+
+def trusted() -> frozenset[str]:
+    """What `trust` was told, to be handed on to other processes."""
+    return frozenset(_TRUSTED)
+
+
+def check_harmless(group: str, uri: FromFile) -> None:
+    """ComponentError when ``uri``, which stands in a file, would run code that is neither built in nor installed."""
+    parsed = Uri.parse(uri)
+    if parsed.scheme == "python" or "trust_remote_code" in parsed.options or _imports_by_name(group, parsed):
+        check_trusted(uri.file, str(uri))
+
+
+def check_trusted(file: Path, code: str) -> None:
+    """ComponentError unless ``file`` may name ``code``."""
+    place = file.resolve()
+    if code not in _TRUSTED and not {str(place), str(place.parent)} & _TRUSTED:
+        raise ComponentError(
+            f"{file} names code to run ({code[:200]}), and a file may not: name it yourself on the command line or in"
+            f" Python, or, if you trust whoever wrote the file, add `trust` {file}"
+        )
+
+
+def _imports_by_name(group: str, uri: Uri) -> bool:
+    """Whether a built-in env would import a module that is neither installed nor one of the benchmarks it is for."""
+    module, colon, _ = uri.rest.partition(":")
+    if group != "envs" or not colon:
+        return False
+    if uri.scheme == "gym":
+        return module.partition(".")[0] not in packages_distributions()
+    if uri.scheme == "vla-eval":
+        package = importlib.util.find_spec("vla_eval")
+        places = (package.submodule_search_locations or ()) if package else ()
+        return not (module.isidentifier() and any((Path(p) / "benchmarks" / module).is_dir() for p in places))
+    return False
+
+
 def schemes(group: str) -> tuple[str, ...]:
     """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
     return tuple(sorted({*_BUILTIN[group], *(e.name for e in entry_points(group=f"besttake.{group}"))}))
@@ -113,6 +178,8 @@ def policy(uri: str, *, trust_remote_code: bool = False, **options: Any) -> Poli
 
     With ``trust_remote_code`` a factory that has a parameter of that name may run code that comes with a checkpoint.
     """
+    if isinstance(uri, FromFile):
+        check_harmless("policies", uri)
     if trust_remote_code and "trust_remote_code" in signature(_factory("policies", uri)).parameters:
         options["trust_remote_code"] = True
     return cast("Policy", make("policies", uri, **options))
@@ -148,6 +215,10 @@ def scorer(uri: str, **options: Any) -> Scorer:
 
 def make(group: str, text: str, **options: Any) -> Any:
     """The component of family ``group`` that the URI ``text`` names; ComponentError when it cannot be made."""
+    if isinstance(text, FromFile):
+        check_harmless(group, text)
+    elif Uri.parse(text).scheme == "python":
+        trust(text)  # the program itself names it, so its files may as well
     uri, factory = Uri.parse(text), _factory(group, text)
     if uri.scheme != "python":
         factory = partial(factory, uri.rest)
@@ -183,7 +254,8 @@ def _factory(group: str, text: str) -> Callable[..., Any]:
         return _load(uri.rest, text)
     for entry in entry_points(group=f"besttake.{group}"):
         if entry.name == uri.scheme:
-            return cast(Callable[..., Any], entry.load())
+            with one_clear_error(f"{text}: the plug-in {entry.value} cannot be loaded: {{}}"):
+                return cast(Callable[..., Any], entry.load())
     check_scheme(group, text)
     return _load(_BUILTIN[group][uri.scheme], text)
 
@@ -198,8 +270,10 @@ def _see_user_modules() -> None:
 
 def _load(place: str, text: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
+    what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        what = f"{name or 'a factory'} from {module or 'nowhere'}"
         raise ComponentError(f"{text}: cannot import {what} ({error})") from error
+    except Exception as error:  # the module is the user's own, and can fail in any way
+        raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error

@@ -27,9 +27,11 @@ class SmallActor:
     config: RetrievalConfig
     library: str | None = None
     candidates: int = 4
+    trusted: frozenset[str] = field(default_factory=registry.trusted, compare=False)
 
     def sampler(self, env: EnvSpec) -> ArmSampler:
         """The sampler, for takes in ``env``."""
+        registry.trust(*self.trusted)
         library = None if self.library is None else Library.open(self.library)
         encoder = None if library is None else library.encoder()
         return arm_sampler(registry.policy(self.policy), env.world, self.config, library, encoder, self.candidates)

@@ -44,9 +44,9 @@ def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
-        arguments = [p for p in own if _is_argument(p)]
+        arguments = [p for p in own if is_argument(p)]
         made = [_parameter(name, also.get(name)) for name in chosen]
-        options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not _is_argument(p)]
+        options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not is_argument(p)]
 
         @wraps(command)
         def called(**values: Any) -> None:
@@ -130,7 +130,8 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _is_argument(parameter: inspect.Parameter) -> bool:
+def is_argument(parameter: inspect.Parameter) -> bool:
+    """Whether a command's parameter is an argument, not an option."""
     return any(isinstance(part, typer.models.ArgumentInfo) for part in get_args(parameter.annotation))
 
 

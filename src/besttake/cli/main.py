@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from besttake import files
 from besttake.cli import diagnose, doctor, library, plan, recorded, reproduce, runs, serve
+from besttake.cli.options import trusting
 from besttake.errors import BestTakeError
 from besttake.registry import schemes
 
@@ -80,6 +81,7 @@ app.add_typer(library.app, name="library")
 app.add_typer(runs.app, name="runs")
 for known in (*app.registered_commands, *library.app.registered_commands, *runs.app.registered_commands):
     known.cls = _Command
+    known.callback = trusting(known.callback) if known.callback else None
     known.help = _kept((known.callback and known.callback.__doc__) or "")
 
 

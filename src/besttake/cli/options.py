@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from besttake import log
-from besttake.cli.flags import option
+from besttake.cli.flags import is_argument, option
 from besttake.progress import Reporter
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The run directory; an unfinished run in it goes on.")]
@@ -23,6 +26,37 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what happens
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a verdict is undecided.")]
 Run = Annotated[Path, typer.Argument(help="The run directory.")]
 Worth = Annotated[float, option("worth")]
+
+
+Trust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH",
+        help="Let this plan, library, run or checkpoint name code to run (python:…, trust_remote_code). Repeatable.",
+    ),
+]
+
+
+def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command`` with the option ``--trust``, which holds for all that it opens (`registry.trust`)."""
+
+    @wraps(command)
+    def called(*, trust: list[Path] | None = None, **values: Any) -> Any:
+        from besttake import registry
+        from besttake.errors import PlanError
+
+        for path in trust or ():
+            if not path.exists():
+                raise PlanError(f"`trust` {path}: no such file or directory")
+            registry.trust(path)
+        return command(**values)
+
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = [p if is_argument(p) else p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    option = inspect.Parameter("trust", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Trust)
+    called.__signature__ = inspect.Signature([*parameters, option])  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in (*parameters, option)}
+    return called
 
 
 def reporter(quiet: bool, verbose: bool = False) -> Reporter:

@@ -26,7 +26,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Showing
 from besttake.demos.checks import check_encoder
-from besttake.demos.head import LibraryHead, TunedHead
+from besttake.demos.head import FILE, LibraryHead, TunedHead
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
@@ -130,7 +130,7 @@ class Library:
     def encoder(self) -> Encoder:
         """The encoder that made the embeddings; LibraryError when it is not available as it was."""
         stored = self.path / "encoder.safetensors"
-        made: Any = registry.encoder(self.head.encoder.uri)
+        made: Any = registry.encoder(self._named(self.head.encoder.uri))
         if isinstance(made, Fitted) and stored.exists():
             from safetensors.numpy import load_file
 
@@ -167,10 +167,18 @@ class Library:
             raise LibraryError(f"{self.path} cannot show {', '.join(cameras)}: {self.head.source} is gone or has none")
         return self._source.show(self.demos[demo].id, step, cameras)
 
+    def _named(self, uri: str) -> registry.FromFile:
+        """A URI of ``library.json``, which may have been written by anyone."""
+        return registry.FromFile(uri, self.path / FILE)
+
     @cached_property
     def _source(self) -> Showing | None:
+        if self.head.shows is None:
+            return None
+        uri = self._named(self.head.shows)
+        registry.check_harmless("demos", uri)
         try:
-            source = None if self.head.shows is None else registry.demos(self.head.shows)
+            source = registry.demos(uri)
         except BestTakeError:
             return None
         same = source is not None and source.fingerprint == self.head.source_fingerprint

@@ -25,6 +25,8 @@ def open_or_build(
 
     ``encoder`` is a URI: by default the library's own, or `pixels` where one is built.
     """
+    if encoder is not None:
+        registry.trust(encoder)
     if not (Path(named) / "library.json").is_file():
         return build_at(None, named, encoder, options, work)
     library = Library.open(named)

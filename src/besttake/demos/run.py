@@ -7,6 +7,7 @@ by default, ``any`` for all), ``policy`` and ``env`` (URIs, to keep only theirs)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class RunDemos:
             raise LibraryError(
                 f"{self.name} has no successful takes of arm {arm} to learn from; see `besttake runs show`"
             )
-        spec = _spec(self._rows)
+        spec = _spec(self._rows, Path(path) / "takes.sqlite")
         self.camera, self.fps = spec.score_camera, spec.fps
         self.gripper_dim, self.gripper_open, self.eef_dims = spec.gripper_dim, spec.gripper_open, spec.eef_dims
         self._instructions = {task.name: task.instruction for task in spec.tasks}
@@ -67,12 +68,12 @@ def make(rest: str, arm: str = "base", policy: str | None = None, env: str | Non
     return RunDemos(rest, arm, policy, env)
 
 
-def _spec(rows: list[Row]) -> EnvSpec:
+def _spec(rows: list[Row], file: Path) -> EnvSpec:
     """The env that the takes were made in: it says which camera was kept and where gripper and end effector are."""
     uris = sorted({row.key.env for row in rows})
     if len(uris) > 1:
         raise LibraryError(f"the takes come from {', '.join(uris)}; name one of them with ?env=…")
-    env = registry.env(uris[0])
+    env = registry.env(registry.FromFile(uris[0], file))
     try:
         return env.spec
     finally:

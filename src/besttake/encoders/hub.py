@@ -29,9 +29,11 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
     images_at_once = Reader(f"hf:{rest}").whole("batch", batch)
     transformers = need("transformers", f"the encoder hf:{rest}")
     try:
-        config = transformers.AutoConfig.from_pretrained(rest, revision=revision)
+        config = transformers.AutoConfig.from_pretrained(rest, revision=revision, trust_remote_code=False)
         settings = _processor_settings(rest, revision)
-        model, info = transformers.AutoModel.from_pretrained(rest, revision=revision, output_loading_info=True)
+        model, info = transformers.AutoModel.from_pretrained(
+            rest, revision=revision, output_loading_info=True, trust_remote_code=False
+        )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise hub_failure(rest, error) from None
     prefix = ""

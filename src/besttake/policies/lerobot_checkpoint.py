@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from besttake.errors import ComponentError, need, one_clear_error
+from besttake import registry
+from besttake.errors import ComponentError, need, one_clear_error, one_line
+from besttake.files import read_json
 from besttake.policies.checkpoints import digest, directory
 
 _FILES = ("*.json", "*.safetensors")
@@ -37,6 +38,7 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
     factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
     where = directory(f"lerobot:{name}", name, revision, _FILES)
     family = _family(where, name)
+    check_processors(where)
     # LeRobot prints while it loads; stdout belongs to our caller's answer.
     with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
         config = configs.PreTrainedConfig.from_pretrained(where)
@@ -58,7 +60,7 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
 
 def _family(where: Path, name: str) -> str:
     try:
-        saved = json.loads((where / "config.json").read_text())
+        saved = read_json(where / "config.json")
     except (OSError, ValueError):
         raise ComponentError(f"lerobot:{name}: no readable config.json in {where}; is it a saved policy?") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("type"), str):
@@ -72,6 +74,23 @@ def _family(where: Path, name: str) -> str:
         hint = "convert it with LeRobot's migrate_policy_normalization" if missing[0] != _WEIGHTS else "save it again"
         raise ComponentError(f"lerobot:{name}: {', '.join(missing)} not in the checkpoint; {hint}")
     return str(saved["type"])
+
+
+def check_processors(where: Path) -> None:
+    """ComponentError where a saved processor names a class of its own choosing: LeRobot would import and call it."""
+    for file in (where / each for each in _PROCESSORS):
+        try:
+            steps = read_json(file)["steps"]
+            classes = [str(step["class"]) for step in steps if "registry_name" not in step]
+            states = [str(step["state_file"]) for step in steps if step.get("state_file")]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ComponentError(f"{file} cannot be read ({one_line(error, 100)}); save the policy again") from None
+        for path in classes:
+            if not path.startswith("lerobot."):
+                registry.check_trusted(file, path)
+        for path in states:
+            if Path(path).name != path:
+                raise ComponentError(f"{file} names the file {path}, which lies outside the checkpoint")
 
 
 def _settle(config: Any, device: str | None, steps: int | None, name: str) -> None:

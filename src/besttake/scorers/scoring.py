@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 
@@ -135,8 +135,10 @@ class _InWorker:
     scorers: tuple[str, ...]
     instructions: Mapping[str, str]
     matching: Mapping[str, str]
+    trusted: frozenset[str] = field(default_factory=registry.trusted)
 
     def __call__(self, portion: list[Start]) -> dict[TakeKey, TakeScore]:
+        registry.trust(*self.trusted)
         library, encoder, scorers = _opened(self.library, self.scorers)
         with Store.open(self.run) as store:
             work = _Work(library, encoder, scorers, self.instructions, self.matching)

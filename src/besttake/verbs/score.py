@@ -104,7 +104,8 @@ def _instructions(store: Store, library: Library, spec: ScorerSpec) -> Mapping[s
     tasks = {row.key.task for row in store.rows()}
     if "instruction" not in spec.reads and all(library.view(task).matched != "all" for task in tasks):
         return {}
-    envs = [spec_of(uri) for uri in dict.fromkeys(row.key.env for row in store.rows())]
+    uris = dict.fromkeys(row.key.env for row in store.rows())
+    envs = [spec_of(registry.FromFile(uri, store.path / "takes.sqlite")) for uri in uris]
     return {task.name: task.instruction for env in envs for task in env.tasks}
 
 

@@ -1,0 +1,279 @@
+"""Data never names code: whatever a file says, nothing runs that the user did not name.
+
+Each test plants ``python:planted:make`` (a module that is there and leaves a mark) or another name of code in one of
+the files that BestTake opens, and then uses that file in every way there is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from besttake import registry
+from besttake.cli import main as cli
+from besttake.config import Plan, load_plan
+from besttake.demos.head import LibraryHead
+from besttake.demos.library import Library
+from besttake.demos.resolve import build_at, open_or_build
+from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.policies.lerobot_checkpoint import check_processors
+from besttake.verbs.diagnose import diagnose
+
+PLANTED = "python:planted:make"
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that would be found, and the file that it makes when it is imported or called."""
+    mark, place = tmp_path / "it-ran", tmp_path / "cwd"
+    place.mkdir()
+    code = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n"
+    (place / "planted.py").write_text(code + "def make(*a, **k):\n    raise SystemExit(7)\nclass Env: make = make\n")
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(place)])
+    monkeypatch.setattr(registry, "_TRUSTED", set())
+    yield mark
+    sys.modules.pop("planted", None)
+
+
+@pytest.fixture(scope="module")
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small finished run on the testbed."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    plan = Plan(
+        policy=("testbed:half",), env=("testbed:pick",), starts="2", seeds=2, arms=("base", "retrieve"),
+        demos_per_task=4, probe_states=0, workers=1,
+    )  # fmt: skip
+    diagnose(plan, out)
+    return out
+
+
+@pytest.fixture
+def library(run: Path, tmp_path: Path) -> Path:
+    """A copy of that run's library."""
+    kept = json.loads((run / "run.json").read_text())["library"]
+    return Path(shutil.copytree(kept, tmp_path / "library"))
+
+
+def plant(directory: Path, **changes: Any) -> None:
+    """Change the head of a library as its author could: all its sums are right afterwards."""
+    head = LibraryHead.read(directory)
+    encoder = head.encoder.model_copy(update={"uri": changes.pop("encoder", head.encoder.uri)})
+    head.model_copy(update={"encoder": encoder, **changes}).write(directory)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["besttake", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+CODE = (
+    PLANTED,
+    "python:os:system?command=touch%20it-ran",
+    "hf:org/name?trust_remote_code=true",
+)
+
+
+@pytest.mark.parametrize("uri", CODE)
+def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatch: Any, capsys: Any) -> None:
+    plant(library, encoder=uri)
+    (library.parent / "take").mkdir()
+    Image.new("RGB", (32, 32)).save(library.parent / "take" / "0.png")
+    for use in (
+        ["library", "check", library],
+        ["library", "show", library],
+        ["rank", library.parent / "take", "--demos", library],
+        ["diagnose", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, "-o", "out"],
+        ["probe", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library],
+        ["serve", "--policy", "testbed:half", "--retrieve", library, "--port", "0"],
+        ["library", "tune", library, "--env", "testbed:pick", "--policy", "testbed:half"],
+    ):
+        code = call(monkeypatch, *use)
+        said = capsys.readouterr().err
+        assert code == (0 if "show" in use or "probe" in use else 2), said  # those two encode nothing
+        if code:
+            assert "names code to run" in said
+            assert "--trust" in said
+            assert said.count("\n") == 1
+        assert not mark.exists()
+        assert not Path("it-ran").exists()
+
+
+def test_what_a_library_shows_names_no_code(library: Path, mark: Path) -> None:
+    plant(library, shows=PLANTED)
+    with pytest.raises(BestTakeError, match="names code to run"):
+        Library.open(library).can_show(("wrist",))
+    assert not mark.exists()
+
+
+def test_a_library_may_name_the_code_that_the_user_names(library: Path, mark: Path) -> None:
+    plant(library, encoder=PLANTED)
+    with pytest.raises(SystemExit, match="7"):
+        open_or_build(str(library), PLANTED).encoder()
+    assert mark.exists()
+
+
+def test_a_trusted_library_may_name_code(library: Path, mark: Path, monkeypatch: Any) -> None:
+    plant(library, encoder=PLANTED)
+    assert call(monkeypatch, "library", "check", library, "--trust", library) == 7
+    assert mark.exists()
+
+
+def test_only_a_file_that_is_there_can_be_trusted(library: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert call(monkeypatch, "library", "check", library, "--trust", "nowhere") == 2
+    assert "--trust nowhere: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"policy: {PLANTED}",
+        f"policy: [testbed:half, '{PLANTED}']",
+        f"env: {PLANTED}",
+        f"demos: {PLANTED}",
+        f"encoder: {PLANTED}",
+        f"scorer: {PLANTED}",
+        f"arms: [base, '{PLANTED}']",
+        "trust_remote_code: true",
+        "trust-remote-code: true",
+        "policy: openvla:org/name?trust_remote_code=true",
+        "env: gym:planted:Env-v0",
+        "env: vla-eval:planted:Env",
+        "env: vla-eval:subprocess:Popen?args=[touch,it-ran]",
+    ],
+)
+def test_a_plan_names_no_code(line: str, mark: Path, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    key = line.partition(":")[0]
+    others = {"policy": "testbed:half", "env": "testbed:pick", key: None}
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("\n".join([*(f"{name}: {value}" for name, value in others.items() if value), line]))
+    assert call(monkeypatch, "diagnose", plan, "-o", "out") == 2
+    said = capsys.readouterr().err
+    assert "names code to run" in said
+    assert f"--trust {plan}" in said
+    assert not mark.exists()
+    assert not Path("it-ran").exists()
+    with pytest.raises(PlanError, match="names code to run"):
+        load_plan(plan, {})
+    registry.trust(plan)
+    assert load_plan(plan, {})
+
+
+def test_a_flag_names_what_the_plan_may_not(mark: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"policy: testbed:half\nenv: testbed\nscorer: {PLANTED}\ntrust_remote_code: true\n")
+    assert load_plan(plan, {"scorer": PLANTED, "trust_remote_code": True}).scorer == PLANTED
+    assert load_plan(plan, {"scorer": "manifold", "trust_remote_code": True}).scorer == "manifold"
+
+
+def _in_sqlite(column: str) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        with sqlite3.connect(run / "takes.sqlite") as base:
+            base.execute(f"UPDATE takes SET {column} = ?", (PLANTED,))
+        base.close()
+
+    return change
+
+
+def _in_json(file: str, *words: str) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        path = run / file
+        for word in words:
+            path.write_text(path.read_text().replace(json.dumps(word), json.dumps(PLANTED)))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _in_sqlite("env"), _in_sqlite("policy"), _in_sqlite("task"),
+        _in_json("run.json", "testbed:pick", "testbed:half"), _in_json("run.json", "retrieve", "manifold", "pixels"),
+        _in_json("result.json", "testbed:half", "testbed:pick"), _in_json("result.json", "manifold", "retrieve"),
+    ],
+)  # fmt: skip
+def test_a_run_and_a_result_name_no_code(
+    change: Callable[[Path], None], run: Path, mark: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    change(copy)
+    for use in (
+        ["runs", "show", copy],
+        ["report", copy, "--figures", tmp_path / "figures"],
+        ["report", copy, "--format", "md"],
+        ["score", copy, "--scorer", "coverage"],
+        ["compare", copy, copy],
+        ["library", "build", f"run:{copy}", "-o", tmp_path / "built"],
+        ["library", "build", f"run:{copy}?arm=any", "-o", tmp_path / "built"],
+        ["ingest", copy],
+        ["serve", "--policy", "testbed:strong", "--retrieve", copy, "--host", "0.0.0.0"],  # refused: it needs a token
+    ):
+        assert call(monkeypatch, *use) in (0, 1, 2)
+        assert "Traceback" not in capsys.readouterr().err
+        assert not mark.exists(), use
+
+
+def test_recorded_outcomes_name_no_code(mark: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    table = tmp_path / "outcomes.csv"
+    lines = [f"{PLANTED},{PLANTED},{start},{seed},{start % 2}" for start in range(4) for seed in range(2)]
+    table.write_text("\n".join(["policy,task,start,seed,success", *lines]))
+    assert call(monkeypatch, "ingest", table, "-o", tmp_path / "ingested") == 0
+    assert call(monkeypatch, "report", tmp_path / "ingested") == 0
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"class": "planted.make", "config": {}},
+        {"class": "subprocess.Popen", "config": {"args": ["touch", "it-ran"]}},
+        {"class": "lerobotx.Thing"},
+    ],
+)
+def test_a_checkpoint_names_no_class_but_lerobots(step: dict[str, Any], mark: Path, tmp_path: Path) -> None:
+    """LeRobot imports the class that a saved processor names, and calls it with the saved settings."""
+    _checkpoint(tmp_path, {"class": "lerobot.processor.rename_processor.RenameObservationsProcessorStep"})
+    check_processors(tmp_path)
+    _checkpoint(tmp_path, step)
+    with pytest.raises(ComponentError, match="names code to run"):
+        check_processors(tmp_path)
+    _checkpoint(tmp_path, {"registry_name": "rename", "state_file": "../../secret.safetensors"})
+    with pytest.raises(ComponentError, match="outside the checkpoint"):
+        check_processors(tmp_path)
+    assert not mark.exists()
+
+
+def _checkpoint(where: Path, step: dict[str, Any]) -> None:
+    for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
+        steps = [{"registry_name": "device_processor", "config": {}}, step]
+        (where / name).write_text(json.dumps({"name": "processor", "steps": steps}))
+
+
+def test_a_library_built_with_ones_own_encoder_opens_where_it_is_named_again(
+    mark: Path, cache: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    Path("planted.py").write_text("from besttake.encoders.hog import make as hog\ndef make(): return hog('')\n")
+    built = build_at(tmp_path / "own", "testbed:pick?demos_per_task=2", PLANTED)
+    monkeypatch.setattr(registry, "_TRUSTED", set())  # as in the next process
+    with pytest.raises(ComponentError, match="names code to run"):
+        Library.open(built.path).encoder()
+    assert open_or_build(str(built.path), PLANTED).encoder().spec == built.encoder().spec
+
+
+def test_a_module_that_cannot_be_imported_is_one_line(mark: Path) -> None:
+    Path("planted.py").write_text("def make(:\n")
+    with pytest.raises(ComponentError, match="cannot import make from planted .SyntaxError"):
+        registry.env(PLANTED)
+    Path("planted.py").write_text("raise RuntimeError('no\\nluck')\n")
+    with pytest.raises(ComponentError, match="cannot import make from planted .RuntimeError: no luck"):
+        registry.env(PLANTED)
