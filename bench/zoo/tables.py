@@ -1,0 +1,172 @@
+"""The tables about what is true of the zoo: headroom and selection, arms and content, what foretells content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bench.zoo.cells import Cell
+from bench.zoo.takes import COOLED, F64, PAPERS, RETRIEVE, SCORE, SHORTEST, TASKS, WORTH, Policy
+from besttake.core import stats
+from besttake.core.estimate import Estimate
+from besttake.core.ranking import within_auc
+from besttake.core.relation import CellGains, disjoint_splits, nested_pearson, pearson, spearman
+
+
+def gain_of(values: F64) -> Estimate:
+    return stats.mean_interval(values.ravel(), stats.gain_scale(3), draws=4000)
+
+
+def difference(values: F64) -> Estimate:
+    return stats.mean_interval(values.ravel(), stats.difference_scale(3), draws=4000)
+
+
+def content(policy: Policy, config: str) -> F64:
+    """Retrieve minus cooled at the same strength, of each start (tasks, starts)."""
+    arm, alpha = RETRIEVE[config]
+    return policy.rate(arm) - policy.rate(COOLED[alpha])
+
+
+def over_base(policy: Policy, arm: str) -> F64:
+    return policy.rate(arm) - policy.rate()
+
+
+def points(e: Estimate) -> str:
+    if e.value is None or e.low is None or e.high is None:
+        return "–"
+    return f"{100 * e.value:+.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]"
+
+
+def plain(e: Estimate) -> str:
+    if e.value is None:
+        return "–"
+    return f"{e.value:.2f}" if e.low is None or e.high is None else f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]"
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"**{title}**", "", "| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def selection(zoo: Sequence[Policy]) -> str:
+    rows = []
+    for p in zoo:
+        h, outcomes = p.headroom(), p.outcomes["base"]
+        captures = [stats.capture_interval(p.gain(s).ravel(), h.ravel(), draws=2000) for s in (SCORE, PAPERS)]
+        auc = within_auc(outcomes.reshape(-1, 3), p.scores["base", SCORE].reshape(-1, 3))
+        rows.append(
+            [
+                p.name, p.deficit, f"{100 * outcomes.mean():.1f}", f"{100 * outcomes.any(axis=2).mean():.1f}",
+                points(stats.mean_interval(h.ravel(), stats.headroom_scale(3), draws=4000)),
+                points(gain_of(p.gain(SCORE))), points(gain_of(p.gain(PAPERS))), points(gain_of(p.gain(SHORTEST))),
+                *(plain(c) for c in captures), plain(auc),
+            ]
+        )  # fmt: skip
+    header = "policy", "deficit", "pass@1", "pass@3", "headroom", "coverage", "manifold", "shortest"
+    return table(
+        "1. Selection on base takes: success in %, gains in points, capture as a part of headroom",
+        [*header, "capture, coverage", "capture, manifold", "AUC within, coverage"],
+        rows,
+    )
+
+
+def arms(zoo: Sequence[Policy]) -> str:
+    rows = []
+    for p in zoo:
+        gains = [points(difference(over_base(p, arm))) for arm in COOLED.values()]
+        gains += [points(difference(over_base(p, arm))) for arm, _ in RETRIEVE.values()]
+        contents = [points(difference(content(p, config))) for config in RETRIEVE]
+        rows.append([p.name, *gains, *contents, f"{p.dfe_over_floor:.2f}"])
+    return table(
+        "2. Arms, one take: gain over base in points; content is retrieve minus cooled at the same alpha",
+        [
+            "policy", "cooled .3", "cooled .5", *RETRIEVE, *(f"content, {config}" for config in RETRIEVE), "DFE/floor",
+        ],
+        rows,
+    )  # fmt: skip
+
+
+def options(policy: Policy) -> dict[str, F64]:
+    """Every arm with one take and with the best of three by `SCORE`, minus base, of each start (tasks, starts)."""
+    names = {
+        "base": "base",
+        "cooled .3": COOLED[0.3],
+        "cooled .5": COOLED[0.5],
+        **{f"retrieve {config}": arm for config, (arm, _) in RETRIEVE.items()},
+    }
+    single = {name: over_base(policy, arm) for name, arm in names.items()}
+    return single | {f"{name}, best of 3": policy.picked(SCORE, arm) - policy.rate() for name, arm in names.items()}
+
+
+def best_options(zoo: Sequence[Policy]) -> str:
+    rows = []
+    for p in zoo:
+        menu = options(p)
+        one = {name: v for name, v in menu.items() if "best of" not in name}
+        three = {name: v for name, v in menu.items() if "best of" in name}
+        row = [p.name]
+        for part in (one, three):
+            best = max(part, key=lambda name: float(part[name].mean()))
+            row += [best, points(stats.mean_interval(part[best].ravel(), stats.pick_scale(), draws=4000))]
+        rows.append([*row, points(stats.mean_interval(menu["base, best of 3"].ravel(), stats.gain_scale(3)))])
+    return table(
+        "3. The best option with one take and with three (picked after the fact, so its gain is a little optimistic)",
+        ["policy", "one take", "gain", "three takes", "gain", "base, best of 3"],
+        rows,
+    )
+
+
+def correlations(zoo: Sequence[Policy], foretold: dict[str, dict[str, float]]) -> str:
+    """Gain against headroom over cells; content against DFE/floor and against what the offline check foretells."""
+    cells = [CellGains(p.name, t, p.headroom()[i], p.gain(SCORE)[i]) for p in zoo for i, t in enumerate(TASKS)]
+    papers = [CellGains(p.name, t, p.headroom()[i], p.gain(PAPERS)[i]) for p in zoo for i, t in enumerate(TASKS)]
+    rows = []
+    for name, each in (("coverage", cells), ("manifold", papers)):
+        splits = disjoint_splits(each)
+        rows.append([f"gain ({name}) and headroom, {len(each)} cells", plain(nested_pearson(each)), "–"])
+        rows.append([f"the same, {splits.splits} disjoint splits", f"{splits.mean:.2f} ± {splits.sd:.2f}", "–"])
+    over = [CellGains(p.name, "*", p.headroom().ravel(), p.gain(SCORE).ravel()) for p in zoo]
+    rows.append([f"gain (coverage) and headroom, {len(over)} policies", plain(nested_pearson(over)), "–"])
+    for config in RETRIEVE:
+        y = np.array([content(p, config).mean() for p in zoo])
+        x = np.array([p.dfe_over_floor for p in zoo])
+        rows.append([f"content ({config}) and DFE/floor", plain(pearson(x, y)), plain(spearman(x, y))])
+        if config in foretold:
+            z = np.array([foretold[config][p.name] for p in zoo])
+            rows.append([f"content ({config}) and the offline check", plain(pearson(z, y)), plain(spearman(z, y))])
+    return table("4. What goes with what, over policies", ["", "r", "Spearman"], rows)
+
+
+def truth(means: Mapping[str, float]) -> tuple[str, str, str]:
+    """What to do about reuse, retrieve and combine if ``means`` of the questions were known exactly."""
+    reuse = "select" if means["gain"] >= WORTH else "unranked" if means["headroom"] >= WORTH else "none"
+    retrieve = "none"
+    if means["retrieve"] >= WORTH and (means["content"] >= WORTH or means["cooled"] < WORTH):
+        retrieve = "retrieve"
+    elif means["cooled"] >= WORTH:
+        retrieve = "cool"
+    pairs = ("combine", "retrieve_selection"), ("combine_cooled", "cooled_selection")
+    combine = any(min(means[a], means[b]) >= WORTH for a, b in pairs if a in means)
+    return reuse, retrieve, "yes" if combine else "no"
+
+
+def answers(cells: Sequence[Cell], config: str) -> str:
+    """The true answers of each policy and cell, and how often each occurs."""
+    rows: dict[str, list[str]] = {}
+    counts = [Counter[str](), Counter[str](), Counter[str]()]
+    for cell in cells:
+        said = truth(cell.truth)
+        rows.setdefault(cell.policy, [cell.policy]).append(", ".join(said))
+        for count, one in zip(counts, said, strict=True):
+            count[one] += 1
+    often = "; ".join(", ".join(f"{name} {n}" for name, n in count.most_common()) for count in counts)
+    return (
+        table(
+            f"5. What is right, from the means over all starts, retrieval by {config}: reuse, retrieve, combine",
+            ["policy", "all tasks", *TASKS],
+            list(rows.values()),
+        )
+        + f"\n\nOf {len(cells)} cells and policies: {often}."
+    )
