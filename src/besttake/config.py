@@ -139,6 +139,17 @@ class Plan(BaseModel):
     gripper_dim: int | None = Field(
         default=None, description="Index of the gripper in the action, if the data do not say."
     )
+    gripper_threshold: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Gripper command between open and closed, if not the middle of those in the data.",
+    )
+    gripper_open: float | None = Field(
+        default=None, allow_inf_nan=False, description="Gripper command that opens, if the data do not say."
+    )
+    event_angle: float | None = Field(
+        default=None, gt=0, lt=180, description="Turn of the end effector that is an event, in degrees (default 60)."
+    )
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
         default=None,
         description="Indexes of the end effector's position in the state, e.g. 0,1,2, if the data do not say.",

@@ -60,10 +60,11 @@ def test_a_libero_file_is_read_back_exactly_and_turned_upright(tmp_path):
     with h5py.File(path) as file:
         for number, demo in enumerate(demos):
             stored = file[f"data/demo_{number}"]
-            np.testing.assert_array_equal(demo.actions, stored["actions"][()].astype(np.float32))
+            # LIBERO's script records after it stepped: what was done at an observation is the action of the next row.
+            np.testing.assert_array_equal(demo.actions, stored["actions"][()].astype(np.float32)[1:])
             state = np.concatenate([stored[f"obs/{k}"][()] for k in ("ee_pos", "ee_ori", "gripper_states")], axis=1)
-            np.testing.assert_array_equal(demo.states, state.astype(np.float32))
-            np.testing.assert_array_equal(demo.frames, stored["obs/eye_in_hand_rgb"][()][:, ::-1, ::-1])
+            np.testing.assert_array_equal(demo.states, state.astype(np.float32)[:-1])
+            np.testing.assert_array_equal(demo.frames, stored["obs/eye_in_hand_rgb"][:-1][:, ::-1, ::-1])
 
 
 def test_a_robomimic_file_is_read_back_exactly_with_quaternions_as_axis_angle(tmp_path):
@@ -92,11 +93,11 @@ def test_a_directory_of_files_is_one_source_and_demos_come_in_the_order_of_their
 def test_state_rotation_and_size_can_be_chosen(tmp_path):
     path = libero(tmp_path / "task_demo.hdf5")
     demo = next(iter(registry.demos(f"hdf5:{path}?state=joint_states%2Bee_pos&rotate=0&size=16&camera=agentview_rgb")))
-    assert demo.states.shape == (12, 10)
-    assert demo.frames.shape == (12, 16, 16, 3)
+    assert demo.states.shape == (11, 10)
+    assert demo.frames.shape == (11, 16, 16, 3)
     with h5py.File(path) as file:
         same = next(iter(registry.demos(f"hdf5:{path}?rotate=0&camera=agentview_rgb"))).frames
-        np.testing.assert_array_equal(same, file["data/demo_0/obs/agentview_rgb"][()])
+        np.testing.assert_array_equal(same, file["data/demo_0/obs/agentview_rgb"][:-1])
 
 
 def test_bad_demonstrations_are_named_and_the_rest_is_built(tmp_path):
@@ -109,7 +110,7 @@ def test_bad_demonstrations_are_named_and_the_rest_is_built(tmp_path):
         if number == 3:
             del demo["obs/ee_pos"]
 
-    path = libero(tmp_path / "task_demo.hdf5", lengths=(8, 8, 8, 8, 0, 1, 8), change=spoil)
+    path = libero(tmp_path / "task_demo.hdf5", lengths=(8, 8, 8, 8, 0, 2, 8), change=spoil)
     made = build(registry.demos(f"hdf5:{path}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.source["demo"] for d in made.demos] == ["demo_0", "demo_6"]
     assert [(b.id[-6:], b.reason.split(",")[0]) for b in made.head.left_out] == [

@@ -203,8 +203,8 @@ def test_what_is_not_such_a_data_set_is_told_in_one_line(tmp_path, monkeypatch):
         registry.demos(f"lerobot:{tmp_path / 'empty'}")
     old = write(tmp_path / "old", codec=None)
     info = json.loads((old / "meta" / "info.json").read_text())
-    (old / "meta" / "info.json").write_text(json.dumps({**info, "codebase_version": "v2.1"}))
-    with pytest.raises(LibraryError, match=r"v2.1; convert it"):
+    (old / "meta" / "info.json").write_text(json.dumps({**info, "codebase_version": "v1.6"}))
+    with pytest.raises(LibraryError, match=r"v1.6; v2.0, v2.1 and v3.0 can be read"):
         registry.demos(f"lerobot:{old}")
     (old / "meta" / "info.json").write_text("{}")
     with pytest.raises(LibraryError, match="damaged"):

@@ -18,7 +18,7 @@ Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
 
 
 @app.command()
-@plan_flags("encoder", "task", "gripper_dim", "eef_dims")
+@plan_flags("encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims")
 def build(
     given: Flags,
     demos: Annotated[str, typer.Argument(help="The demonstrations: lerobot:…, hdf5:…, video:…, run:…, testbed")],
@@ -28,6 +28,10 @@ def build(
     pad: Annotated[
         str, typer.Option(help="Actions past a demonstration's end: hold (delta actions) or repeat (absolute ones).")
     ] = "hold",
+    gripper_as: Annotated[
+        str | None,
+        typer.Option(help="Gripper commands that shall open and close in the library, e.g. -1,1 for LIBERO."),
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be used, and list it.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -52,15 +56,34 @@ def build(
         dims = parse_dims(given.get("eef_dims"))
     except ValueError as error:
         raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
+    levels = _levels(gripper_as)
     with reporter(quiet or as_json, verbose).stage("library", 0) as stage, one_thread():
         options = Options(
             stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
-            gripper_dim=given.get("gripper_dim"), eef_dims=dims, pad="repeat" if pad == "repeat" else "hold",
-            skip_bad=skip_bad,
+            gripper_dim=given.get("gripper_dim"), eef_dims=dims, gripper_threshold=given.get("gripper_threshold"),
+            gripper_open=given.get("gripper_open"), gripper_as=levels, angle=given.get("event_angle"),
+            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad,
         )  # fmt: skip
         library = build_at(out, demos, given.get("encoder"), options, Work(lambda _: stage.advance()))
     summary = library.summary()
     show(render_built(out, summary), summary, as_json)
+
+
+def _levels(text: str | None) -> tuple[float, float] | None:
+    """``"-1,1"`` -> (-1, 1)."""
+    from besttake.errors import PlanError
+
+    if text is None:
+        return None
+    try:
+        opens, closes = (float(part) for part in text.split(","))
+    except ValueError:
+        raise PlanError(
+            f"`gripper_as` {text}: two numbers, the one that opens and the one that closes, e.g. -1,1"
+        ) from None
+    if not abs(opens - closes) < float("inf") or opens == closes:
+        raise PlanError(f"`gripper_as` {text}: two different numbers, e.g. -1,1")
+    return opens, closes
 
 
 @app.command("show")

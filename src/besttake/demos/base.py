@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from besttake.errors import LibraryError
-from besttake.types import U8, Demo
+from besttake.types import F32, U8, Demo
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,31 @@ class Source(Protocol):
         """Index of the gripper command in the action; None where it is not known."""
 
     @property
-    def gripper_open(self) -> int:
-        """Sign of the gripper command that opens."""
+    def gripper_open(self) -> int | None:
+        """Sign of the gripper command that opens; None where it is not known."""
 
     @property
     def eef_dims(self) -> tuple[int, ...] | None:
         """Indexes of the end effector's position in the state; None where they are not known."""
 
     def __iter__(self) -> Iterator[Demo | Bad]: ...
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """A source that can tell how its robot moves without reading a picture."""
+
+    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
+        """States (T, s) and actions (T, a) of one demonstration after the other, without those that are unreadable."""
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A source with remarks for the user: what it took the data for, what it does not read."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence each, without a full stop."""
 
 
 @runtime_checkable
@@ -88,13 +106,13 @@ def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[st
     As ``named``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
     camera is the wrist camera and the only other one the other.
     """
-    matched = {}
+    hands, matched = wrist_cameras(there), {}
     for camera in wanted:
-        alike = [t for t in there if camera in (t, t.rpartition(".")[2])]
+        alike = [t for t in there if camera in (t, last_word(t))]
         if camera in named:
-            alike = [named[camera]] if named[camera] in there else []
+            alike = [t for t in there if named[camera] in (t, last_word(t))]
         elif not alike and sum(is_wrist(w) == is_wrist(camera) for w in wanted) == 1:
-            alike = [t for t in there if is_wrist(t) == is_wrist(camera)]
+            alike = [t for t in there if (t in hands) == is_wrist(camera)]
         if len(alike) != 1:
             return None
         matched[camera] = alike[0]
@@ -102,18 +120,49 @@ def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[st
 
 
 def is_wrist(camera: str) -> bool:
-    """Whether a camera's name says that it sits in the hand."""
+    """Whether a camera's name says that it sits in the hand; LeRobot's LIBERO sets call that one ``image2``."""
+    return _says_wrist(camera) or last_word(camera) == "image2"
+
+
+def wrist_cameras(cameras: Sequence[str]) -> list[str]:
+    """Which of the cameras of one data set sit in the hand: those that say so, else ``image2`` beside ``image``."""
+    named = [camera for camera in cameras if _says_wrist(camera)]
+    if named or "image" not in map(last_word, cameras):
+        return named
+    return [camera for camera in cameras if last_word(camera) == "image2"]
+
+
+def last_word(camera: str) -> str:
+    """``observation.images.wrist`` is ``wrist``, and so is ``observation/wrist``."""
+    return re.split(r"[./]", camera)[-1]
+
+
+def _says_wrist(camera: str) -> bool:
     return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))
 
 
-def choose_camera(cameras: Sequence[str], wanted: str | None, name: str) -> str:
-    """The camera ``wanted``, by its name or last word; by default the one in the hand, else the first."""
+@dataclass(frozen=True)
+class Camera:
+    """The camera to score by: the name that the data set has ``stored``, and what to call it."""
+
+    stored: str
+    name: str
+
+
+def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str, str], source: str) -> Camera:
+    """The camera ``wanted``, by its name or last word; by default the one in the hand, else the first.
+
+    ``named`` maps what an env calls its cameras to stored names: a camera that it names as a wrist camera is one, and
+    the default.
+    """
     if wanted is None:
-        return next((camera for camera in cameras if "wrist" in camera or "hand" in camera), cameras[0])
+        hands = [stored for name, stored in named.items() if is_wrist(name)] or wrist_cameras(cameras)
+        wanted = hands[0] if hands else cameras[0]
     for camera in cameras:
-        if wanted in (camera, camera.rpartition(".")[2]):
-            return camera
-    raise LibraryError(f"{name} has no camera {wanted}; it has {', '.join(cameras)}")
+        if wanted in (camera, last_word(camera)):
+            names = [name for name, stored in named.items() if stored in (camera, last_word(camera))]
+            return Camera(camera, names[0] if names else camera)
+    raise LibraryError(f"{source} has no camera {wanted}; it has {', '.join(cameras)}")
 
 
 def uri_again(scheme: str, path: Path, **options: Any) -> str:

@@ -15,9 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.events import EventConfig, event_starts, onset_frame
+from besttake.core.events import EventConfig, event_starts, onset_frame, phases
 from besttake.demos.base import Bad, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
+from besttake.demos.layout import Layout, Said, layout_of
 from besttake.demos.library import Library
 from besttake.demos.write import Writer, writing
 from besttake.encoders.base import Encoder, Fitted
@@ -35,9 +36,10 @@ class Options:
     """How to build.
 
     ``stride``: embed every stride-th frame of the source, and event frames always. ``tasks``: only these.
-    ``max_demos``: per task. ``events``: what counts as an event. ``gripper_dim``, ``eef_dims``: where the source does
-    not say. ``pad``: what a chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and
-    say so in the library, instead of stopping. ``encoder_uri``: how to make the encoder again, its name by default.
+    ``max_demos``: per task. ``events``: what counts as an event, in place of what the data say. ``gripper_dim`` and
+    those that follow: where the data do not say (`besttake.demos.layout.Said`). ``pad``: what a chunk holds past the
+    end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead of stopping.
+    ``encoder_uri``: how to make the encoder again, its name by default.
     """
 
     stride: int = 1
@@ -46,16 +48,24 @@ class Options:
     events: EventConfig | None = None
     gripper_dim: int | None = None
     eef_dims: Sequence[int] | None = None
+    gripper_threshold: float | None = None
+    gripper_open: float | None = None
+    gripper_as: tuple[float, float] | None = None
+    angle: float | None = None
     pad: Literal["hold", "repeat"] = "hold"
     skip_bad: bool = False
     encoder_uri: str = ""
+    layout: Layout | None = None
 
     def resolved(self, source: Source) -> Options:
-        """These options with what the source knows filled in."""
-        events = self.events or EventConfig(gripper_open=source.gripper_open)
-        gripper = source.gripper_dim if self.gripper_dim is None else self.gripper_dim
-        eef = source.eef_dims if self.eef_dims is None else self.eef_dims
-        return replace(self, events=events, gripper_dim=gripper, eef_dims=None if eef is None else tuple(eef))
+        """These options with what the source's numbers mean filled in."""
+        if self.layout is not None:
+            return self
+        said = Said(
+            self.gripper_dim, self.eef_dims, self.gripper_threshold, self.gripper_open, self.gripper_as, self.angle
+        )
+        layout = layout_of(source, said)
+        return replace(self, layout=layout if self.events is None else replace(layout, events=self.events))
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,9 @@ def build_cached(
 
 class _Building:
     def __init__(self, source: Source, encoder: Encoder, options: Options, progress: Callable[[str], None]) -> None:
+        assert options.layout is not None
         self._source, self._encoder, self._options, self._progress = source, encoder, options, progress
+        self._layout, self._gripper_moves = options.layout, False
         self._shape: Shape | None = None
         self._demos: list[DemoHead] = []
         self._left_out: list[Bad] = []
@@ -139,6 +151,7 @@ class _Building:
         if self._shape is None:
             self._shape = Shape.of(demo)
             self._check_dims(self._shape)
+        demo = self._turned(demo)
         starts = self._events(demo)
         keep = set(range(0, len(demo.frames), self._options.stride))
         keep.update(onset_frame(demo.frame_steps, int(start)) for start in starts)
@@ -158,33 +171,55 @@ class _Building:
         own = {name: getattr(demo, name) for name in ("id", "task", "instruction", "source")}
         self._demos.append(DemoHead(**own, length=length_of(demo), frames=len(rows), events=starts.tolist()))
 
+    def _turned(self, demo: Demo) -> Demo:
+        """``demo`` with gripper commands as the library is to have them."""
+        turn, gripper = self._layout.turn, self._layout.gripper_dim
+        if turn is None or gripper is None or demo.actions is None:
+            return demo
+        actions = demo.actions.copy()
+        actions[:, gripper] = turn(actions[:, gripper])
+        return replace(demo, actions=actions)
+
     def _events(self, demo: Demo) -> NDArray[np.int64]:
-        options = self._options
-        positions = None if demo.states is None or options.eef_dims is None else demo.states[:, list(options.eef_dims)]
-        gripper = None if demo.actions is None or options.gripper_dim is None else demo.actions[:, options.gripper_dim]
-        return event_starts(length_of(demo), positions, gripper, options.events)
+        layout = self._layout
+        positions = None if demo.states is None or layout.eef_dims is None else demo.states[:, list(layout.eef_dims)]
+        gripper = None if demo.actions is None or layout.gripper_dim is None else demo.actions[:, layout.gripper_dim]
+        if gripper is not None and not self._gripper_moves:
+            self._gripper_moves = len(set(phases(gripper, layout.events).tolist())) > 1
+        return event_starts(length_of(demo), positions, gripper, layout.events)
+
+    def _notes(self) -> tuple[str, ...]:
+        layout, notes = self._layout, list(self._layout.notes)
+        assert self._shape is not None
+        if self._shape.action_dim is None and not any("no actions" in note for note in notes):
+            notes.append("it has no actions: it can score takes but not be retrieved from")
+        elif layout.gripper_dim is not None and not self._gripper_moves and not any("always" in n for n in notes):
+            notes.append(
+                f"no demonstration opens or closes the gripper (action {layout.gripper_dim} never crosses"
+                f" {layout.events.gripper_threshold:g}); if it should, say `gripper_dim` or `gripper_threshold`"
+            )
+        return tuple(notes)
 
     def _check_dims(self, shape: Shape) -> None:
-        gripper = () if self._options.gripper_dim is None else (self._options.gripper_dim,)
+        gripper = () if self._layout.gripper_dim is None else (self._layout.gripper_dim,)
         for option, dims, size, of in (
             ("`gripper_dim`", gripper, shape.action_dim, "actions"),
-            ("`eef_dims`", self._options.eef_dims or (), shape.state_dim, "states"),
+            ("`eef_dims`", self._layout.eef_dims or (), shape.state_dim, "states"),
         ):
             for dim in dims:
                 if size is not None and not -size <= dim < size:
                     raise LibraryError(f"{self._source.name}: {option} {dim} is outside {of} of {size} numbers")
 
     def _content(self) -> LibraryContent:
-        source, options, spec = self._source, self._options, self._encoder.spec
-        assert options.events is not None
+        source, options, spec, layout = self._source, self._options, self._encoder.spec, self._layout
         assert self._shape is not None
         uri = options.encoder_uri or spec.name
         encoder = EncoderHead(uri=uri, name=spec.name, dim=spec.dim, fingerprint=spec.fingerprint)
         return LibraryContent(
             format=FORMAT, source_fingerprint=source.fingerprint, encoder=encoder, camera=source.camera, fps=source.fps,
-            stride=options.stride, pad=options.pad, **asdict(self._shape), gripper_dim=options.gripper_dim,
-            eef_dims=options.eef_dims, event_config=options.events, demos=tuple(self._demos),
-            left_out=tuple(self._left_out),
+            stride=options.stride, pad=options.pad, **asdict(self._shape), gripper_dim=layout.gripper_dim,
+            eef_dims=layout.eef_dims, event_config=layout.events, demos=tuple(self._demos),
+            left_out=tuple(self._left_out), notes=self._notes(),
         )  # fmt: skip
 
 

@@ -58,8 +58,24 @@ def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalCon
             raise LibraryError(
                 f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
             )
+    check_gripper(library, env)
     if config is None or config.rule != "frame":
         check_events(library)
+
+
+def check_gripper(library: Library, env: EnvSpec | World) -> None:
+    """The library's gripper commands are those that ``env`` takes, as far as both say."""
+    head = library.head
+    opens = getattr(env, "gripper_open", None)
+    if head.gripper_dim is None or env.gripper_dim is None or opens is None:
+        return
+    own = head.event_config
+    if own.gripper_open != opens or abs(own.gripper_threshold) > 0.25:
+        way = "above" if own.gripper_open > 0 else "below"
+        raise LibraryError(
+            f"{library.path} has gripper commands that open {way} {own.gripper_threshold:g}, but those of {env.name}"
+            f" open {'above' if opens > 0 else 'below'} 0; build it again with `gripper_as` {opens},{-opens}"
+        )
 
 
 def check_camera(library: Library, env: EnvSpec | World) -> None:

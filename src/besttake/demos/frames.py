@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,32 @@ from besttake.types import U8
 
 LARGEST = 320
 """Longest side of a frame that a reader keeps, unless it is told another: more than any encoder here looks at."""
+MOST_PIXELS = 64 << 20
+"""Pixels of the largest picture that is read: 8192 x 8192. More is a mistake, or made to exhaust the memory."""
+MOST_BYTES = 8 << 30
+"""Bytes of the pictures of one demonstration, as read for a library."""
+
+
+_OPENING = {
+    "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi",
+    "protocol_whitelist": "file",
+}
+"""ffmpeg goes by content, and a playlist named .mp4 could have it read other files: only containers are read."""
 
 
 class Unreadable(Exception):
     """A video or picture that cannot be read; the message completes "demonstration x …"."""
+
+
+def check_size(width: int, height: int, count: int = 1, largest: int = LARGEST) -> None:
+    """`Unreadable` where a picture of this size, or so many of them once they are shrunk, cannot be meant."""
+    if width < 1 or height < 1 or count < 0:
+        raise Unreadable(f"has pictures of {width} x {height} pixels")
+    if width * height > MOST_PIXELS:
+        raise Unreadable(f"has pictures of {width} x {height} pixels, more than the {MOST_PIXELS} that are read")
+    scale = min(1.0, largest / max(width, height))
+    if count * width * height * 3 * scale**2 > MOST_BYTES:
+        raise Unreadable(f"has {count} pictures of {width} x {height} pixels, more than {MOST_BYTES >> 30} GB")
 
 
 def video_frames(path: Path, largest: int = LARGEST) -> U8:
@@ -31,6 +54,7 @@ def video_slice(path: Path, start: float, count: int, fps: float, largest: int =
     """``count`` frames of a video from ``start`` seconds on, at ``fps``: uint8 (count, h, w, 3)."""
     frames: list[U8] = []
     for seconds, picture in _decoded(path, start):
+        check_size(picture.width, picture.height, count, largest)
         place = round((seconds - start) * fps)
         if place >= count:
             break
@@ -45,7 +69,7 @@ def video_rate(path: Path) -> float:
     """Frames a second of a video; 0 when it does not say."""
     av = _av()
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path.resolve()), container_options=_OPENING) as container:
             return float(container.streams.video[0].average_rate or 0)
     except (av.error.FFmpegError, IndexError, OSError):
         return 0.0
@@ -53,12 +77,17 @@ def video_rate(path: Path) -> float:
 
 def picture(data: bytes | Path, largest: int = LARGEST) -> U8:
     """One picture, from its bytes or its file: uint8 (h, w, 3)."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
-            return fitted(image, largest)
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below
+            with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
+                check_size(*image.size)
+                return fitted(image, largest)
+    except Unreadable:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever a damaged picture leads them to
         name = "a stored picture" if isinstance(data, bytes) else data.name
         raise Unreadable(f"has a picture that cannot be read ({name})") from error
 
@@ -79,7 +108,7 @@ def fitted_array(frames: U8, largest: int) -> U8:
     """Frames (F, H, W, 3), their longest side at most ``largest``."""
     from PIL import Image
 
-    if max(frames.shape[1:3]) <= largest:
+    if max(frames.shape[1:3], default=0) <= largest:
         return frames
     return np.stack([fitted(Image.fromarray(frame), largest) for frame in frames])
 
@@ -90,8 +119,9 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
     if not path.is_file():
         raise Unreadable(f"has no video file {path.name}")
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path.resolve()), container_options=_OPENING) as container:
             stream = container.streams.video[0]
+            check_size(stream.width, stream.height)
             slack = 0.25 / float(stream.average_rate or 30)
             if start > 0:
                 container.seek(int(start / stream.time_base), stream=stream, backward=True, any_frame=False)

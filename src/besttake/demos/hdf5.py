@@ -7,81 +7,121 @@ robomimic, known by ``obs/…_image``: the task is ``env_name`` of ``env_args``,
 ``robot0_eef_pos``, ``robot0_eef_quat`` as axis-angle and ``robot0_gripper_qpos``; pictures are stored upright.
 In both, the gripper is the last of 7 actions, -1 opens and +1 closes, and the position comes first in the state.
 
+A file pairs each action with the observation **before** it (robomimic; OpenVLA's ``regenerate_libero_dataset.py``), or
+**after** it (LIBERO's ``create_dataset.py``, which steps first and then records). The latter are shifted by one, so
+that a demonstration always says what was done at what was seen. Which of the two a file is can be seen where it holds
+the simulator's states, which both scripts take before the action: the joints in them are those of the same
+observation, or of the one before. Otherwise LIBERO's own attributes tell it.
+
 Options: ``camera`` (``eye_in_hand_rgb`` …; by default the one in the hand), ``state`` (keys of ``obs`` joined by
-``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``size`` (longest side of a frame, 320),
-``map`` (for a policy that looks: ``agentview:agentview_rgb``, where the names do not say which camera is which).
+``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``pairing`` (``before`` or ``after``, in
+place of the above), ``size`` (longest side of a frame, 320), ``map`` (``agentview:agentview_rgb``, where the names do
+not say which camera is which).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from besttake.core.rotations import axis_angle
+from besttake.demos import h5
 from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
-from besttake.demos.frames import LARGEST, Unreadable, fitted_array
+from besttake.demos.frames import LARGEST, Unreadable
 from besttake.envs.libero_conventions import upright
-from besttake.errors import LibraryError, need, one_line
+from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
+Pairing = Literal["before", "after"]
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
+_LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
+_PAIRED = {
+    "before": "each action stands beside the observation before it",
+    "after": "each action stands beside the observation after it, so actions were shifted by one step",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to read. ``cameras`` maps the names a policy uses to stored ones; None: as the files say."""
+
+    camera: str | None = None
+    state: tuple[str, ...] | None = None
+    rotate: int | None = None
+    pairing: Pairing | None = None
+    size: int = LARGEST
+    cameras: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _First:
+    """What the first readable demonstration shows."""
+
+    attributes: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
+    action_dim: int
+    pairing: Pairing
 
 
 class Hdf5Demos:
     """The demonstrations of one or more HDF5 files of the same kind."""
 
-    def __init__(
-        self,
-        name: str,
-        files: list[Path],
-        camera: str | None = None,
-        state: tuple[str, ...] | None = None,
-        rotate: int | None = None,
-        size: int = LARGEST,
-        names: Mapping[str, str] | None = None,
-        uri: str = "",
-    ) -> None:
-        self.name, self._files, self._size, self._map, self.uri = name, files, size, names or {}, uri
-        attributes, observations, action_dim = _first_readable(files, name)
-        self._cameras = [k for k, shape in observations.items() if len(shape) == 4]
-        coloured = [k for k in self._cameras if observations[k][-1] == 3]
-        if not coloured:
+    gripper_open = -1
+
+    def __init__(self, name: str, files: list[Path], choice: Choice, uri: str = "") -> None:
+        self.name, self._files, self._size, self._map, self.uri = name, files, choice.size, choice.cameras, uri
+        first = _first_readable(files, name)
+        self._cameras = [k for k, shape in first.shapes.items() if len(shape) == 4 and shape[3] == 3]
+        if not self._cameras:
             raise LibraryError(
                 f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
             )
-        self.camera = choose_camera(coloured, camera, name)
-        self._libero = self.camera.endswith("_rgb")
+        chosen = choose_camera(self._cameras, choice.camera, choice.cameras, name)
+        self._camera, self.camera, self._pairing = chosen.stored, chosen.name, choice.pairing
+        self._libero = self._camera.endswith("_rgb")
         known = _LIBERO_STATE if self._libero else _ROBOMIMIC_STATE
-        self._state = state or (known if set(known) <= set(observations) else None)
-        missing = set(self._state or ()) - set(observations)
+        self._state = choice.state or (known if set(known) <= set(first.shapes) else None)
+        missing = set(self._state or ()) - set(first.shapes)
         if missing:
-            raise LibraryError(f"{name} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(observations))}")
-        self._rotate = (180 if self._libero else 0) if rotate is None else rotate
-        self.fps = float(_json(attributes, "env_args").get("env_kwargs", {}).get("control_freq", 20))
-        self.gripper_dim = action_dim - 1 if action_dim == 7 else None
-        self.gripper_open = -1
+            raise LibraryError(f"{name} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(first.shapes))}")
+        self._rotate = (180 if self._libero else 0) if choice.rotate is None else choice.rotate
+        self.fps = _rate(first.attributes)
+        self.gripper_dim = first.action_dim - 1 if first.action_dim == 7 else None
         self.eef_dims = (0, 1, 2) if self._state == known else None
-        digest = hashlib.sha256(repr([self.camera, self._state, self._rotate, size]).encode())
-        for path in files:
-            digest.update(f"{path.name} {path.stat().st_size} {_edges(path)}\n".encode())
-        self.fingerprint = digest.hexdigest()[:16]
+        self.notes = (
+            f"{'LIBERO' if self._libero else 'robomimic'} HDF5, where {_PAIRED[choice.pairing or first.pairing]}",
+        )
+        self.fingerprint = h5.digest(files, self._camera, self._state, self._rotate, self._size, choice.pairing, 2)
 
     def __iter__(self) -> Iterator[Demo | Bad]:
-        h5py = _h5py()
         for path in self._files:
             try:
-                with h5py.File(path, "r") as file:
+                with h5.opened(path) as file:
                     yield from self._demos(path, file)
-            except (OSError, KeyError) as error:
-                yield Bad(path.name, _why(path, error))
+            except Unreadable as error:
+                yield Bad(path.name, str(error))
+
+    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
+        """States and actions, demonstration by demonstration."""
+        for path in self._files:
+            try:
+                with h5.opened(path) as file:
+                    for _, group in _groups(file):
+                        try:
+                            shift = self._shift(group)
+                            states, actions = self._states(group), h5.numbers(group, "actions")
+                        except Unreadable:
+                            continue
+                        yield states if states is None else states[: len(states) - shift], actions[shift:]
+            except Unreadable:
+                continue
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
@@ -93,47 +133,58 @@ class Hdf5Demos:
         path = next(p for p in self._files if p.name == file)
         matched = match_cameras(cameras, self._cameras, self._map) or {}
         try:
-            with _h5py().File(path, "r") as opened:
-                pictures = {w: np.asarray(opened["data"][key]["obs"][s][step]) for w, s in matched.items()}
-        except (OSError, KeyError, ValueError) as error:
-            raise LibraryError(f"{self.name}: {demo} cannot be shown ({one_line(error, 120)})") from error
+            with h5.opened(path) as content:
+                pictures = {w: h5.one_picture(content, f"data/{key}/obs/{s}", step) for w, s in matched.items()}
+        except Unreadable as error:
+            raise LibraryError(f"{self.name}: {demo} cannot be shown: it {error}") from error
         return {camera: upright(picture) if self._rotate else picture for camera, picture in pictures.items()}
 
     def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
-        attributes = dict(file["data"].attrs)
-        instruction = str(_json(attributes, "problem_info").get("language_instruction", "")).strip('"')
-        env = str(_json(attributes, "env_args").get("env_name", path.stem))
+        data = h5.item(file, "data")
+        if not isinstance(data, h5.h5py().Group):
+            raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
+        attributes = h5.attributes(data)
+        instruction = str(h5.json_attribute(attributes, "problem_info").get("language_instruction", "")).strip('"')
+        env = str(h5.json_attribute(attributes, "env_args").get("env_name", path.stem))
         task = re.sub("_demo$", "", path.stem) if self._libero else env
-        for key in sorted(file["data"], key=_number):
+        for key in h5.by_number(data):
             identity = f"{path.name}/{key}"
             try:
-                yield self._demo(identity, task, instruction, file["data"][key])
-            except (Unreadable, OSError, KeyError, ValueError, TypeError) as error:
-                reason = str(error) if isinstance(error, Unreadable) else f"cannot be read ({one_line(error, 120)})"
-                yield Bad(identity, reason)
+                yield self._demo(identity, task, instruction, h5.item(data, key))
+            except Unreadable as error:
+                yield Bad(identity, str(error))
 
     def _demo(self, identity: str, task: str, instruction: str, group: Any) -> Demo:
-        if "obs" not in group or self.camera not in group["obs"]:
-            raise Unreadable(f"has no camera {self.camera}")
-        frames = np.asarray(group["obs"][self.camera][()])
-        if self._rotate and frames.ndim == 4:
-            frames = upright(frames)
-        frames = fitted_array(np.ascontiguousarray(frames), self._size) if len(frames) else frames
-        steps, actions = np.arange(len(frames), dtype=np.int64), np.asarray(group["actions"][()], np.float32)
+        if h5.item(group, f"obs/{self._camera}") is None:
+            raise Unreadable(f"has no camera {self._camera}")
+        frames = h5.pictures(group, f"obs/{self._camera}", self._size)
+        frames = np.ascontiguousarray(upright(frames)) if self._rotate else frames
+        actions, states, shift = h5.numbers(group, "actions"), self._states(group), self._shift(group)
+        if len(frames) != len(actions):
+            raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions")
+        if shift:
+            frames, states, actions = frames[:-1], None if states is None else states[:-1], actions[1:]
+        steps = np.arange(len(frames), dtype=np.int64)
         file, _, key = identity.rpartition("/")
-        origin = {"file": file, "demo": key}
-        return Demo(identity, task, frames, steps, self._states(group["obs"]), actions, instruction, origin)
+        origin = {"file": file, "demo": key, "pairing": "after" if shift else "before"}
+        return Demo(identity, task, frames, steps, states, actions, instruction, origin)
 
-    def _states(self, observations: Any) -> F32 | None:
+    def _shift(self, group: Any) -> int:
+        return 1 if (self._pairing or _pairing(group)) == "after" else 0
+
+    def _states(self, group: Any) -> F32 | None:
         if self._state is None:
             return None
         parts = []
         for key in self._state:
-            if key not in observations:
+            if h5.item(group, f"obs/{key}") is None:
                 raise Unreadable(f"has no obs/{key}")
-            values = np.asarray(observations[key][()], np.float64)
-            flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
-            parts.append(axis_angle(values) if key.endswith("_quat") else flat)
+            values = h5.numbers(group, f"obs/{key}")
+            if key.endswith("_quat") and values.shape[1] != 4:
+                raise Unreadable(f"has obs/{key} of {values.shape[1]} numbers, not 4")
+            parts.append(axis_angle(values.astype(np.float64)) if key.endswith("_quat") else values)
+        if len({len(part) for part in parts}) > 1:
+            raise Unreadable("has states of different length under obs/")
         return np.concatenate(parts, axis=1).astype(np.float32)
 
 
@@ -142,67 +193,75 @@ def make(
     camera: str | None = None,
     state: str | None = None,
     rotate: int | str | None = None,
+    pairing: str | None = None,
     size: int | str = LARGEST,
     map: str = "",
 ) -> Hdf5Demos:
     """The source ``hdf5:rest``: a file, or a directory of files."""
     path = Path(rest)
-    files = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.suffix in (".hdf5", ".h5"))
+    files = h5.files_of(path)
     if not files:
         raise LibraryError(f"hdf5:{rest}: no such file, and no directory with .hdf5 or .h5 files")
     read = Reader(f"hdf5:{rest}")
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
+    paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
-    again = uri_again("hdf5", path, camera=camera, state=state, rotate=rotate, size=size, map=map)
-    names = read.mapping("map", map)
-    return Hdf5Demos(read.uri, files, camera, keys, turned, read.whole("size", size), names, again)
+    again = uri_again("hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, size=size, map=map)
+    choice = Choice(camera, keys, turned, paired, read.whole("size", size), read.mapping("map", map))
+    return Hdf5Demos(read.uri, files, choice, again)
 
 
-def _first_readable(files: list[Path], name: str) -> tuple[Mapping[str, Any], dict[str, tuple[int, ...]], int]:
-    """Attributes, observation shapes and action size of the first demonstration that shows them."""
-    h5py = _h5py()
+def _groups(file: Any) -> Iterator[tuple[str, Any]]:
+    """The demonstrations under ``data`` that are in this file, in the order of their numbers."""
+    data = h5.item(file, "data")
+    for key in h5.by_number(data) if isinstance(data, h5.h5py().Group) else ():
+        try:
+            group = h5.item(data, key)
+        except Unreadable:
+            continue
+        if isinstance(group, h5.h5py().Group):
+            yield key, group
+
+
+def _first_readable(files: list[Path], name: str) -> _First:
+    """What the first demonstration shows that has observations and actions."""
     trouble = "has no demonstrations under data/"
     for path in files:
         try:
-            with h5py.File(path, "r") as file:
-                for key in sorted(file["data"], key=_number):
-                    group = file["data"][key]
-                    if "obs" in group and "actions" in group and len(group["obs"]):
-                        shapes = {k: tuple(group["obs"][k].shape) for k in group["obs"]}
-                        return dict(file["data"].attrs), shapes, int(group["actions"].shape[-1])
-        except (OSError, KeyError, AttributeError) as error:
-            trouble = f"{path.name} {_why(path, error)}"
+            with h5.opened(path) as file:
+                data = h5.item(file, "data")
+                if data is None:
+                    raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
+                for _, group in _groups(file):
+                    obs = h5.item(group, "obs")
+                    actions = h5.item(group, "actions")
+                    if isinstance(obs, h5.h5py().Group) and len(obs) and len(getattr(actions, "shape", ())) == 2:
+                        shapes = {k: tuple(getattr(h5.item(obs, k), "shape", ())) for k in obs}
+                        return _First(h5.attributes(data), shapes, int(actions.shape[1]), _pairing(group))
+        except Unreadable as error:
+            trouble = f"{path.name} {error}"
     raise LibraryError(f"{name}: {trouble}")
 
 
-def _json(attributes: Mapping[str, Any], key: str) -> dict[str, Any]:
-    try:
-        value = json.loads(attributes.get(key, "{}"))
-    except (ValueError, TypeError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _pairing(group: Any) -> Pairing:
+    """Whether the observations of a demonstration were made before or after the actions beside them."""
+    simulator, joints = h5.item(group, "states"), h5.item(group, "obs/joint_states")
+    if simulator is not None and joints is not None:
+        states, seen = h5.numbers(group, "states"), h5.numbers(group, "obs/joint_states")
+        count = seen.shape[1]
+        # A flattened MuJoCo state is the time, then all positions, those of the robot's joints first.
+        if len(states) == len(seen) > 2 and states.shape[1] > count + 1 and h5.finite(states):
+            at, own = states[:, 1 : 1 + count], seen
+            before, after = np.abs(at[1:] - own[1:]).mean(), np.abs(at[1:] - own[:-1]).mean()
+            if min(before, after) < 0.1 * max(before, after):
+                return "before" if before < after else "after"
+    written = h5.attributes(group.parent)
+    is_libero = any(str(key).endswith("_rgb") for key in h5.item(group, "obs") or ())
+    return "after" if is_libero and any(key in written for key in _LIBERO_WRITES) else "before"
 
 
-def _number(key: str) -> tuple[int, str]:
-    digits = re.search(r"\d+$", key)
-    return (int(digits.group()) if digits else -1, key)
-
-
-def _edges(path: Path) -> str:
-    """A digest of the first and last megabyte: enough to notice a file that was written again."""
-    with path.open("rb") as file:
-        head = file.read(1 << 20)
-        file.seek(max(0, path.stat().st_size - (1 << 20)))
-        return hashlib.sha256(head + file.read()).hexdigest()[:16]
-
-
-def _why(path: Path, error: Exception) -> str:
-    if isinstance(error, OSError) and not _h5py().is_hdf5(path):
-        return "is not an HDF5 file"
-    if isinstance(error, KeyError):
-        return "is not a LIBERO or robomimic file (it has no group data)"
-    return f"cannot be read ({one_line(error, 120)})"
-
-
-def _h5py() -> Any:
-    return need("h5py", "hdf5 demonstrations", "hdf5")
+def _rate(attributes: Mapping[str, Any]) -> float:
+    """Steps a second; 20 where the file does not say, as robosuite runs by default."""
+    settings = h5.json_attribute(attributes, "env_args").get("env_kwargs", {})
+    rate = settings.get("control_freq", 20) if isinstance(settings, dict) else 20
+    return float(rate) if isinstance(rate, int | float) and 0 < rate < 1e6 else 20.0

@@ -59,7 +59,10 @@ class TunedHead(_Part):
 
 
 class LibraryContent(_Part):
-    """What makes a library the one that it is: the fingerprint covers this and the files."""
+    """What makes a library the one that it is: the fingerprint covers this and the files.
+
+    ``notes`` are remarks for the user: what the data were taken for.
+    """
 
     format: int
     source_fingerprint: str
@@ -75,6 +78,7 @@ class LibraryContent(_Part):
     event_config: EventConfig
     demos: tuple[DemoHead, ...]
     left_out: tuple[Bad, ...]
+    notes: tuple[str, ...] = ()
 
 
 class LibraryHead(LibraryContent):

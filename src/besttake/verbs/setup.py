@@ -74,6 +74,7 @@ def set_up(
     if library is None:
         return Setup(plan, envs, None, None, _retrieval(plan, envs, None), scorer, ())
     notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
+    notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
     return Setup(plan, envs, library, cached(encoder), retrieval, scorer, tuple(notes))
 
@@ -97,8 +98,18 @@ def library_for(
         return None
     wanted = {task.name for env in envs.values() for task in plan.chosen_tasks(env)}
     with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
-        options = Options(max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims)
+        options = Options(
+            max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
+            gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
+            angle=plan.event_angle,
+        )  # fmt: skip
         return open_or_build(named, plan.encoder, options, Work(lambda _: stage.advance(), each))
+
+
+def gripper_of(envs: Mapping[str, EnvSpec]) -> tuple[float, float] | None:
+    """The commands that open and close the gripper in all ``envs``; None where they have none, or not the same."""
+    signs = {env.gripper_open for env in envs.values() if env.gripper_dim is not None}
+    return (float(sign), float(-sign)) if len(signs) == 1 and (sign := signs.pop()) else None
 
 
 def check_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> list[str]:

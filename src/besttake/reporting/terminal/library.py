@@ -22,10 +22,12 @@ def render(library: Library) -> RenderableType:
 
 
 def render_built(directory: object, summary: Mapping[str, Any]) -> RenderableType:
-    """How much a new library holds, and what was left out."""
+    """How much a new library holds, what it was taken for, and what was left out."""
     text = Text(
         f"{directory}: {summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events"
     )
+    for note in summary["notes"]:
+        text.append(f"\nnote: {note}")
     for bad in summary["left_out"]:
         text.append(f"\nleft out {bad['id']}: {bad['reason']}", style="yellow")
     return text

@@ -1,0 +1,246 @@
+"""What the numbers of a data set mean: which action is the gripper, which values open it, where the end effector is.
+
+A source says what its format says. The rest is measured on a few demonstrations, and everything measured or assumed
+is a remark for the user, who can say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.events import EventConfig
+from besttake.demos.base import Noted, Sampled, Source
+from besttake.errors import LibraryError
+from besttake.types import F32
+
+_LOOK_AT = 12
+_FINGERS = 0.1
+"""No finger of a parallel gripper travels further, in metres."""
+Rows = list[tuple[F32 | None, F32 | None]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the user says about the data; None where nothing is said.
+
+    ``gripper_open`` is the command that opens, ``gripper_as`` the commands that shall open and close in the library.
+    """
+
+    gripper_dim: int | None = None
+    eef_dims: Sequence[int] | None = None
+    gripper_threshold: float | None = None
+    gripper_open: float | None = None
+    gripper_as: tuple[float, float] | None = None
+    angle: float | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Gripper commands ``opens`` and ``closes`` of the data become those ``to`` which the library is turned."""
+
+    opens: float
+    closes: float
+    to: tuple[float, float]
+
+    def __call__(self, commands: NDArray[Any]) -> NDArray[Any]:
+        """The commands as the library has them."""
+        return self.to[0] + (commands - self.opens) * ((self.to[1] - self.to[0]) / (self.closes - self.opens))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where gripper and end effector are, what an event is, how gripper commands are turned, and remarks."""
+
+    gripper_dim: int | None
+    eef_dims: tuple[int, ...] | None
+    events: EventConfig
+    turn: Turn | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Gripper:
+    """The commands of one action dimension: between ``low`` and ``high``; two ``levels`` or a range."""
+
+    low: float
+    high: float
+    levels: bool
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def slack(self) -> float:
+        """How near the middle a command may be without a meaning, where commands take any value."""
+        return 0.0 if self.levels else 0.1 * (self.high - self.low)
+
+
+def layout_of(source: Source, said: Said) -> Layout:
+    """What the numbers of ``source`` mean, by what the user ``said``, by the format, and by a look at the numbers."""
+    notes = list(source.notes) if isinstance(source, Noted) else []
+    gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
+    eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
+    rows = list(islice(source.rows(), _LOOK_AT)) if isinstance(source, Sampled) else []
+    if gripper is None and (gripper := _two_level_dim(rows)) is not None:
+        notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
+    if eef is None and (eef := _moved_dims(rows, gripper)) is not None:
+        notes.append("states 0, 1, 2 were taken for the end effector's position: they move as actions 0, 1, 2 say")
+    elif eef is None and any(states is not None for states, _ in rows):
+        notes.append("the data do not say where the end effector is, so no turn is seen; name it with `eef_dims`")
+    events = EventConfig(gripper_open=source.gripper_open or -1)
+    turn, commands = None, None if gripper is None else _commands(rows, gripper)
+    if gripper is not None and commands is not None:
+        events, turn, more = _gripper_events(source, said, commands, _measured_open(rows, gripper, commands))
+        notes += more
+    elif any(actions is not None for _, actions in rows):
+        notes.append(_without_gripper(gripper, rows))
+    if said.gripper_threshold is not None and turn is None:
+        events = replace(events, gripper_threshold=said.gripper_threshold)
+    if said.angle is not None:
+        events = replace(events, angle=said.angle)
+    return Layout(gripper, eef, events, turn, tuple(notes))
+
+
+def _gripper_events(
+    source: Source, said: Said, gripper: _Gripper, measured: int | None
+) -> tuple[EventConfig, Turn | None, list[str]]:
+    """How gripper changes are seen, how commands are turned into those asked for, and remarks."""
+    notes: list[str] = []
+    middle = gripper.middle if said.gripper_threshold is None else said.gripper_threshold
+    if said.gripper_open is not None:
+        sign: int | None = 1 if said.gripper_open > middle else -1
+    else:
+        sign = measured if measured is not None else source.gripper_open
+        if measured is not None and source.gripper_open not in (None, measured):
+            notes.append(
+                "the fingers open at the other gripper command than the format says; the fingers were believed"
+            )
+    wanted = said.gripper_as
+    if sign is None:
+        same = wanted is None or {gripper.low, gripper.high} == set(wanted)
+        if not same:
+            raise LibraryError(
+                f"{source.name} does not say whether the gripper command {gripper.low:g} or {gripper.high:g} opens,"
+                " and the environment takes others; say it with `gripper_open`"
+            )
+        sign = (1 if gripper.low >= 0 else -1) if wanted is None else (1 if wanted[0] > wanted[1] else -1)
+        notes.append(
+            f"the gripper command {gripper.high if sign > 0 else gripper.low:g} was taken for the one that opens"
+        )
+    opens, closes = (gripper.high, gripper.low) if sign > 0 else (gripper.low, gripper.high)
+    config = EventConfig(gripper_threshold=middle, hysteresis=gripper.slack, gripper_open=sign)
+    if wanted is None or (opens, closes) == wanted:
+        return config, None, notes
+    turn = Turn(opens, closes, wanted)
+    notes.append(
+        f"gripper commands {opens:g} (open) and {closes:g} (closed) of the data are {wanted[0]:g} and {wanted[1]:g} in"
+        " the library, as the environment takes them"
+    )
+    half = abs((wanted[0] - wanted[1]) / (opens - closes))
+    config = EventConfig(
+        gripper_threshold=float(turn(np.float64(middle))),  # type: ignore[arg-type]
+        hysteresis=gripper.slack * half,
+        gripper_open=1 if wanted[0] > wanted[1] else -1,
+    )
+    return config, turn, notes
+
+
+def _commands(rows: Rows, dim: int) -> _Gripper | None:
+    """The range of the gripper's commands; None where nothing is commanded, or always the same.
+
+    Commands from -1 to 1 and from 0 to 1 are those conventions, also where a demonstration does not reach the ends.
+    """
+    columns = [
+        actions[:, dim] for _, actions in rows if actions is not None and -actions.shape[1] <= dim < actions.shape[1]
+    ]
+    values = np.concatenate([column[np.isfinite(column)] for column in columns]) if columns else np.zeros(0)
+    if not len(values) or values.max() - values.min() < 1e-6:
+        return None
+    low, high, levels = float(values.min()), float(values.max()), len(np.unique(values.round(3))) == 2
+    if -1.05 <= low < -0.05 and 0.05 < high <= 1.05:
+        low, high = -1.0, 1.0
+    elif -0.05 <= low <= 0.5 <= high <= 1.05:
+        low, high = 0.0, 1.0
+    return _Gripper(low, high, levels)
+
+
+def _two_level_dim(rows: Rows) -> int | None:
+    """The action that is always one of two values; None where none or several are."""
+    tables = [actions for _, actions in rows if actions is not None and len(actions)]
+    if not tables or len({table.shape[1] for table in tables}) > 1:
+        return None
+    together = np.concatenate(tables)
+    if not np.isfinite(together).all():
+        return None
+    two = [dim for dim in range(together.shape[1]) if len(np.unique(together[:, dim].round(3))) == 2]
+    return two[0] if len(two) == 1 else None
+
+
+def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
+    """States 0, 1, 2, where they move as the first three of seven actions say and the last one is the gripper."""
+    moves, commands = [], []
+    for states, actions in rows:
+        if (
+            states is None
+            or actions is None
+            or actions.shape[1] != 7
+            or states.shape[1] < 3
+            or len(states) != len(actions)
+        ):
+            return None
+        moves.append(np.diff(states[:, :3], axis=0))
+        commands.append(actions[:-1, :3])
+    if gripper not in (6, -1) or not moves:
+        return None
+    moved, commanded = np.concatenate(moves), np.concatenate(commands)
+    spread = (moved.std(axis=0) > 0) & (commanded.std(axis=0) > 0)
+    if len(moved) < 8 or not spread.all() or not np.isfinite(moved).all():
+        return None
+    return (0, 1, 2) if all(np.corrcoef(moved[:, k], commanded[:, k])[0, 1] > 0.5 for k in range(3)) else None
+
+
+def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
+    """The sign of the command at which two fingers in the state part; None where there are none, or they disagree."""
+    votes = []
+    for states, actions in rows:
+        opening = None if states is None else _opening(states)
+        if opening is None or actions is None or len(opening) != len(actions):
+            continue
+        high = actions[:, dim] > gripper.middle
+        for start in np.flatnonzero(high[1:] != high[:-1]) + 1:
+            later = actions[start : start + 10, dim] > gripper.middle
+            last = int(start + (np.argmin(later == high[start]) if (later != high[start]).any() else len(later)) - 1)
+            if abs(change := float(opening[last] - opening[start])) > 1e-3:
+                votes.append((1 if high[start] else -1) * (1 if change > 0 else -1))
+    if len(votes) < 2 or abs(np.mean(votes)) < 0.6:
+        return None
+    return 1 if np.mean(votes) > 0 else -1
+
+
+def _opening(states: F32) -> NDArray[np.float64] | None:
+    """How far two fingers are apart at each step: the last two states, mirrored or alike, in metres."""
+    if states.shape[1] < 2 or len(states) < 4 or not np.isfinite(states).all():
+        return None
+    one, two = states[:, -2].astype(np.float64), states[:, -1].astype(np.float64)
+    if max(abs(one).max(), abs(two).max()) > _FINGERS or min(one.std(), two.std()) < 1e-5:
+        return None
+    together = float(np.corrcoef(one, two)[0, 1])
+    if together < -0.8 and one.mean() > 0 > two.mean():
+        return one - two
+    return one + two if together > 0.8 and min(one.min(), two.min()) > -0.01 else None
+
+
+def _without_gripper(dim: int | None, rows: Rows) -> str:
+    if dim is None:
+        return (
+            "the data do not say which action is the gripper, so no gripper event is seen; name it with `gripper_dim`"
+        )
+    value = next(actions[0, dim] for _, actions in rows if actions is not None and len(actions))
+    return f"the gripper command is always {value:g}, so no gripper event is seen; is `gripper_dim` {dim} right?"

@@ -1,0 +1,90 @@
+"""What a data set says about its own files is not trusted: paths stay inside it, patterns and texts are bounded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from besttake.demos.frames import Unreadable
+from besttake.errors import LibraryError
+
+_MOST_TEXT = 256 << 20
+_FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
+
+
+def inside(root: Path, path: str | Path) -> Path:
+    """The file ``path`` of the data set in ``root``; `Unreadable` where it lies, or a link leads, outside.
+
+    A snapshot in the hub's cache consists of links to the blobs beside it, and those count as inside.
+    """
+    home = root.resolve()
+    homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
+    try:
+        target = (home / path).resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise Unreadable(f"names a file that cannot be ({str(path)[:80]!r})") from None
+    if not any(target.is_relative_to(each) for each in homes):
+        raise Unreadable(f"names a file outside the data set ({str(path)[:80]}); copy the file into it")
+    return home / path
+
+
+def filled(pattern: str, values: Mapping[str, int | str]) -> str:
+    """``data/chunk-{chunk_index:03d}/file.parquet`` with its fields filled in.
+
+    Only plain fields and whole numbers with leading zeros are known: a pattern comes with the data, and the format
+    language of Python can ask for any amount of memory and for attributes of what it is given.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        name, width = match.group(1), match.group(2)
+        if name not in values or (width and not isinstance(values[name], int)):
+            raise Unreadable(f"names its files by {pattern[:80]!r}, which has a field that is not known ({name[:20]})")
+        return f"{values[name]:0{int(width)}d}" if width else str(values[name])
+
+    text = _FIELD.sub(fill, pattern)
+    if "{" in _FIELD.sub("", pattern) or len(text) > 4096:
+        raise Unreadable(f"names its files by {pattern[:80]!r}, which cannot be filled in")
+    return text
+
+
+def read_json(path: Path, name: str) -> dict[str, Any]:
+    """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none or out of all bounds."""
+    damaged = f"{name}: {path.name} is damaged"
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LibraryError(f"{damaged} ({reason[:120]})") from error
+    except RecursionError:
+        raise LibraryError(f"{damaged} (it is nested too deeply)") from None
+    if not isinstance(value, dict):
+        raise LibraryError(f"{damaged} (it holds a {type(value).__name__}, not an object)")
+    return value
+
+
+def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
+    """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
+    damaged = f"{name}: {path.name} is damaged"
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise LibraryError(f"{damaged} ({getattr(error, 'strerror', None) or str(error)[:120]})") from error
+    objects = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise LibraryError(f"{damaged} (line {number}: {type(error).__name__})") from error
+        if not isinstance(value, dict):
+            raise LibraryError(f"{damaged} (line {number} holds a {type(value).__name__}, not an object)")
+        objects.append(value)
+    return objects

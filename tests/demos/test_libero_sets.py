@@ -1,0 +1,171 @@
+"""The LIBERO data that people have, in every layout they have it in: the same library, without naming anything."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import writers
+
+from besttake import registry
+from besttake.demos.base import match_cameras
+from besttake.demos.build import Options, build
+from besttake.demos.checks import check_camera, check_gripper, check_retrieval
+from besttake.encoders.hog import Hog
+from besttake.errors import LibraryError
+from besttake.types import EnvSpec
+
+LIBERO = EnvSpec(
+    "libero:object", (), range(50), 7, 8, ("agentview", "wrist"), "wrist", gripper_dim=6, gripper_open=-1,
+    eef_dims=(0, 1, 2),
+)  # fmt: skip
+EPISODES = [writers.episode(number) for number in range(4)]
+SETS = {
+    "hugging face": (writers.hugging_face_libero, "observation.images.image2", 10, 0),
+    "lerobot": (
+        lambda root, episodes: writers.hugging_face_libero(root, episodes, videos=True),
+        "observation.images.image2",
+        10,
+        2.5,
+    ),
+    "openpi": (writers.openpi_libero, "wrist_image", 10, 0),
+    "ipec 2.1": (writers.ipec_libero, "observation.images.wrist_image", 20, 2.5),
+    "ipec 2.0": (
+        lambda root, episodes: writers.ipec_libero(root, episodes, "v2.0"),
+        "observation.images.wrist_image",
+        20,
+        2.5,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=SETS)
+def made(request, tmp_path_factory):
+    write, camera, fps, error = SETS[request.param]
+    root = write(tmp_path_factory.mktemp("set") / "data", EPISODES)
+    source = registry.demos(f"lerobot:{root}")
+    options = Options(gripper_as=(-1.0, 1.0))
+    return root, source, build(source, Hog(), root.parent / "library", options), (camera, fps, error)
+
+
+def test_the_wrist_camera_and_the_rate_are_known_without_an_option(made):
+    _, source, library, (camera, fps, _) = made
+    assert (source.camera, source.fps) == (camera, fps)
+    check_camera(library, LIBERO)
+
+
+def test_what_was_seen_and_done_is_read_back(made):
+    _, source, library, (_, _, error) = made
+    for number, (demo, episode) in enumerate(zip(source, EPISODES, strict=True)):
+        assert demo.task == episode.instruction
+        np.testing.assert_array_equal(demo.states, episode.states[:-1])
+        np.testing.assert_array_equal(demo.actions[:, :6], episode.actions[:, :6])
+        difference = np.abs(demo.frames.astype(int) - episode.pictures["wrist"][:-1]).mean()
+        assert difference <= error, f"pictures of episode {number} differ by {difference:.1f} levels"
+        # In the library the gripper is the environment's, whatever the data set made of it.
+        np.testing.assert_array_equal(library.chunk(number, 0, len(episode)), episode.actions)
+
+
+def test_its_events_are_its_gripper_changes_and_turns_and_it_can_be_retrieved_from(made):
+    library = made[2]
+    check_retrieval(library, LIBERO)
+    assert (library.head.gripper_dim, library.head.eef_dims) == (6, (0, 1, 2))
+    for demo, episode in zip(library.demos, EPISODES, strict=True):
+        changes = np.flatnonzero(np.diff(episode.actions[:, 6])) + 1
+        assert set(changes.tolist()) <= set(demo.events)
+        assert len(changes) == 2
+
+
+def test_a_policy_is_shown_both_cameras(made):
+    _, _, library, (_, _, error) = made
+    shown = library.show(1, 5, ("agentview", "wrist"))
+    for camera, picture in shown.items():
+        assert np.abs(picture.astype(int) - EPISODES[1].pictures[camera][5]).mean() <= error
+
+
+def test_the_notes_say_what_the_data_were_taken_for(made):
+    root, source, library, _ = made
+    version = json.loads((root / "meta" / "info.json").read_text())["codebase_version"]
+    assert f"a LeRobotDataset {version} of 4 episodes" in library.head.notes
+    notes = " ".join(library.head.notes)
+    assert ("action 6 was taken for the gripper" in notes) == (source.gripper_dim is None)
+    assert ("1 (open) and 0 (closed) of the data are -1 and 1" in notes) == (source.fps == 20)
+
+
+def test_gripper_commands_of_zero_and_one_have_events_and_the_fingers_tell_which_opens(tmp_path):
+    root = writers.ipec_libero(tmp_path / "set", EPISODES)
+    library = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library")
+    assert (library.head.event_config.gripper_threshold, library.head.event_config.gripper_open) == (0.5, 1)
+    assert all(len(demo.events) >= 3 for demo in library.demos)
+    with pytest.raises(
+        LibraryError, match=r"open above 0.5, but those of libero:object open below 0.*`gripper_as` -1,1"
+    ):
+        check_gripper(library, LIBERO)
+
+
+@pytest.mark.parametrize("camera", ["image2", "observation.images.image2"])
+def test_image2_can_be_named_in_every_way(tmp_path, camera):
+    root = writers.hugging_face_libero(tmp_path / "set", EPISODES[:1])
+    for uri in (f"lerobot:{root}?camera={camera}", f"lerobot:{root}?map=wrist:{camera}"):
+        (demo,) = registry.demos(uri)
+        np.testing.assert_array_equal(demo.frames, EPISODES[0].pictures["wrist"][:-1])
+    assert registry.demos(f"lerobot:{root}?map=wrist:{camera},agentview:image").shows(("agentview", "wrist"))
+    assert registry.demos(f"lerobot:{root}?camera=image").camera == "observation.images.image"
+
+
+def test_image2_is_no_wrist_camera_beside_one_that_says_it_is():
+    there = ("observation.images.hand_image", "observation.images.image", "observation.images.image2")
+    assert match_cameras(("wrist",), there, {}) == {"wrist": "observation.images.hand_image"}
+    assert match_cameras(("agentview", "wrist"), there, {}) is None
+    named = {"agentview": "image"}
+    assert match_cameras(("agentview",), there, named) == {"agentview": "observation.images.image"}
+
+
+def test_libero_s_own_files_are_paired_by_what_the_simulator_s_states_show(tmp_path):
+    own = registry.demos(f"hdf5:{writers.libero_hdf5(tmp_path / 'own', EPISODES)}")
+    again = registry.demos(f"hdf5:{writers.openvla_hdf5(tmp_path / 'again', EPISODES)}")
+    assert "the observation after it, so actions were shifted" in own.notes[0]
+    assert "the observation before it" in again.notes[0]
+    for source, first in ((own, 1), (again, 0)):
+        by_task = sorted(EPISODES, key=lambda each: each.task)
+        for demo, episode in zip(source, by_task, strict=True):
+            assert demo.task == episode.task
+            np.testing.assert_array_equal(demo.actions, episode.actions[first:])
+            np.testing.assert_array_equal(demo.states, episode.states[first:-1])
+            np.testing.assert_array_equal(demo.frames, episode.pictures["wrist"][first:-1])
+
+
+def test_a_file_without_simulator_states_is_paired_by_who_wrote_it_or_by_the_user(tmp_path):
+    import h5py
+
+    for write, first in ((writers.libero_hdf5, 1), (writers.openvla_hdf5, 0)):
+        root = write(tmp_path / write.__name__, EPISODES[:1])
+        (path,) = root.iterdir()
+        with h5py.File(path, "a") as file:
+            del file["data/demo_0/states"]
+        for uri, shift in (
+            (f"hdf5:{root}", first),
+            (f"hdf5:{root}?pairing=after", 1),
+            (f"hdf5:{root}?pairing=before", 0),
+        ):
+            (demo,) = registry.demos(uri)
+            np.testing.assert_array_equal(demo.actions, EPISODES[0].actions[shift:])
+
+
+def test_all_layouts_give_the_same_library(tmp_path):
+    uris = {
+        "openpi": f"lerobot:{writers.openpi_libero(tmp_path / 'openpi', EPISODES)}",
+        "hugging face": f"lerobot:{writers.hugging_face_libero(tmp_path / 'hf', EPISODES)}",
+        "openvla": f"hdf5:{writers.openvla_hdf5(tmp_path / 'openvla', EPISODES)}",
+    }
+    libraries = [build(registry.demos(uri), Hog(), tmp_path / f"{name} library") for name, uri in uris.items()]
+    for episode in EPISODES:
+        views = [library.view(episode.task, episode.instruction) for library in libraries]
+        assert {view.matched for view in views} == {"task"}
+        for view in views[1:]:
+            for one, other in zip(view.demos, views[0].demos, strict=True):
+                assert view.library.demos[one].events == views[0].library.demos[other].events
+                same = (view.library.chunk(int(one), 0, 24), views[0].library.chunk(int(other), 0, 24))
+                np.testing.assert_array_equal(*same)
+            np.testing.assert_allclose(view.embeddings, views[0].embeddings, atol=1e-6)

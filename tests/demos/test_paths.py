@@ -1,0 +1,269 @@
+"""Data sets that say what is not so: they name files outside themselves, sizes without end, types that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import zlib
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import writers
+
+from besttake import registry
+from besttake.demos.base import Bad
+from besttake.demos.frames import Unreadable, picture, video_frames
+from besttake.demos.paths import filled, inside
+from besttake.errors import LibraryError
+
+EPISODES = [writers.episode(number, length=6, side=32) for number in range(2)]
+
+
+def changed(root, **values):
+    path = root / "meta" / "info.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    return f"lerobot:{root}"
+
+
+def test_a_file_is_inside_or_it_is_not_read(tmp_path):
+    root, outside = tmp_path / "set", tmp_path / "secret.txt"
+    (root / "videos").mkdir(parents=True)
+    outside.write_text("secret")
+    (root / "link").symlink_to(outside)
+    (root / "fine").symlink_to(root / "videos")
+    assert inside(root, "videos/a.mp4") == root / "videos/a.mp4"
+    assert inside(root, "fine/a.mp4").parent.resolve() == root / "videos"
+    for path in ("../secret.txt", str(outside), "videos/../../secret.txt", "link", "a\0b"):
+        with pytest.raises(Unreadable, match="outside the data set|cannot be"):
+            inside(root, path)
+
+
+def test_the_blobs_of_the_hub_s_cache_are_inside(tmp_path):
+    blobs, root = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+    blobs.mkdir()
+    root.mkdir(parents=True)
+    (blobs / "1234").write_text("data")
+    (root / "file").symlink_to(os.path.relpath(blobs / "1234", root))
+    assert inside(root, "file").read_text() == "data"
+    (root / "other").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unreadable):
+        inside(root, "other")
+
+
+def test_patterns_are_filled_in_and_ask_for_nothing_else():
+    values: dict[str, int | str] = {"chunk_index": 3, "video_key": "top"}
+    assert filled("v/{video_key}/chunk-{chunk_index:03d}.mp4", values) == "v/top/chunk-003.mp4"
+    assert filled("{chunk_index}", values) == "3"
+    for wrong in (
+        "{chunk_index:900000000}", "{chunk_index:0900000000d}", "{video_key.__class__}", "{chunk_index!r:>900000}",
+        "{secret}", "{", "{0}", "{video_key:03d}", "{video_key}" * 2000,
+    ):  # fmt: skip
+        with pytest.raises(Unreadable):
+            filled(wrong, values)
+
+
+@pytest.mark.parametrize("kind", [writers.hugging_face_libero, writers.ipec_libero])
+@pytest.mark.parametrize("wrong", ["{chunk_index:900000000}", "/etc/passwd", "../../{episode_index}", "{nothing}"])
+def test_a_data_set_that_names_files_outside_or_without_end_is_refused_at_once(tmp_path, kind, wrong):
+    root = kind(tmp_path / "set", EPISODES)
+    before = time.monotonic()
+    for item in registry.demos(changed(root, data_path=wrong)):
+        assert isinstance(item, Bad)
+        assert "\n" not in item.reason
+    assert time.monotonic() - before < 5
+
+
+def test_videos_outside_are_not_read(tmp_path):
+    root = writers.ipec_libero(tmp_path / "set", EPISODES)
+    outside = tmp_path / "outside.mp4"
+    writers.write_video(outside, EPISODES[0].pictures["wrist"], 20)
+    assert all(isinstance(item, Bad) for item in registry.demos(changed(root, video_path=str(outside))))
+    video = root / "videos" / "chunk-000" / "observation.images.wrist_image" / "episode_000000.mp4"
+    video.unlink()
+    video.symlink_to(outside)
+    again = writers.ipec_libero(tmp_path / "again", EPISODES[1:])
+    assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), Bad)
+    source = registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
+    assert "outside the data set" in next(iter(source)).reason
+
+
+def test_pictures_outside_are_not_read(tmp_path):
+    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(writers.png(EPISODES[0].pictures["wrist"][0]))
+    path = root / "data" / "chunk-000" / "episode_000000.parquet"
+    table = pq.read_table(path)
+    rows = [{"bytes": None, "path": str(outside)}] * table.num_rows
+    import pyarrow as pa
+
+    column = pa.array(rows, table.schema.field("wrist_image").type)
+    pq.write_table(table.set_column(table.column_names.index("wrist_image"), "wrist_image", column), path)
+    (bad,) = registry.demos(f"lerobot:{root}")
+    assert "outside the data set" in bad.reason
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"fps": "ten"}, {"fps": 0}, {"fps": True}, {"features": []}, {"features": {"a": 3}}, {"features": {"a": {}}},
+        {"data_path": 7}, {"codebase_version": 3}, {"codebase_version": None}, {"features": None},
+    ],
+)  # fmt: skip
+def test_metadata_of_the_wrong_type_are_one_line(tmp_path, values):
+    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
+    with pytest.raises(LibraryError, match=r"info.json is damaged") as caught:
+        registry.demos(changed(root, **values))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("info.json", "[" * 100000), ("info.json", "[1]"), ("info.json", "{"), ("info.json", "\udcff"),
+        ("episodes.jsonl", "3\n"), ("episodes.jsonl", "{}\n"),
+        ("episodes.jsonl", '{"episode_index": "x", "length": 1}'),
+        ("episodes.jsonl", '{"episode_index": 0, "length": -1}'),
+        ("episodes.jsonl", '{"episode_index": 1e999, "length": 1}'),
+        ("episodes.jsonl", ""), ("episodes.jsonl", "[" * 100000),
+    ],
+)  # fmt: skip
+def test_damaged_metadata_are_one_line(tmp_path, file, text):
+    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
+    (root / "meta" / file).write_text(text, errors="surrogateescape")
+    with pytest.raises(LibraryError) as caught:
+        registry.demos(f"lerobot:{root}")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def hdf5(tmp_path, change):
+    root = writers.openvla_hdf5(tmp_path / "hdf5", EPISODES[:1])
+    (path,) = root.iterdir()
+    with h5py.File(path, "a") as file:
+        change(file)
+    return f"hdf5:{path}"
+
+
+def outside_file(tmp_path):
+    path = tmp_path / "outside.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.zeros((6, 32, 32, 3), np.uint8)
+        file["actions"] = np.zeros((6, 7))
+    return path
+
+
+def test_no_link_and_no_storage_leads_out_of_an_hdf5_file(tmp_path):
+    outside, raw = outside_file(tmp_path), tmp_path / "raw.bin"
+    raw.write_bytes(bytes(6 * 32 * 32 * 3))
+    camera = "data/demo_0/obs/eye_in_hand_rgb"
+
+    def external(file):
+        del file[camera]
+        file[camera] = h5py.ExternalLink(str(outside), "x")
+
+    def through_a_link(file):
+        del file[camera]
+        file["out"] = h5py.ExternalLink(str(outside), "/")
+        file[camera] = h5py.SoftLink("/out/x")
+
+    def stored_elsewhere(file):
+        del file[camera]
+        file.create_dataset(camera, (6, 32, 32, 3), np.uint8, external=[(str(raw), 0, h5py.h5f.UNLIMITED)])
+
+    def virtual(file):
+        del file[camera]
+        layout = h5py.VirtualLayout((6, 32, 32, 3), np.uint8)
+        layout[:] = h5py.VirtualSource(str(outside), "x", (6, 32, 32, 3))
+        file.create_virtual_dataset(camera, layout)
+
+    def actions(file):
+        del file["data/demo_0/actions"]
+        file["data/demo_0/actions"] = h5py.ExternalLink(str(outside), "actions")
+
+    for number, change in enumerate((external, through_a_link, stored_elsewhere, virtual, actions)):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(LibraryError, match="in another file, which is not read"):
+            next(iter(registry.demos(hdf5(tmp_path / str(number), change))))
+
+
+def test_a_demonstration_in_another_file_is_left_out_and_the_others_are_read(tmp_path):
+    outside = outside_file(tmp_path)
+
+    def change(file):
+        file["data/demo_1"] = h5py.ExternalLink(str(outside), "/")
+
+    good, bad = registry.demos(hdf5(tmp_path, change))
+    assert len(good.actions) == 6
+    assert bad == Bad(bad.id, "has demo_1 in another file, which is not read")
+
+
+def test_links_in_a_circle_end(tmp_path):
+    def change(file):
+        file["data/demo_1"] = h5py.SoftLink("/data/demo_2")
+        file["data/demo_2"] = h5py.SoftLink("/data/demo_1")
+
+    assert [type(item) for item in registry.demos(hdf5(tmp_path, change))][1:] == [Bad, Bad]
+
+
+def test_sizes_of_an_hdf5_file_are_not_believed(tmp_path):
+    def huge(file):
+        del file["data/demo_0/obs/eye_in_hand_rgb"]
+        file.create_dataset(
+            "data/demo_0/obs/eye_in_hand_rgb", (6, 100_000, 100_000, 3), np.uint8, chunks=(1, 64, 64, 3)
+        )
+
+    (bad,) = registry.demos(hdf5(tmp_path, huge))
+    assert "more than the" in bad.reason
+
+    def long(file):
+        del file["data/demo_0/actions"]
+        file.create_dataset("data/demo_0/actions", (1 << 40, 7), np.float64, chunks=(64, 7))
+
+    (tmp_path / "long").mkdir()
+    (bad,) = registry.demos(hdf5(tmp_path / "long", long))
+    assert "more than are read" in bad.reason
+
+
+def test_attributes_of_the_wrong_type_do_no_harm(tmp_path):
+    def change(file):
+        file["data"].attrs["env_args"] = np.arange(4)
+        file["data"].attrs["problem_info"] = "[" * 100000
+        file["data"].attrs["odd"] = h5py.Empty("f")
+
+    assert registry.demos(hdf5(tmp_path, change)).fps == 20
+
+    def settings(file):
+        file["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": "often"}, "env_name": ["x"]})
+
+    (tmp_path / "two").mkdir()
+    assert registry.demos(hdf5(tmp_path / "two", settings)).fps == 20
+
+
+def png_of(width, height):
+    def part(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(bytes(1000))) + part(b"IEND", b"")
+
+
+@pytest.mark.parametrize("size", [(0, 10), (30000, 30000), (9000, 9000), (2**31 - 1, 2**31 - 1)])
+def test_pictures_without_a_size_or_without_end_are_refused(size):
+    with pytest.raises(Unreadable):
+        picture(png_of(*size))
+
+
+def test_a_playlist_that_is_named_as_a_video_is_not_followed(tmp_path):
+    writers.write_video(tmp_path / "secret.ts", EPISODES[0].pictures["wrist"], 10)
+    lines = ["#EXTM3U", "#EXT-X-TARGETDURATION:10", "#EXTINF:10,", str(tmp_path / "secret.ts"), "#EXT-X-ENDLIST"]
+    (tmp_path / "video.mp4").write_text("\n".join(lines))
+    with pytest.raises(Unreadable, match="damaged video"):
+        video_frames(tmp_path / "video.mp4")
+    concat = f"ffconcat version 1.0\nfile '{tmp_path / 'secret.ts'}'\n"
+    (tmp_path / "video.mp4").write_text(concat)
+    with pytest.raises(Unreadable, match="damaged video"):
+        video_frames(tmp_path / "video.mp4")
