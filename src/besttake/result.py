@@ -19,7 +19,7 @@ from besttake.errors import RunError
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 class _Model(BaseModel):
@@ -157,11 +157,60 @@ class Decision(_Model):
     gain: Estimate
     cost: float = Field(description="executions per episode, 1 = the frozen policy as it is")
     further_starts: int | None = None
+    arm: str = Field("", description="the arm that is chosen, where one is (schema 4)")
     because: str = ""
+
+
+class Option(_Model):
+    """What a user can choose: an ``arm`` with one take, or with the best of ``takes`` by ``scorer``.
+
+    ``gain`` is over the frozen policy with one take. ``shown``: it is worth it, with the error of the whole menu under
+    control (`besttake.core.options`). ``behind``: the best option minus this one, paired by start; ``not_worse``: the
+    best one is not shown to beat it.
+    """
+
+    name: str
+    arm: str
+    scorer: str | None
+    takes: int
+    gain: Estimate
+    answer: str
+    p_not_above_zero: float
+    shown: bool
+    behind: Estimate | None = None
+    not_worse: bool = False
+
+
+class ActNow(_Model):
+    """If one had to act now: the option with the highest expected gain (null: none), and the chance of no loss."""
+
+    option: str | None
+    gain: float
+    chance: float
+
+
+class Menu(_Model):
+    """All options. ``answer``: "act", "none" (every option is ruled out) or "undecided".
+
+    ``best``: the shown option with the largest gain; ``cheaper``: the cheapest shown one that is not shown to be worse.
+    """
+
+    answer: str
+    best: str | None
+    cheaper: str | None
+    options: list[Option]
+    now: ActNow | None = None
+
+    def option(self, name: str | None) -> Option | None:
+        """The option ``name``."""
+        return next((option for option in self.options if option.name == name), None)
 
 
 class Verdict(_Model):
     """What the policy needs. ``headline`` is the one plain sentence to read first.
+
+    ``menu`` (schema 4) is the choice among all options; ``reuse``, ``retrieve`` and ``combine`` are the paper's three
+    answers.
 
     ``questions`` (schema 3): the answer to each question of `besttake.measure.questions`, with its estimate, the
     p-values of both nulls, and the further starts that would settle it. ``any_chunk``: retrieval helps, but any chunk
@@ -180,6 +229,7 @@ class Verdict(_Model):
     any_chunk: bool = False
     by_cooling: bool = False
     questions: dict[str, Finding] = {}
+    menu: Menu | None = None
     looks: list[int] = []
     looked: int = 1
 

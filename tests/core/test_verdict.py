@@ -78,13 +78,13 @@ def test_reuse_follows_its_table(headroom, gain, choice):
 
 
 def retrieve_table(full, cooled, content):
-    if full == "yes" and content == "yes":
+    if content == "yes" and full != "no" and "yes" in (full, cooled):
         return "retrieve"
     if cooled == "yes":
-        return "cool"
-    if cooled == "no" and full != "undecided":
-        return "retrieve" if full == "yes" else "none"
-    return "undecided"
+        return "cool" if "no" in (full, content) else "cool-or-retrieve"
+    if full == "yes":
+        return "retrieve" if cooled == "no" else "cool-or-retrieve"
+    return "none" if full == cooled == "no" else "undecided"
 
 
 @pytest.mark.parametrize(("full", "cooled", "content"), list(product(ANSWERS, repeat=3)))
@@ -92,7 +92,10 @@ def test_retrieve_follows_its_table(full, cooled, content):
     found = decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve
     assert found.answer == retrieve_table(full, cooled, content)
     assert found.cost == 1
-    assert (found.further_starts is not None) == (found.answer == "undecided")
+    assert (found.further_starts is not None) == (found.answer in ("undecided", "cool-or-retrieve"))
+    assert found.arm == {"retrieve": "retrieve", "cool": "cooled"}.get(found.answer, found.arm)
+    if found.answer == "cool-or-retrieve":
+        assert {"retrieve": full, "cooled": cooled}[found.arm] == "yes"
 
 
 @cache
@@ -104,9 +107,11 @@ def retrieve_choice(full, cooled, content):
 def test_an_answer_is_undecided_only_where_more_starts_can_change_it(full, cooled, content):
     ends = [("yes", "no") if answer == "undecided" else (answer,) for answer in (full, cooled, content)]
     choices = {retrieve_choice(*row) for row in product(*ends)}
-    assert "undecided" not in choices
+    assert not choices & {"undecided", "cool-or-retrieve"}
     if retrieve_choice(full, cooled, content) == "undecided":
         assert len(choices) > 1
+    if retrieve_choice(full, cooled, content) == "cool-or-retrieve":
+        assert choices <= {"cool", "retrieve"}
 
 
 def test_retrieval_whose_parts_are_not_worth_it_alone_is_still_worth_it():

@@ -26,7 +26,11 @@ def takes(rng: np.random.Generator, starts: int, seeds: int, failed: float, unsc
     """Random takes of an arm, some of which failed to be made or have no score."""
     y = (rng.random((starts, seeds)) < rng.beta(1, 1, (starts, 1))).astype(float)
     y[rng.random(y.shape) < failed] = np.nan
-    scores = {ScoreName("manifold", window): 2 * y + rng.normal(size=y.shape) for window in WINDOWS}
+    scores = {
+        ScoreName(scorer, window): 2 * y + rng.normal(size=y.shape)
+        for scorer in ("manifold", "coverage")
+        for window in WINDOWS
+    }
     for values in scores.values():
         values[rng.random(y.shape) < unscored] = np.nan
     return ArmTakes(y, np.where(y == 1, 40.0, 60.0) + rng.integers(0, 9, y.shape), scores)
@@ -84,10 +88,20 @@ def appearances(cell: Cell) -> dict[str, list[Estimate]]:
         if name in asked:
             shown[name] = [estimate, asked[name]]
     if verdict.retrieve.answer != "not-measured":
-        name = "cooled" if verdict.retrieve.answer == "cool" else "retrieve"
+        name = verdict.retrieve.arm or "retrieve"
         shown.setdefault(name, [asked[name]]).append(verdict.retrieve.gain)
     if verdict.combine.answer != "not-measured":
-        shown["combine"].append(verdict.combine.gain)
+        pair = "combine_cooled" if verdict.combine.arm == "cooled" or "combine" not in asked else "combine"
+        shown.setdefault(pair, [asked[pair]]).append(verdict.combine.gain)
+    for option in verdict.menu.options if verdict.menu else ():
+        if option.scorer is None:
+            shown[option.arm].append(option.gain)
+        elif option.scorer == cell.scorer:
+            shown["gain" if option.arm == "base" else f"{option.arm}_selected"].append(option.gain)
+        elif option.arm == "base":
+            shown[option.name] = [option.gain, ways.scored[option.scorer][cell.window].gain]
+        if option.behind and (verdict.menu.best, option.name) == ("retrieve", "cooled"):
+            shown["content"].append(option.behind)
     return shown
 
 

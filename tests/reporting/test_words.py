@@ -21,7 +21,7 @@ from besttake.measure.verdict import judge
 from besttake.reporting import html, markdown, words
 from besttake.reporting.takes import PageTakes
 from besttake.reporting.terminal.verdict import verdict_table
-from besttake.result import Cell, Cost, Relation, Result
+from besttake.result import ActNow, Cell, Cost, Menu, Option, Relation, Result
 
 WORTH = 0.03
 ANSWERS = {
@@ -74,8 +74,16 @@ CASES = {
         "select gain", "retrieve content", "yes composes",
     ),
     "by cooling": Case(
-        "headroom=yes gain=yes retrieve=open cooled=yes content=yes combine=yes combine_content=no",
+        "headroom=yes gain=yes retrieve=no cooled=yes content=open combine=yes combine_content=no",
         "select gain", "cool cooling", "yes composes",
+    ),
+    "cool or retrieve": Case(
+        "headroom=yes gain=no retrieve=open cooled=yes content=open combine_cooled=yes cooled_selection=yes",
+        "unranked not-ranked", "cool-or-retrieve choice", "yes composes",
+    ),
+    "retrieve or cool": Case(
+        "headroom=yes gain=no retrieve=yes cooled=open content=open combine=open combine_cooled=no",
+        "unranked not-ranked", "cool-or-retrieve choice", "undecided open",
     ),
     "no pair": Case(
         "headroom=yes gain=yes combine=no retrieve_selection=yes", "select gain", combine="no small-gain"
@@ -97,6 +105,36 @@ def cell_of(name: str, group: str = "*", looked: tuple[int, ...] = ()) -> Cell:
     cell = measure_cell(data, Settings(case.seeds, case.seeds, WORTH))
     verdict = judge(data, findings, case.seeds, looks_at(units, 60, looked), [*looked, 60])
     return words.worded(cell.model_copy(update={"verdict": verdict}), WORTH)
+
+
+def option(arm: str, scorer: str | None, answer: str, *, shown: bool = False, not_worse: bool = False) -> Option:
+    takes, finding = 3 if scorer else 1, ANSWERS[answer]
+    name = f"{arm}, best of 3 by {scorer}" if scorer else arm
+    return Option(
+        name=name, arm=arm, scorer=scorer, takes=takes, gain=finding.estimate, answer=finding.answer,
+        p_not_above_zero=finding.p_not_above_zero, shown=shown, not_worse=not_worse,
+    )  # fmt: skip
+
+
+MENUS = {
+    "act": Menu(
+        answer="act", best="cooled, best of 3 by coverage", cheaper="cooled",
+        options=[
+            option("cooled", None, "yes", shown=True, not_worse=True),
+            option("cooled", "coverage", "matched", shown=True),
+            option("retrieve?rule=frame", None, "open"),
+        ],
+    ),
+    "none": Menu(answer="none", best=None, cheaper=None, options=[option("cooled", None, "no")]),
+    "undecided": Menu(
+        answer="undecided", best=None, cheaper=None, options=[option("retrieve", None, "open")],
+        now=ActNow(option="retrieve", gain=0.045, chance=0.93),
+    ),
+    "leave": Menu(
+        answer="undecided", best=None, cheaper=None, options=[option("retrieve", None, "open")],
+        now=ActNow(option=None, gain=0.0, chance=1.0),
+    ),
+}  # fmt: skip
 
 
 def result_of(name: str) -> Result:
@@ -138,6 +176,46 @@ def test_everything_that_shows_a_verdict_says_the_same(name: str) -> None:
         assert " ".join(answer.sentence.split()) in " ".join(note.split())
         assert " ".join(answer.because.split()) in page
     assert len(notebook) < 3000
+
+
+@pytest.mark.parametrize("name", MENUS)
+def test_everything_that_shows_a_menu_says_the_same(name: str) -> None:
+    result = result_of("open")
+    policy = result.policies[0]
+    assert policy.verdict
+    verdict = policy.verdict.model_copy(update={"menu": MENUS[name], "headline": ""})
+    policy = words.worded(policy.model_copy(update={"verdict": verdict}), WORTH)
+    result = result.model_copy(update={"policies": [policy]})
+    console = Console(width=4000, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(verdict_table(result, 4000))
+    note = re.sub(r"\\(.)", r"\1", unescape(markdown.render(result)))
+    shown = [" ".join(text.split()) for text in (capture.get(), note, flat(html.render(result, PageTakes([]))))]
+    lines = words.menu_lines(policy, WORTH)
+    assert lines
+    for line in (words.headline(policy), *lines):
+        assert line.endswith((".", ")"))
+        assert not re.search(r"None|nan|  |\.\.", line)
+        assert all(" ".join(line.split()) in text for text in shown)
+
+
+def test_the_headline_names_the_best_option_its_cost_and_a_cheaper_one_that_is_not_shown_to_be_worse() -> None:
+    cell = cell_of("open")
+    assert cell.verdict
+    verdict = cell.verdict.model_copy(update={"menu": MENUS["act"], "headline": ""})
+    text = words.headline(cell.model_copy(update={"verdict": verdict}))
+    assert text.startswith("Cool the sampling, run 3 takes and keep the best by coverage: +15.0 points")
+    assert "3\N{MULTIPLICATION SIGN} the executions" in text
+    assert "Cheaper and not shown to be worse: cool the sampling, +11.2 points" in text
+    assert "Whether retrieving beats cooling is open" in text
+
+
+def test_one_line_answers_whether_to_keep_the_shortest_take() -> None:
+    lines = {name: words.shortest(cell_of(name)) for name in ("leak", "select", "episode leak")}
+    assert lines["select"] == ""
+    for name in ("leak", "episode leak"):
+        assert lines[name].startswith("Should you keep the shortest take? Only if something tells you when")
+        assert "+15.0 points" in lines[name]
 
 
 @pytest.mark.parametrize("name", CASES)

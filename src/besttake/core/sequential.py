@@ -76,6 +76,54 @@ class Accounts:
         return 2 / self.peak
 
 
+def wealth(
+    values: ArrayLike,
+    null: ArrayLike,
+    sign: ArrayLike,
+    lo: ArrayLike,
+    hi: ArrayLike,
+    *,
+    fixed: ArrayLike,
+    alpha: ArrayLike = 0.05,
+    horizon: int = HORIZON,
+) -> NDArray[np.float64]:
+    """The sum of both accounts after each start, (T, ...), from 2 on: `Accounts` for many sequences and nulls at once.
+
+    ``values`` (T, ...) in order, NaN where a sequence has no value (no bet is made); the others have the shape of one
+    start or broadcast to it. Half of it is an e-value at any stopping time.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    m, direction, low, high, steady_stake, level = (
+        np.asarray(part, dtype=np.float64) for part in (null, sign, lo, hi, fixed, alpha)
+    )
+    shape = np.broadcast_shapes(x.shape[1:], m.shape, direction.shape, low.shape, high.shape, level.shape)
+    reach = np.where(direction > 0, m - low, high - m)
+    cap = np.full(np.broadcast_shapes(reach.shape, shape), inf)
+    np.divide(0.95, reach, out=cap, where=np.broadcast_to(reach > 0, cap.shape))
+    stake_steady, target = np.minimum(steady_stake, cap), 2 / level
+    steady, adaptive = np.ones(shape), np.ones(shape)
+    seen, total = np.zeros(shape), np.zeros(shape)
+    square = np.broadcast_to(((high - low) / 4) ** 2, shape).copy()
+    sums = np.empty((len(x), *shape))
+    for t in range(len(x)):
+        valid = np.isfinite(x[t])
+        value = np.where(valid, x[t], 0.0)
+        variance = square / (seen + 1)
+        need = target - steady
+        bets = (need > adaptive) & (adaptive > 0) & (variance > 0)
+        growth = np.log(np.where(bets, need, 1.0) / np.where(bets, adaptive, 1.0))
+        left = np.maximum(1.0, horizon - seen)
+        stake = np.minimum(cap, np.sqrt(2 * growth / (left * np.where(bets, variance, 1.0))))
+        d = np.where(valid, direction * (value - m), 0.0)
+        steady = steady * (1 + stake_steady * d)
+        adaptive = adaptive * (1 + np.where(bets, stake, 0.0) * d)
+        seen = seen + valid
+        total = total + value
+        square = square + np.where(valid, (value - total / np.maximum(seen, 1)) ** 2, 0.0)
+        sums[t] = steady + adaptive
+    return sums
+
+
 @dataclass
 class SequentialTest:
     """Fed start by start; ``answer`` changes only at a look: after ``first`` starts, then every ``batch``.

@@ -4,7 +4,8 @@ Each question is about a mean over starts and a smallest effect worth acting on,
 and the estimate is at least w, NO when {mean >= w} is rejected, else UNDECIDED. The two nulls are disjoint, so each
 one-sided test uses the whole alpha = .05; the tests hold for few mixed starts (`stats.p_not_above`). For headroom,
 {mean <= 0} is rejected by any mixed start. Every question keeps its own level: a verdict that needs two YES answers
-(retrieve, combine) errs no more often than one of them.
+(retrieve, combine) errs no more often than one of them. The claim about the best option has a level of its own, over
+all options (`besttake.core.options`).
 
 A run that was looked at before with fewer starts is decided by the test of `besttake.core.sequential` instead, with
 its bounds for intervals: testing anew at each look would call for a selection that gains nothing in 12-22 % of runs.
@@ -29,10 +30,13 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 | R | K | C | retrieve |
 | --- | --- | --- | --- |
 | YES | any | YES | retrieve |
-| any | YES | NO or UNDECIDED | cool: calmer noise, which costs nothing, is shown to help and the content is not |
-| NO or UNDECIDED | YES | YES | cool: content only makes up for what shrinking the noise did |
-| NO | NO | any | none |
+| UNDECIDED | YES | YES | retrieve: cooling gains and content adds to it, so retrieval gains |
 | YES | NO | NO or UNDECIDED | retrieve: it gains w over base and cooling does not, however the two share it |
+| any | YES | NO | cool: calmer noise, which costs nothing, is shown to help and content is ruled out |
+| NO | YES | YES or UNDECIDED | cool: retrieval is ruled out |
+| YES or UNDECIDED | YES | UNDECIDED | cool-or-retrieve: to act is right, which of the two is open |
+| YES | UNDECIDED | NO or UNDECIDED | cool-or-retrieve |
+| NO | NO | any | none |
 | otherwise | | | undecided |
 | YES | not measured | | undecided: without the control the gain may be that of cooling |
 | NO | not measured | | none |
@@ -41,10 +45,11 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 
 ``any_chunk`` is set where retrieve is chosen but retrieve - shuffled is not YES: any demonstration chunk may do it.
 
-Combine, from D = selection on retrieve takes - selection on base takes and E = selection on retrieve takes - mean of
-retrieve takes: yes where both are YES (the pair beats either alone), no where one is NO, else undecided. Without E,
-D decides. ``by_cooling`` is set where it is yes but selection on retrieve takes is not shown to beat selection on
-cooled takes: cooling and selecting may do as well, without a library of actions.
+Combine, for each arm that acts (retrieve, cooled), from D = selection on its takes - selection on base takes and E =
+selection on its takes - mean of its takes. An arm composes with selection where both are YES (the pair beats either
+alone), and does not where one is NO; without E, D decides. Combine is yes where an arm composes, no where none does,
+else undecided; with two arms a YES stands Holm's test over them. ``by_cooling`` is set where retrieving composes but is
+not shown to beat selection on cooled takes: cooling and selecting may do as well, without a library of actions.
 """
 
 from __future__ import annotations
@@ -57,16 +62,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from besttake.core.estimate import Estimate, Finding, YesNo
+from besttake.core.options import holm
 from besttake.core.planning import starts_until_decided
 from besttake.core.sequential import Looks, later_bounds, look_again
 from besttake.core.stats import Rng, Scale, mean_interval, p_not_above, p_not_below
 
 Reuse = Literal["select", "unranked", "none", "undecided"]
-Retrieve = Literal["retrieve", "cool", "none", "undecided", "not-measured"]
+Retrieve = Literal["retrieve", "cool", "cool-or-retrieve", "none", "undecided", "not-measured"]
 Combine = Literal["yes", "no", "undecided", "not-measured"]
 Reason = Literal[
     "identical-takes", "one-take", "no-headroom", "no-score", "length-leak", "gain", "not-ranked", "small-gain", "open",
-    "not-run", "cooled-only", "no-control", "content", "together", "cooling", "composes",
+    "not-run", "cooled-only", "no-control", "content", "together", "cooling", "choice", "composes",
 ]  # fmt: skip
 """Which row of the tables above decided: ``reporting/words.py`` has the sentence of each."""
 
@@ -75,7 +81,7 @@ Reason = Literal[
 class Part:
     """One part of a verdict: what to do, which row decided it, the gain to expect, and its cost in takes per start.
 
-    ``further_starts`` would settle an undecided one.
+    ``further_starts`` would settle an undecided one. ``arm``: the way of running that is chosen, where one is.
     """
 
     answer: Reuse | Retrieve | Combine
@@ -83,6 +89,7 @@ class Part:
     gain: Estimate
     cost: int
     further_starts: int | None = None
+    arm: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,9 @@ def ask_again(
         return Finding("undecided", estimate)
     later = look_again(x, scale, worth, first=looks.earlier[0], stake=stake, alpha=alpha)
     answer, below = (later.answer, later.p_not_below_worth) if scale.hi > worth else ("no", 0.0)
-    return _finding(answer, estimate, (later.p_not_above_zero, below), x, scale, worth)
+    # Half of alpha is left for later looks, so that the p-values count twice.
+    p_values = min(1.0, 2 * later.p_not_above_zero), min(1.0, 2 * below)
+    return _finding(answer, estimate, p_values, x, scale, worth)
 
 
 def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) -> Estimate:
@@ -162,7 +171,8 @@ def decide(
         reuse = _reuse(findings["headroom"], gain, n, leak and not leak_free)
     retrieve, combine = _retrieve(findings), _combine(findings, n)
     any_chunk = retrieve.answer == "retrieve" and _not_shown(findings.get("beyond_shuffled"))
-    by_cooling = combine.answer == "yes" and _not_shown(findings.get("combine_content"))
+    retrieving = all(findings[name].answer == "yes" for name in PAIRS["retrieve"] if name in findings)
+    by_cooling = combine.answer == "yes" and retrieving and _not_shown(findings.get("combine_content"))
     return Decided(reuse, retrieve, combine, leak, any_chunk, by_cooling, findings)
 
 
@@ -185,33 +195,62 @@ def _retrieve(findings: Mapping[str, Finding]) -> Part:
     full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
     if full is None:
         if cooled is not None and cooled.answer == "yes":
-            return Part("cool", "cooled-only", cooled.estimate, 1)
+            return Part("cool", "cooled-only", cooled.estimate, 1, arm="cooled")
         return Part("not-measured", "not-run", cooled.estimate if cooled else Estimate(reason="not measured"), 1)
     if cooled is None or content is None:
         if full.answer == "no":
             return Part("none", "small-gain", full.estimate, 1)
         return Part("undecided", "no-control", full.estimate, 1, full.further_starts)
-    if full.answer == "yes" and (content.answer == "yes" or cooled.answer == "no"):
-        return Part("retrieve", "content" if content.answer == "yes" else "together", full.estimate, 1)
-    if cooled.answer == "yes":
-        return Part("cool", "cooling", cooled.estimate, 1)
-    if full.answer == "no" and cooled.answer == "no":
+    three = {"retrieve": full, "cooled": cooled, "content": content}
+    yes, no = ({name for name, f in three.items() if f.answer == code} for code in ("yes", "no"))
+    if "content" in yes and yes & {"retrieve", "cooled"} and "retrieve" not in no:
+        return Part("retrieve", "content", full.estimate, 1, arm="retrieve")
+    if "retrieve" in yes and "cooled" in no:
+        return Part("retrieve", "together", full.estimate, 1, arm="retrieve")
+    if "cooled" in yes and no & {"content", "retrieve"}:
+        return Part("cool", "cooling", cooled.estimate, 1, arm="cooled")
+    if {"retrieve", "cooled"} <= no:
         return Part("none", "small-gain", full.estimate, 1)
+    if yes & {"retrieve", "cooled"}:
+        arm = max(yes & {"retrieve", "cooled"}, key=lambda name: (_value(three[name]), name == "cooled"))
+        return Part("cool-or-retrieve", "choice", three[arm].estimate, 1, _most([full, cooled, content]), arm)
     # Where one of the first two is a NO, the other decides whatever the content.
-    deciding = (full, cooled) if "no" in (full.answer, cooled.answer) else (full, cooled, content)
+    deciding = (full, cooled) if no & {"retrieve", "cooled"} else (full, cooled, content)
     return Part("undecided", "open", full.estimate, 1, _most(deciding))
 
 
+PAIRS = {"retrieve": ("combine", "retrieve_selection"), "cooled": ("combine_cooled", "cooled_selection")}
+"""By arm, the questions whether it composes with selection: against selection alone, and against the arm alone."""
+
+
 def _combine(findings: Mapping[str, Finding], n: int) -> Part:
-    pair, alone = findings.get("combine"), findings.get("retrieve_selection")
-    if pair is None:
+    pairs = {
+        arm: [findings[name] for name in names if name in findings]
+        for arm, names in PAIRS.items()
+        if names[0] in findings
+    }
+    if not pairs:
         return Part("not-measured", "not-run", Estimate(reason="not measured"), n)
-    parts = [pair] if alone is None else [pair, alone]
-    if any(part.answer == "no" for part in parts):
-        return Part("no", "small-gain", pair.estimate, n)
-    if all(part.answer == "yes" for part in parts):
-        return Part("yes", "composes", pair.estimate, n)
-    return Part("undecided", "open", pair.estimate, n, _most(parts))
+    composes = _composing(pairs)
+    if composes:
+        beats_cooling = len(composes) == 1 or not _not_shown(findings.get("combine_content"))
+        arm = composes[0] if beats_cooling else "cooled"
+        return Part("yes", "composes", pairs[arm][0].estimate, n, arm=arm)
+    estimate = next(iter(pairs.values()))[0].estimate
+    if all(any(part.answer == "no" for part in parts) for parts in pairs.values()):
+        return Part("no", "small-gain", estimate, n)
+    left = [part for parts in pairs.values() if all(p.answer != "no" for p in parts) for part in parts]
+    return Part("undecided", "open", estimate, n, _most(left))
+
+
+def _composing(pairs: Mapping[str, Sequence[Finding]], alpha: float = 0.05) -> list[str]:
+    """The arms whose two questions are both YES, by Holm's test where there are several arms."""
+    rejected = holm([max(part.p_not_above_zero for part in parts) for parts in pairs.values()], alpha)
+    return [
+        arm
+        for (arm, parts), shown in zip(pairs.items(), rejected, strict=True)
+        if shown and all(part.answer == "yes" for part in parts)
+    ]
 
 
 def _finding(

@@ -14,6 +14,7 @@ from besttake.core.estimate import Estimate, Finding
 from besttake.core.sequential import Looks
 from besttake.measure.cells import ArmTakes, CellData, Recorded, Settings, cells_of, merge_cells, probed_cells_of
 from besttake.measure.looks import History, cell_name, looks_at
+from besttake.measure.options import menu_of, options_of
 from besttake.measure.probes import Probed
 from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
 from besttake.measure.verdict import judge
@@ -82,13 +83,15 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
     asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)
+    offered = options_of(data, settings.n, {question.name: question for question in asked})
+    menu = menu_of(data, offered, findings, settings.controls, settings.worth, looks)
     selectors = _selectors(data, findings, looks, settings.n)
     update = {
         "headroom": _headroom(base.outcomes, findings, settings.n),
         "selectors": selectors,
         "ranking": _ranking(base, data) if data.scored else None,
         "arms": _arms(data, findings, selectors, settings),
-        "verdict": judge(data, findings, settings.n, looks, [*earlier, starts]),
+        "verdict": judge(data, findings, settings.n, looks, [*earlier, starts], menu),
         "tasks": _tasks(data, findings, settings.n),
         "notes": [] if data.scored else ["no take has a score: headroom is known, selection is not"],
         "retest": _retest(base),

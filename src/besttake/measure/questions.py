@@ -14,6 +14,7 @@ The verdict, the table of arms, headroom, the selectors, the report and `besttak
 | ``ARM_beyond_control`` | pass@1 of the arm - pass@1 of its control, where that is not base | difference |
 | ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
 | ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
+| ``combine_cooled`` | best-scored of n cooled takes - best-scored of n base takes | pick |
 | ``combine_content`` | best-scored of n retrieve takes - best-scored of n cooled takes | pick |
 """
 
@@ -31,10 +32,16 @@ from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.sequential import Looks, fixed_stake
 
+F64 = NDArray[np.float64]
 Kind = Literal["headroom", "choice", "difference", "pick"]
 """What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
 
 
+_PAIRS = (
+    ("combine", "retrieve", "base"),
+    ("combine_cooled", "cooled", "base"),
+    ("combine_content", "retrieve", "cooled"),
+)
 _CONTENT = ("retrieve", "cooled")
 """The arm and the control of the question ``content``."""
 
@@ -137,9 +144,9 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
     asked += [(f"{name}_selection", "choice", name, kept[name] - ones[name]) for name in others if name in kept]
     asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in others if name in kept]
     asked += [
-        (name, "pick", "base", kept["retrieve"] - kept[control])
-        for name, control in (("combine", "base"), ("combine_content", "cooled"))
-        if {"retrieve", control} <= set(kept)
+        (name, "pick", "base", kept[arm] - kept[control])
+        for name, arm, control in _PAIRS
+        if {arm, control} <= set(kept)
     ]
     return [question(name, kind, values, n, takes[arm]) for name, kind, arm, values in asked]
 

@@ -12,10 +12,17 @@ from besttake.core.sequential import Looks
 from besttake.measure.cells import CellData
 
 
-def judge(data: CellData, findings: Mapping[str, Finding], n: int, looks: Looks, counts: Sequence[int]) -> r.Verdict:
+def judge(
+    data: CellData,
+    findings: Mapping[str, Finding],
+    n: int,
+    looks: Looks,
+    counts: Sequence[int],
+    menu: r.Menu | None = None,
+) -> r.Verdict:
     """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`.
 
-    ``counts``: how many starts the cell had at every look, this one included.
+    ``counts``: how many starts the cell had at every look, this one included; ``menu``: the choice among options.
     """
     decided = verdict.decide(
         findings,
@@ -25,4 +32,4 @@ def judge(data: CellData, findings: Mapping[str, Finding], n: int, looks: Looks,
         leak_free=data.windows[0] != "episode",
     )
     parts = {name: r.Decision(**vars(getattr(decided, name))) for name in ("reuse", "retrieve", "combine")}
-    return r.Verdict(**{**vars(decided), **parts}, looks=sorted({*counts}), looked=looks.count)
+    return r.Verdict(**{**vars(decided), **parts}, menu=menu, looks=sorted({*counts}), looked=looks.count)

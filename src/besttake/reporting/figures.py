@@ -76,6 +76,23 @@ def forest(cell: Cell, path: str) -> Figure | None:
     return dots(rows, title, ends, Style(points, _points_tip), zero=True)
 
 
+def menu(cell: Cell, path: str) -> Figure | None:
+    """The gain of every option over the frozen policy with one take, its cost before its name, the best one marked."""
+    chosen = cell.verdict.menu if cell.verdict is not None else None
+    if chosen is None:
+        return None
+    rows = [
+        DotRow(
+            f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else ""),
+            option.gain, f"{path}/verdict/menu/options/{i}/gain", "accent" if option.shown else "ink",
+            strong=option.name == chosen.best, hollow=not option.shown,
+        )
+        for i, option in enumerate(chosen.options)
+    ]  # fmt: skip
+    title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
+    return dots(rows, title, spread(_ends(rows), low=-0.05, high=0.10), Style(points, _points_tip), zero=True)
+
+
 def relation(result: Result, *, legend: bool = False) -> Figure | None:
     """Selection gain against headroom (paper Fig. 1): cells, policies, the fitted line with its band.
 
@@ -157,6 +174,7 @@ def every(result: Result) -> Iterator[tuple[str, Figure]]:
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
         named += [(f"ladder-{own}", ladder(cell, path)), (f"arms-{own}", forest(cell, path))]
+        named += [(f"options-{own}", menu(cell, path))]
         named += [(f"pass_at_k-{own}", curve(cell, path))]
     for name, figure in named:
         if figure is not None:

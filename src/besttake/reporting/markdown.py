@@ -53,6 +53,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     if state and state != words.headline(cell):
         parts.append(state)
     parts += [f"- {a.question} **{a.badge}**. {_text(a.sentence)}" for a in words.answers(cell, worth)]
+    parts += _menu(cell, worth)
     if warning := words.leak(cell):
         parts.append(f"> {warning}")
     parts += [f"> {_text(note)}" for note in cell.notes]
@@ -75,6 +76,19 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         ratio = estimate_plain(cell.dfe.ratio) or cell.dfe.reason or "not measured"
         parts.append(f"Demonstration-fit error over the floor: {ratio}.")
     return parts
+
+
+def _menu(cell: Cell, worth: float) -> list[str]:
+    menu = cell.verdict.menu if cell.verdict is not None else None
+    lines = [_text(line) for line in words.menu_lines(cell, worth)]
+    if menu is None:
+        return lines
+    marks = {menu.best: "best", menu.cheaper: "cheaper, not shown to be worse"}
+    rows = [
+        (o.name, o.takes, _points(o.gain), "shown" if o.shown else o.answer, marks.get(o.name, ""))
+        for o in menu.options
+    ]
+    return [_table(("option", "takes", "gain", "worth it", ""), rows), *lines]
 
 
 def _ladder(cell: Cell) -> list[tuple[object, ...]]:

@@ -5,17 +5,28 @@ The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline`` and ``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from besttake.core.planning import seeds_worth
-from besttake.reporting.numbers import count, estimate_plain, estimate_points, interval, number, whole_points
+from besttake.core.verdict import PAIRS
+from besttake.reporting.numbers import (
+    count,
+    estimate_plain,
+    estimate_points,
+    interval,
+    number,
+    percent,
+    sentence,
+    whole_points,
+)
 
 if TYPE_CHECKING:
     from besttake.core.estimate import Finding
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
-    from besttake.result import Cell, Decision, Relation, Result, Verdict
+    from besttake.result import Cell, Decision, Menu, Option, Relation, Result, Verdict
 
 Tone = Literal["act", "open", "rest"]
 PARTS = ("reuse", "retrieve", "combine")
@@ -27,11 +38,12 @@ BADGES = {
     "undecided": "undecided",
     "retrieve": "retrieve",
     "cool": "cool",
+    "cool-or-retrieve": "cool or retrieve",
     "yes": "yes",
     "no": "no",
     "not-measured": "not measured",
 }
-_TONES: dict[str, Tone] = dict.fromkeys(("select", "retrieve", "cool", "yes"), "act")
+_TONES: dict[str, Tone] = dict.fromkeys(("select", "retrieve", "cool", "cool-or-retrieve", "yes"), "act")
 _TONES |= {"undecided": "open", "unranked": "open"}
 NOTHING = "Leave it as it is: neither more takes, nor retrieval, nor calmer sampling is worth it."
 
@@ -182,13 +194,15 @@ from calmer noise."
             text = f"Against base, retrieval gains {full}, of which `cooled` gives {cooled} and what is retrieved \
 {content}: neither is shown to be worth acting on alone, the two together are"
         case "cooling":
-            doubt = "not worth the retrieval"
-            if asked["content"].answer == "undecided":
-                doubt = "which is not shown to be worth it"
-            elif asked["content"].answer == "yes":
-                doubt = "but retrieval is not shown to beat base"
-            return f"`cooled` decides: calmer noise alone gains {cooled} over base, and retrieved content adds \
-{content}, {doubt}."
+            out = f"retrieved content adds {content}" if asked["content"].answer == "no" else f"retrieval gains {full}"
+            return f"`cooled` decides: calmer noise alone gains {cooled} over base, and {out}, less than the {least} \
+worth acting on."
+        case "choice":
+            known = {"retrieve": f"retrieval {full}", "cooled": f"`cooled` {cooled}"}
+            gains = " and ".join(text for name, text in known.items() if asked[name].answer == "yes")
+            three = [asked.get(name) for name in ("cooled", "content")]
+            return f"Against base, {gains} is shown to gain, so to act is right. Which of the two is better is open: \
+against `cooled`, retrieved content adds {content}{_open(decision, *three)}."
         case _:
             three = [asked.get(name) for name in ("retrieve", "cooled", "content")]
             return f"Retrieval gains {full} over base and {content} over `cooled`, which itself gains {cooled}: not \
@@ -201,21 +215,29 @@ enough to tell{_open(decision, *three)}."
 def _why_combine(cell: Cell, verdict: Verdict, worth: float) -> str:
     asked, decision = verdict.questions, verdict.combine
     if decision.reason == "not-run":
-        return "Selection on the takes of `retrieve` was not measured."
-    pair, alone = asked["combine"], asked.get("retrieve_selection")
-    text = f"Against selection alone, selecting among {_kept_of(cell)} retrieval takes gains {_say(pair)}"
-    if alone is not None:
-        text += f", and against retrieval alone {_say(alone)}"
+        return "Selection on the takes of `retrieve` or `cooled` was not measured."
+    shown = [arm for arm in PAIRS if PAIRS[arm][0] in asked and decision.arm in ("", arm)]
+    text = "; ".join(_pair(arm, asked, _kept_of(cell)) for arm in shown)
     if decision.reason == "small-gain":
         text += f": less than the {whole_points(worth)} worth acting on"
     elif decision.reason == "composes":
         text += ": the two compose"
     else:
-        text += f": not enough to tell{_open(decision, pair, alone)}"
+        text += f": not enough to tell{_open(decision, *(asked.get(name) for arm in shown for name in PAIRS[arm]))}"
     if verdict.by_cooling:
-        text += f", though against selection on `cooled` takes it gains {_say(asked['combine_content'])}, so cooling \
-may do as well"
+        text += f", though against selection on `cooled` takes retrieving gains {_say(asked['combine_content'])}, so \
+cooling may do as well"
     return f"{text}."
+
+
+def _pair(arm: str, asked: Mapping[str, Finding], n: int) -> str:
+    """What an arm and selection do together, against either alone."""
+    kind = {"retrieve": "retrieval", "cooled": "cooled"}[arm]
+    pair, alone = (asked.get(name) for name in PAIRS[arm])
+    text = f"against selection alone, selecting among {n} {kind} takes gains {_say(pair)}"
+    if alone is not None:
+        text += f", and against {'cooling' if arm == 'cooled' else kind} alone {_say(alone)}"
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _open(decision: Decision, *findings: Finding | None) -> str:
@@ -230,12 +252,33 @@ def _open(decision: Decision, *findings: Finding | None) -> str:
 
 
 def _headline(cell: Cell) -> str:
-    verdict, n = cell.verdict, _kept_of(cell)
+    """The best option first; without one that is shown, what each of the three answers says."""
+    verdict = cell.verdict
     assert verdict is not None
-    reuse, retrieve, combine = verdict.reuse, verdict.retrieve, verdict.combine
+    menu = verdict.menu
+    if menu is None or menu.answer != "act":
+        return _headline_of_parts(cell, verdict)
+    best, cheaper = menu.option(menu.best), menu.option(menu.cheaper)
+    assert best is not None
+    sentences = [f"{action(best)}: {estimate_points(best.gain)}, {price(best)}"]
+    if cheaper is not None:
+        sentences.append(
+            f"cheaper and not shown to be worse: {action(cheaper)}, {estimate_points(cheaper.gain)}, {price(cheaper)}"
+        )
+    if verdict.retrieve.answer in ("cool-or-retrieve", "undecided") and best.arm not in ("base", "retrieve"):
+        sentences.append(f"whether retrieving beats cooling is open{_more(verdict.retrieve, ' ({})')}")
+    elif verdict.retrieve.answer == "undecided":
+        sentences.append(f"whether to retrieve or cool is undecided{_more(verdict.retrieve, ' ({})')}")
+    if verdict.reuse.answer == "undecided" and best.takes == 1:
+        sentences.append(f"whether to run more takes is undecided{_more(verdict.reuse, ' ({})')}")
+    return " ".join(sentence(text) for text in sentences)
+
+
+def _headline_of_parts(cell: Cell, verdict: Verdict) -> str:
+    reuse, retrieve, combine, n = verdict.reuse, verdict.retrieve, verdict.combine, _kept_of(cell)
     parts = []
     if combine.answer == "yes":
-        how = "retrieve or cool" if verdict.by_cooling else "retrieve"
+        how = "retrieve or cool" if verdict.by_cooling else "cool" if combine.arm == "cooled" else "retrieve"
         doubt = ", where retrieving is not shown to beat cooling" if verdict.by_cooling else ""
         parts.append(f"{how}, run {n} takes and keep the best: {_gain(combine)} beyond selection alone{doubt}")
     elif reuse.answer == "select":
@@ -248,10 +291,83 @@ def _headline(cell: Cell) -> str:
         parts.append(f"retrieve demonstrations: {_gain(retrieve)}")
     elif retrieve.answer == "cool":
         parts.append(f"cool the sampling: {_gain(retrieve)}, at no cost")
+    elif retrieve.answer == "cool-or-retrieve":
+        parts.append(f"cool or retrieve: {_gain(retrieve)}, which of the two is open{_more(retrieve, ' ({})')}")
     elif retrieve.answer == "undecided":
         parts.append(f"whether to retrieve or cool is undecided{_more(retrieve, ' ({})')}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else NOTHING
+
+
+def action(option: Option) -> str:
+    """What an option does: ``cool the sampling, run 3 takes and keep the best by coverage``."""
+    kind, _, settings = option.arm.partition("?")
+    known = {"base": "", "cooled": "cool the sampling", "retrieve": "retrieve demonstrations"}
+    how = known.get(kind, f"run the arm `{option.arm}`")
+    if settings and kind in known:
+        how += f" (`{option.arm}`)"
+    if option.scorer is None:
+        return how
+    pick = f"run {option.takes} takes and keep the best by {option.scorer}"
+    return f"{how}, {pick}" if how else pick
+
+
+def price(option: Option) -> str:
+    """What an option costs."""
+    return f"{option.takes}\N{MULTIPLICATION SIGN} the executions" if option.takes > 1 else "no further executions"
+
+
+def menu_lines(cell: Cell, worth: float) -> list[str]:
+    """What the menu of options says beyond the headline, a sentence each."""
+    if cell.verdict is None:
+        return []
+    menu = cell.verdict.menu
+    lines = [] if menu is None else [_menu_claim(menu, worth), *_act_now(menu)]
+    return [line for line in (*lines, shortest(cell)) if line]
+
+
+def _menu_claim(menu: Menu, worth: float) -> str:
+    least, options = whole_points(worth), count(len(menu.options), "option")
+    match menu.answer:
+        case "act":
+            shown = sum(option.shown for option in menu.options)
+            return (
+                f"Of {options}, {shown} {'is' if shown == 1 else 'are'} shown to gain {least} or more; the chance that \
+any option is shown that gains nothing is at most 5 %, over the whole menu."
+            )
+        case "none":
+            return f"Each of {options} is ruled out: none gains {least}."
+    return f"Of {options} none is shown to gain {least} or more with an error of at most 5 % over the whole menu."
+
+
+def _act_now(menu: Menu) -> list[str]:
+    """What to do where nothing is shown and somebody has to act."""
+    if menu.now is None or menu.answer != "undecided":
+        return []
+    option = menu.option(menu.now.option)
+    if option is None:
+        return ["If you had to act now: leave the policy as it is; no option has a positive expected gain."]
+    gain = number(menu.now.gain, signed=True, scale=100)
+    return [
+        f"If you had to act now: {action(option)} (expected gain {gain} points, {percent(menu.now.chance)} sure not to \
+lose by it, {price(option)})."
+    ]
+
+
+def shortest(cell: Cell) -> str:
+    """Should one keep the shortest take? Empty where lengths are not known."""
+    asked = cell.verdict.questions if cell.verdict is not None else {}
+    finding, gain, headroom = (asked.get(name) for name in ("shortest", "gain", "headroom"))
+    if finding is None or finding.estimate.value is None:
+        return ""
+    ask, gains = "Should you keep the shortest take?", f"it gains {estimate_points(finding.estimate)}"
+    if finding.answer == "no":
+        return f"{ask} No: {gains}."
+    if gain is None or gain.estimate.value is None or finding.estimate.value >= gain.estimate.value:
+        return f"{ask} Only if something tells you when a take has succeeded: here {gains}, because takes count as \
+over at success. With such a signal keep any take that succeeds, which gains {_say(headroom)}; without it length tells \
+nothing."
+    return f"{ask} No: {gains}, the score {_say(gain)}, and length tells success only where takes end at success."
 
 
 def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
@@ -270,13 +386,21 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
         case "retrieve", "retrieve":
             return f"Start sampling from retrieved demonstrations{known}, {price}."
         case "retrieve", "cool":
-            return f"Cool the sampling noise{known}, {price}. Retrieved actions are not shown to add to it."
+            rest = f"Retrieved actions add less than {least}"
+            if decision.reason == "cooled-only":
+                rest = "Whether retrieved actions add to it was not measured"
+            return f"Cool the sampling noise{known}, {price}. {rest}."
+        case "retrieve", "cool-or-retrieve":
+            do = "Retrieve" if decision.arm == "retrieve" else "Cool the sampling noise"
+            other = "cooling alone does as well" if decision.arm == "retrieve" else "retrieved actions add to it"
+            return f"{do}{known}, {price}. Whether {other} is open{_more(decision)}."
         case "retrieve", "none":
             return f"Neither retrieval nor cooling gains {least}{aside}."
         case "combine", "yes":
-            return f"Retrieval on top of selection adds{known.removeprefix(':')}, {price}."
+            what = "Cooling" if decision.arm == "cooled" else "Retrieval"
+            return f"{what} on top of selection adds{known.removeprefix(':')}, {price}."
         case "combine", "no":
-            return f"Retrieval on top of selection adds less than {least}{aside}."
+            return f"Neither retrieval nor cooling on top of selection adds {least}{aside}."
         case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
             return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":

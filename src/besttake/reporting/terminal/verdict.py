@@ -30,6 +30,7 @@ def verdict_table(result: Result, width: int = 200) -> Group:
     for policy in result.policies:
         if policy.verdict is not None:
             sentences.append(Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}"))
+            sentences += [Text(f"  {line}", style="dim") for line in words.menu_lines(policy, result.worth)]
             if warning := words.leak(policy):
                 sentences.append(Text(f"  {warning}", style="yellow"))
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
