@@ -31,7 +31,7 @@ INFOS = sorted((DATA / "lerobot_eval").glob("*/eval_info.json"))
 @pytest.fixture(scope="module")
 def recorded() -> Result:
     """What the three recordings give."""
-    return ingest(RECORDINGS).result
+    return ingest(RECORDINGS, policy_name="Pusher").result
 
 
 def outcomes_by_hand(task: str) -> np.ndarray:
@@ -70,9 +70,9 @@ def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike(recorded: Resul
 
 
 def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: Result) -> None:
-    exported = ingest(EXPORTS).result
+    exported = ingest(EXPORTS, policy_name="Pusher").result
     assert recorded.cells == exported.cells
-    both = ingest([DATA / "vla_eval"]).result
+    both = ingest([DATA / "vla_eval"], policy_name="Pusher").result
     assert both.cells == recorded.cells
     assert any("counted once" in note for note in both.notes)
 
@@ -87,7 +87,7 @@ def test_errors_are_missing_takes_not_failures(recorded: Result) -> None:
 
 
 def test_lerobot_eval_gives_a_cell_per_suite_and_says_how_episodes_were_paired() -> None:
-    result = ingest(INFOS, policy="tiny").result
+    result = ingest(INFOS, policy_name="tiny").result
     (cell,) = result.cells
     assert (cell.policy, cell.group, cell.seeds, cell.starts) == ("tiny", "roll", 3, 16)
     infos = [json.loads(path.read_text()) for path in INFOS]
@@ -105,7 +105,7 @@ def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:
         return path
 
     paths = [info("a.json", [True, False, True], 0), info("b.json", [True, True, False], 1)]
-    (cell,) = ingest(paths).result.cells
+    (cell,) = ingest(paths, policy_name="p").result.cells
     assert cell.starts == 4
     assert cell.seeds == 2
 
@@ -157,7 +157,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
 def test_several_tables_are_repeated_seeds(tmp_path: Path) -> None:
     first = table(tmp_path / "1.csv", [{"task": "t", "start": i, "success": int(i < 3)} for i in range(6)])
     second = table(tmp_path / "2.csv", [{"task": "t", "start": i, "success": int(i > 3)} for i in range(6)])
-    (cell,) = ingest([first, second]).result.cells
+    (cell,) = ingest([first, second], policy_name="p").result.cells
     assert (cell.starts, cell.seeds) == (6, 2)
     assert cell.headroom is not None
     assert cell.headroom.pass_n.value == pytest.approx(5 / 6)
@@ -173,7 +173,7 @@ def test_one_outcome_per_start_leaves_headroom_unknown() -> None:
 
 
 def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
-    found = ingest(RECORDINGS, tmp_path / "run", command="besttake ingest results")
+    found = ingest(RECORDINGS, tmp_path / "run", policy_name="Pusher", command="besttake ingest results")
     loaded = Result.load(tmp_path / "run" / "result.json")
     assert loaded == found.result
     for cell in (*loaded.cells, *loaded.policies):
@@ -208,6 +208,20 @@ def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
         ("o.parquet", b"PAR1 nonsense", "not a readable Parquet"),
         ("o.json", b"{", "damaged JSON"),
         ("o.json", b"{}", "not a known file of outcomes"),
+        ("o.json", b"[" * 100_000, "nested too deeply"),
+        ("o.json", b'{"per_task": ' + b"9" * 5000 + b"}", "damaged JSON"),
+        ("o.json", b'{"benchmark": "b", "tasks": [7]}', "not the JSON of a vla-eval"),
+        ("o.json", b'{"benchmark": "b", "tasks": [{"task": "t", "episodes": [[]]}]}', "not the JSON of a vla-eval"),
+        ("o.json", b'{"per_task": {"a": 1}}', "not an eval_info.json"),
+        ("o.json", b'{"per_episode": [3]}', "not an eval_info.json"),
+        ("o.json", b'{"env_info": {}, "episodes": [3]}', "episode 0 is no object"),
+        ("o.csv", b"success,start,start\n1,2,3\n", "two columns are called 'start'"),
+        ("o.csv", b"success,start\n1,2,3\n", "row 1 has 3 cells"),
+        ("o.csv", b"success,start\n1,\n", "does not say its start"),
+        ("o.csv", b"a,b\n1,2\n", "no column says"),
+        ("o.jsonl", b'{"success": 1', "line 1 is damaged JSON"),
+        ("o.jsonl", b"[1]", "line 1 is not an object"),
+        ("o.log", b"Epoch 1\n", "not the log of a LIBERO evaluation"),
         ("o.sqlite", b"SQLite format 3\0 nonsense", "not a vla-eval recording"),
         ("o.json", b'{"per_task": [{}]}', "not an eval_info.json"),
     ],
@@ -223,7 +237,7 @@ def test_a_damaged_file_gives_one_line_that_names_it(tmp_path: Path, name: str, 
 def test_a_missing_or_empty_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="no such file"):
         ingest([tmp_path / "nowhere"])
-    with pytest.raises(IngestError, match="no recording"):
+    with pytest.raises(IngestError, match="no outcomes that BestTake knows"):
         ingest([tmp_path])
 
 
@@ -240,7 +254,7 @@ def test_other_tables_in_a_folder_are_passed_over_and_told(tmp_path: Path) -> No
 def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(IngestError, match="holds a diagnosis"):
-        ingest(RECORDINGS, tmp_path)
+        ingest(RECORDINGS, tmp_path, policy_name="p")
 
 
 def test_one_file_needs_no_list_and_a_second_is_not_overwritten(tmp_path: Path) -> None:

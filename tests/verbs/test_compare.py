@@ -115,7 +115,7 @@ def test_a_notebook_shows_the_relation_and_every_cell(runs: list[Path]) -> None:
 
 def test_runs_without_scores_are_named_and_left_out(runs: list[Path], synthetic: ModuleType, tmp_path: Path) -> None:
     data = HERE.parent / "recordings" / "data" / "vla_eval"
-    ingest(sorted(data.glob("recording-*.sqlite"))[:2], tmp_path / "outcomes")
+    ingest(sorted(data.glob("recording-*.sqlite"))[:2], tmp_path / "outcomes", policy_name="Pusher")
     synthetic.build(tmp_path / "unscored", synthetic.Shape(policies=("p",), tasks=("t",), starts=3, scored=False))
     found = compare([*runs[:1], tmp_path / "outcomes", tmp_path / "unscored"])
     assert found.result.relation.cells == 3

@@ -59,7 +59,7 @@ def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
 
 
 def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
-    pilot = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    pilot = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     (found,) = plan(pilot=tmp_path / "pilot", gain=8)
     curve = pilot.policies[0].headroom.curve  # type: ignore[union-attr]
     assert found.name == "Pusher"
@@ -104,7 +104,7 @@ def test_a_certain_policy_still_gives_a_plan() -> None:
 
 
 def test_a_pilot_is_planned_for_as_it_chose_unless_told_otherwise(tmp_path: Path) -> None:
-    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     cell = result.policies[0]
     assert cell.headroom is not None
     pass1 = cell.headroom.pass_1.value or 0.0
@@ -127,7 +127,7 @@ def _selector() -> Selector:
 
 
 def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) -> None:
-    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot").result
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     cell = result.policies[0]
     verdict = cell.verdict
     reuse = verdict.reuse.model_copy(update={"answer": "undecided", "further_starts": 1942})

@@ -45,29 +45,47 @@ def rank(
 def ingest(
     results: Annotated[list[Path], typer.Argument(help="Result files, or directories of them.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write result.json and a report here.")] = None,
-    policy: Annotated[str, typer.Option(help="Name of the policy, if the files do not say.")] = "",
+    policy_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy-name",
+            help="Policy, where files do not say: NAME of all, or PATH=NAME of a file or folder. Repeatable.",
+        ),
+    ] = None,
     columns: Annotated[
         list[str] | None, typer.Option("--column", help="How a table names a column, e.g. success=done. Repeatable.")
     ] = None,
     worth: Worth = 3.0,
     as_json: Json = False,
 ) -> None:
-    """Headroom without rollouts: outcomes that vla-eval, lerobot-eval or a table (CSV, Parquet) already have.
+    """Headroom without rollouts: outcomes that other harnesses recorded.
 
-    Several files of the same starts are repeated seeds.
+    Reads vla-eval, lerobot-eval, the logs and videos of OpenVLA, openpi and SimplerEnv, ManiSkill's trajectory JSON,
+    and tables (CSV, Parquet, JSON lines). Several recordings of one policy from the same starts are repeated seeds.
 
     Examples:
       besttake ingest results/ -o runs/ingested
-      besttake ingest seed1.csv seed2.csv seed3.csv --column success=done --column start=episode
+      besttake ingest seed1.csv seed2.csv seed3.csv --policy-name pi0 --column success=done
+      besttake ingest evals/ --policy-name evals/a=pi0 --policy-name evals/b=smolvla
     """
     from besttake.reporting.terminal.ingest import render
     from besttake.verbs.ingest import ingest as read
     from besttake.verbs.report import report
 
     named = pairs("columns", columns or [], "NAME=COLUMN", "success=done")
-    result = read(list(results), out, policy=policy, columns=named or None, worth=worth, command=command())
+    result = read(
+        list(results), out, policy_name=_policy_names(policy_name or []), columns=named or None, worth=worth,
+        command=command(),
+    )  # fmt: skip
     show(render(result), result.to_json(), as_json)
     if out is not None:
         page = report(out)
         if not as_json:
             show(f"Report: {page}")
+
+
+def _policy_names(given: list[str]) -> str | dict[str, str]:
+    """One name, or names of files and folders."""
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    return pairs("policy_name", given, "NAME once, or PATH=NAME", "evals/a=pi0")

@@ -1,1 +1,1 @@
-"""Readers of other harnesses' results: vla-eval, lerobot-eval, tables."""
+"""Readers of other harnesses' results: vla-eval, lerobot-eval, logs, names of videos, tables."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording, outcome
 
-_BY_ORDER = (
-    "lerobot-eval does not record which start an episode had: episodes of several files were paired by their place, "
-    "which holds where starts do not depend on --seed or --eval.batch_size"
+BY_ORDER = (
+    "lerobot-eval does not record which start an episode had: episodes of several evaluations were paired by their "
+    "place, which holds where starts do not depend on --seed or --eval.batch_size"
 )
 
 
@@ -23,29 +22,42 @@ def is_info(data: Any) -> bool:
 def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
     """The episodes of one evaluation."""
     try:
-        if "per_task" in data:
-            episodes = [
-                Episode(f"{task['task_group']}/{task['task_id']}", str(i), _won(won), env=str(task["task_group"]))
-                for task in data["per_task"]
-                for i, won in enumerate(task["metrics"]["successes"])
-            ]
-            notes: tuple[str, ...] = (_BY_ORDER,)
-        else:
-            seeded = all(episode.get("seed") is not None for episode in data["per_episode"])
-            episodes = [
-                Episode("task", str(episode["seed"] if seeded else episode["episode_ix"]), _won(episode["success"]))
-                for episode in data["per_episode"]
-            ]
-            notes = () if seeded else (_BY_ORDER,)
-    except (KeyError, TypeError) as error:
+        episodes, by_order = _tasks(path, data["per_task"]) if "per_task" in data else _old(path, data["per_episode"])
+    except (KeyError, TypeError, AttributeError) as error:
         raise IngestError(
             f"{path}: not an eval_info.json of lerobot-eval (no {error}); give the file that lerobot-eval wrote"
         ) from error
-    return [Recording(str(path), "lerobot-eval", tuple(episodes), notes=notes)]
+    name = "" if path.name == "eval_info.json" else path.stem
+    words = "/".join([*path.resolve().parent.parts, name])
+    notes = (BY_ORDER,) if by_order else ()
+    return [Recording(str(path), "lerobot-eval", episodes, notes=notes, origin=str(path.resolve()), words=words)]
 
 
-def _won(value: Any) -> bool | None:
-    """A success that may be a bool, a number, or NaN for an episode that gave none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return bool(value)
+def _tasks(path: Path, tasks: Any) -> tuple[tuple[Episode, ...], bool]:
+    episodes = []
+    for task in _list(tasks, "per_task"):
+        group, name = str(task["task_group"]), f"{task['task_group']}/{task['task_id']}"
+        for i, won in enumerate(_list(task["metrics"]["successes"], "successes")):
+            episodes.append(Episode(name, str(i), _won(path, f"episode {i} of {name}", won), env=group))
+    return tuple(episodes), True
+
+
+def _old(path: Path, recorded: Any) -> tuple[tuple[Episode, ...], bool]:
+    rows = _list(recorded, "per_episode")
+    seeded = all(row.get("seed") is not None for row in rows)
+    name = "seed" if seeded else "episode_ix"
+    won = [_won(path, f"episode {i}", row["success"]) for i, row in enumerate(rows)]
+    return tuple(Episode("task", str(row[name]), w) for row, w in zip(rows, won, strict=True)), not seeded
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"list called {name}")
+    return value
+
+
+def _won(path: Path, place: str, value: Any) -> bool | None:
+    try:
+        return outcome(value)
+    except ValueError as error:
+        raise IngestError(f"{path}: {place} has {error}") from error

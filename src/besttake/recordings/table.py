@@ -1,126 +1,208 @@
-"""Tables: CSV, TSV and Parquet, one row per episode, columns named by the user or by common names."""
+"""Tables: CSV, TSV, Parquet and JSON lines, one row per episode, columns named by the user or by common names."""
 
 from __future__ import annotations
 
 import csv
+import json
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.errors import one_line
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
+from besttake.recordings.places import lines_of
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "success": ("success", "succeeded", "is_success", "successful", "outcome", "result"),
-    "task": ("task", "task_name", "task_id", "instruction"),
-    "start": ("start", "start_index", "init", "init_state", "init_id", "initial_state", "episode", "episode_id"),
-    "seed": ("seed", "take", "trial", "repeat", "rollout", "run"),
-    "policy": ("policy", "model", "checkpoint", "method"),
-    "env": ("env", "suite", "benchmark", "environment"),
-    "steps": ("steps", "length", "episode_length", "num_steps"),
+    "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
+    "task": ("task", "task_name", "task_description", "instruction", "language_instruction", "task_id", "task_idx"),
+    "start": (
+        "start", "start_index", "start_id", "start_idx", "init_state_id", "init_state_idx", "init_state_index",
+        "init_state", "initial_state", "initial_state_id", "init_id", "init_idx", "init", "episode", "episode_id",
+        "episode_idx", "episode_index", "episode_ix",
+    ),
+    "seed": ("seed", "take", "trial", "trial_id", "trial_idx", "repeat", "rollout", "rollout_id", "run", "run_id"),
+    "policy": ("policy", "policy_name", "model", "model_name", "checkpoint", "ckpt", "method"),
+    "env": ("env", "env_id", "suite", "task_suite", "task_suite_name", "benchmark", "environment"),
+    "steps": ("steps", "length", "episode_length", "num_steps", "n_steps", "elapsed_steps"),
     "error": ("error", "failure_reason"),
-}
+}  # fmt: skip
 """The names that a column may have when the user names none; the first that is there counts."""
-SUFFIXES = (".csv", ".tsv", ".parquet")
-_YES = {"1", "1.0", "true", "yes", "success", "succeeded", "s", "y", "t"}
-_NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
+SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
+OWN = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
+"""The columns of ``outcomes.csv``, which `ingest` writes; the last one after them is ``file``."""
+_IDS = ("task_id", "task_idx")
+_FORMULA = "=+-@\t\r"
+_DELIMITERS = ",;\t"
+Row = Mapping[Any, Any]
 
 
 def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Recording]:
     """Episodes of a table. ``columns`` maps our words (`NAMES`) to the table's, e.g. ``{"success": "won"}``."""
-    rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    if not rows:
-        raise IngestError(f"{path}: the table has no rows")
-    chosen = _columns(path, list(rows[0]), columns or {})
-    episodes = tuple(_episode(path, number, row, chosen) for number, row in enumerate(rows, start=1))
-    read = ", ".join(f"{name} from {column!r}" for name, column in chosen.items() if name != column)
-    notes = (f"{path.name}: read {read}",) if read else ()
-    return [Recording(str(path), path.suffix.removeprefix("."), episodes, notes=notes)]
-
-
-def _csv(path: Path) -> list[dict[str, Any]]:
+    kind = path.suffix.lower().removeprefix(".")
+    rows = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines}.get(kind, _csv)(path)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            sample = file.read(8192)
+        first = next(rows, None)
+        if first is None:
+            raise IngestError(f"{path}: the table has no rows")
+        chosen = _columns(path, [str(name) for name in first[1]], columns or {})
+        own = tuple(first[1]) == (*OWN, "file")
+        episodes, ids = [], []
+        for number, row in (first, *rows):
+            episodes.append(_episode(path, number, row, chosen, own))
+            ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise IngestError(f"{path}: cannot be read as a table ({one_line(error)}); save it as CSV in UTF-8") from error
+    read = ", ".join(f"{ours} from {' and '.join(map(repr, theirs))}" for ours, theirs in chosen.items()
+                     if theirs != (ours,))  # fmt: skip
+    notes = (f"{path.name}: read {read}",) if read else ()
+    place = path.resolve()
+    words = "/".join([*place.parent.parts, path.stem])
+    told_apart = tuple(_told_apart(episodes, ids))
+    return [Recording(str(path), kind, told_apart, notes=notes, origin=str(place), words=words)]
+
+
+def escaped(cell: Any) -> Any:
+    """A cell as it is safe in a spreadsheet: what would be read as a formula begins with an apostrophe.
+
+    >>> escaped("+cmd|'/c calc'!A1"), escaped("-0.5")
+    ("'+cmd|'/c calc'!A1", '-0.5')
+    """
+    if isinstance(cell, str) and cell[:1] in tuple(_FORMULA) and whole(cell.lstrip("-")) is None:
+        return f"'{cell}"
+    return cell
+
+
+def _unescaped(text: str) -> str:
+    return text[1:] if len(text) > 1 and text[0] == "'" and text[1] in _FORMULA else text
+
+
+def _csv(path: Path) -> Iterator[tuple[int, Row]]:
+    """(number, row) of a CSV; the delimiter is the one that splits the header into the most columns."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        columns = {}
+        for delimiter in _DELIMITERS:
             file.seek(0)
-            try:
-                dialect: Any = csv.Sniffer().sniff(sample, delimiters=",;\t")
-            except csv.Error:
-                dialect = csv.excel_tab if path.suffix == ".tsv" else csv.excel
-            return [dict(row) for row in csv.DictReader(file, dialect=dialect)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise IngestError(f"{path}: cannot be read as a table ({error}); save it as CSV in UTF-8") from error
+            columns[delimiter] = len(next(csv.reader(_bounded(file, path), delimiter=delimiter), []))
+        file.seek(0)
+        reader = csv.reader(_bounded(file, path), delimiter=max(_DELIMITERS, key=columns.__getitem__), strict=True)
+        names = [name.strip() for name in next(reader, [])]
+        if len(set(names)) < len(names):
+            again = next(name for name in names if names.count(name) > 1)
+            raise IngestError(f"{path}: two columns are called {again!r}; give each column a name of its own")
+        for number, cells in enumerate(reader, start=1):
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) > len(names) and any(cell.strip() for cell in cells[len(names) :]):
+                raise IngestError(f"{path}: row {number} has {len(cells)} cells, and the table {len(names)} columns")
+            yield number, dict(zip(names, cells, strict=False))
 
 
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    import pyarrow.lib
+def _bounded(file: Any, path: Path) -> Iterator[str]:
+    while line := file.readline(1 << 20):
+        if len(line) == 1 << 20:
+            raise UnknownFormat(f"{path}: a line is longer than any that a table of outcomes has")
+        yield line
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
+    import pyarrow
     import pyarrow.parquet
 
+    number = 0
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.lib.ArrowException) as error:
-        raise IngestError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
-    return rows
+        with pyarrow.parquet.ParquetFile(path) as file:
+            # Pictures and actions of a data set are no outcomes: only columns of plain values are read.
+            plain = [f.name for f in file.schema_arrow if not pyarrow.types.is_nested(f.type)
+                     and not pyarrow.types.is_binary(f.type) and not pyarrow.types.is_large_binary(f.type)]  # fmt: skip
+            for batch in file.iter_batches(batch_size=4096, columns=plain):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (OSError, pyarrow.lib.ArrowException, ValueError) as error:
+        raise IngestError(f"{path}: not a readable Parquet file ({one_line(error, 120)})") from error
 
 
-def _columns(path: Path, present: list[str], named: Mapping[str, str]) -> dict[str, str]:
+def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
+    """(line, object) of JSON lines. Columns are those of the first line; what others lack is empty."""
+    names: list[str] | None = None
+    for number, line in lines_of(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise IngestError(f"{path}: line {number} is damaged JSON ({one_line(error, 120)})") from error
+        if not isinstance(row, dict):
+            raise UnknownFormat(f"{path}: line {number} is not an object, as a line of outcomes is")
+        names = names or list(row)
+        yield number, {**dict.fromkeys(names), **row}
+
+
+def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Which columns of the table are which of ours; several make up the policy (a model and its checkpoint)."""
     for name, column in named.items():
         if name not in NAMES:
             raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
         if column not in present:
-            raise IngestError(f"{path}: no column {column!r} for {name}; it has {', '.join(map(str, present))}")
-    lower = {str(column).strip().lower(): column for column in present}
+            raise IngestError(f"{path}: no column {column!r} for {name}; it has {_listed(present)}")
+    lower = {column.strip().lower(): column for column in present}
     taken = set(named.values())
-    chosen = dict(named)
+    chosen = {name: (column,) for name, column in named.items()}
     for name, common in NAMES.items():
-        match = next((lower[c] for c in common if c in lower and lower[c] not in taken), None)
-        if name not in chosen and match is not None:
-            chosen[name] = match
-            taken.add(match)
+        matches = tuple(lower[c] for c in common if c in lower and lower[c] not in taken)
+        if name not in chosen and matches:
+            chosen[name] = matches if name == "policy" else matches[:1]
+            taken.update(chosen[name])
+    if not {"success", "start"} & chosen.keys():
+        raise UnknownFormat(
+            f"{path}: no column says whether an episode succeeded, nor from which start it ran; \
+name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)})"
+        )
     for needed, why in (("success", "whether an episode succeeded"), ("start", "from which start it ran")):
         if needed not in chosen:
             raise IngestError(
-                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME"
-                f" (columns: {', '.join(map(str, present))})"
+                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {_listed(present)})"
             )
     return chosen
 
 
-def _episode(path: Path, number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Episode:
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if len(columns) > 20 else "")
+
+
+def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:
     def text(name: str) -> str:
-        value = row.get(columns[name]) if name in columns else None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        return "" if value is None else str(value).strip()
+        values = [_text(row.get(column)) for column in columns.get(name, ())]
+        joined = " / ".join(value for value in values if value)
+        return _unescaped(joined) if own else joined
 
-    steps = text("steps")
-    return Episode(
-        task=text("task") or "task",
-        start=text("start"),
-        success=_success(path, number, row.get(columns["success"])),
-        policy=text("policy"),
-        env=text("env"),
-        seed=text("seed"),
-        steps=int(float(steps)) if _is_number(steps) else None,
-        error=text("error"),
-    )
-
-
-def _success(path: Path, number: int, value: Any) -> bool | None:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    text = str(value).strip().lower()
-    if text in ("", "nan", "none", "null"):
-        return None
-    if text in _YES or text in _NO:
-        return text in _YES
-    raise IngestError(
-        f"{path}: row {number} has success = {value!r}, which is neither yes nor no; use 1 and 0, or true and false"
-    )
-
-
-def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        won = outcome(row.get(columns["success"][0]))
+    except ValueError as error:
+        raise IngestError(f"{path}: row {number} has {error}") from error
+    start = text("start")
+    if not start:
+        raise IngestError(f"{path}: row {number} does not say its start ({columns['start'][0]} is empty)")
+    return Episode(
+        task=text("task") or "task", start=start, success=won, policy=text("policy"), env=text("env"),
+        seed=text("seed"), steps=whole(text("steps")), error=text("error"),
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value).strip()
+
+
+def _told_apart(episodes: Sequence[Episode], ids: Sequence[str]) -> Iterator[Episode]:
+    """Tasks of one instruction and several numbers (as in libero_90) are several tasks."""
+    numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for episode, number in zip(episodes, ids, strict=True):
+        numbers[episode.env, episode.task].add(number)
+    for episode, number in zip(episodes, ids, strict=True):
+        several = len(numbers[episode.env, episode.task]) > 1
+        yield replace(episode, task=f"{episode.task} ({number})") if several and number else episode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,9 @@ from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
 from besttake.recordings.episodes import Episode, IngestError, Recording
-from besttake.recordings.read import read
+from besttake.recordings.policies import name_policies
+from besttake.recordings.read import once_by_seed, read
+from besttake.recordings.table import OWN, escaped
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count
 from besttake.reporting.words import worded
@@ -59,27 +62,31 @@ def ingest(
     paths: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
-    policy: str = "",
+    policy_name: str | Mapping[str, str] = "",
     columns: Mapping[str, str] | None = None,
     worth: float = 3.0,
     command: str = "",
 ) -> IngestResult:
-    """Headroom without rollouts from result files (or directories of them); several files are repeated seeds.
+    """Headroom without rollouts from result files (or directories of them); several of one policy are repeated seeds.
 
-    ``policy`` names the policy where files do not. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
+    ``policy_name`` names the policy where files do not: one name for all of them, or one for each file or folder, as
+    ``{"results/a": "pi0", "results/b": "smolvla"}``. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
     """
-    recordings, notes = read(as_paths(paths), columns)
-    named = [replace(one, episodes=tuple(_named(e, policy) for e in one.episodes)) for one in recordings]
+    names = {} if isinstance(policy_name, str) else policy_name
+    recordings, notes = read(as_paths(paths), columns, names)
+    recordings, how_named = name_policies(recordings, policy_name)
+    recordings, shared = once_by_seed(recordings)
+    named = [replace(one, episodes=tuple(map(_placed, one.episodes))) for one in recordings]
     with one_thread():
-        result = _result(named, notes, worth / 100, command)
+        result = _result(named, [*how_named, *shared, *notes], worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
     return IngestResult(result, tuple(named), directory)
 
 
-def _named(episode: Episode, policy: str) -> Episode:
-    return replace(episode, policy=policy or episode.policy or "policy", env=episode.env or "outcomes")
+def _placed(episode: Episode) -> Episode:
+    return replace(episode, env=episode.env or "outcomes")
 
 
 def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
@@ -109,7 +116,7 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
 
 @dataclass
 class _Group:
-    """The episodes of one policy in one env: ``starts[task, start]``, in the order of files, then of seeds."""
+    """The episodes of one policy in one env by start: ``starts[task, start]``."""
 
     policy: str
     env: str
@@ -121,7 +128,7 @@ class _Group:
         shape = (len(ordered), max(map(len, self.starts.values())))
         outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
         for s, start in enumerate(ordered):
-            for n, episode in enumerate(self.starts[start]):
+            for n, episode in enumerate(sorted(self.starts[start], key=_order)):
                 outcomes[s, n] = np.nan if episode.success is None else episode.success
                 lengths[s, n] = np.nan if episode.steps is None else episode.steps
         first: dict[str, int] = {}
@@ -136,10 +143,10 @@ class _Group:
 def _groups(recordings: Sequence[Recording]) -> list[_Group]:
     groups: dict[tuple[str, str], _Group] = {}
     for recording in recordings:
-        for episode in sorted(recording.episodes, key=lambda e: _natural(e.seed)):
+        for episode in recording.episodes:
             group = groups.setdefault((episode.policy, episode.env), _Group(episode.policy, episode.env))
             group.starts.setdefault((episode.task, episode.start), []).append(episode)
-    return list(groups.values())
+    return [groups[name] for name in sorted(groups, key=lambda name: tuple(map(_natural, name)))]
 
 
 def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], worth: float) -> Cell:
@@ -170,19 +177,26 @@ def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> 
         raise IngestError(f"{directory} is a file, and `out` a directory; to read several files, pass a list of them")
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "result.json")
-    names = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
     with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow((*names, "file"))
+        table.writerow((*OWN, "file"))
         for recording in recordings:
             for episode in recording.episodes:
-                values = [getattr(episode, name) for name in names]
-                table.writerow([*(int(v) if isinstance(v, bool) else v for v in values), recording.path])
+                values = [*(getattr(episode, name) for name in OWN), recording.path]
+                table.writerow([int(v) if isinstance(v, bool) else escaped(v) for v in values])
+
+
+def _order(episode: Episode) -> tuple[Any, ...]:
+    """The order of takes of one start, which does not depend on the order of files and rows."""
+    won = -1 if episode.success is None else int(episode.success)
+    steps = -1 if episode.steps is None else episode.steps
+    return _natural(episode.seed), won, steps, episode.error
 
 
 def _natural(text: str) -> tuple[int, float, str]:
     """Numbers in the order of numbers, before words."""
     try:
-        return (0, float(text), text)
+        number = float(text)
     except ValueError:
         return (1, 0.0, text)
+    return (0, number, text) if math.isfinite(number) else (1, 0.0, text)

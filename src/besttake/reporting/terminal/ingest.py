@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, number, percent
+from besttake.reporting.numbers import bounds, count, estimate_percent, estimate_points, number, percent
 from besttake.reporting.terminal.tables import notes, table
+from besttake.reporting.words import because
 
 if TYPE_CHECKING:
     from besttake.result import Cell, Estimate
@@ -23,9 +24,12 @@ def render(ingested: IngestResult) -> RenderableType:
     """Tables per policy and per task, and what is not known."""
     result = ingested.result
     kinds = Counter(recording.format for recording in ingested.recordings)
+    episodes: Counter[str] = Counter()
+    for recording in ingested.recordings:
+        episodes[recording.format] += len(recording.episodes)
     pooled = result.policies if len(result.cells) > len(result.policies) else []
     parts: list[RenderableType] = [
-        Text(", ".join(f"{kind} x {count}" for kind, count in kinds.items())),
+        Text(", ".join(f"{kind} x {n} ({count(episodes[kind], 'episode')})" for kind, n in kinds.items())),
         table(_CELL, [_row(cell) for cell in (*result.cells, *pooled)]),
     ]
     tasks = [
@@ -36,15 +40,15 @@ def render(ingested: IngestResult) -> RenderableType:
     if len(tasks) > len(result.cells):
         parts += [Text(), table(_TASK, tasks)]
     for cell in result.policies:
-        parts += [Text(f"{cell.policy}: {line}") for line in _sentences(cell)]
+        parts += [Text(f"{cell.policy}: {line}") for line in _sentences(cell, result.worth)]
     return Group(*parts, *notes(result.notes))
 
 
-def _sentences(cell: Cell) -> list[str]:
+def _sentences(cell: Cell, worth: float) -> list[str]:
     beyond = [point for point in cell.headroom.curve if not point.measured] if cell.headroom is not None else []
     lines = [f"pass@{last.k} extrapolates to {percent(last.value)}{bounds(last)}" for last in beyond[-1:]]
     if cell.verdict is not None:
-        lines.append(cell.verdict.headline)
+        lines += [cell.verdict.headline, because("reuse", cell, worth)]
     return [*lines, *cell.notes]
 
 

@@ -1,0 +1,87 @@
+"""A LeRobot data set with ``next.success``: what ``lerobot-eval --eval.recording=true`` writes.
+
+Layout: ``lerobot/scripts/lerobot_eval.py`` of lerobot 0.6.1: ``OUTPUT/recordings/GROUP_ID[/env_3]``, a data set of
+format v3 per task, and per simulator where several run at once. An episode succeeded if any of its steps did. Episodes
+that ran into the step limit of the evaluation are not saved, so ``eval_info.json`` beside it is the better source.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from besttake.errors import one_line
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
+from besttake.recordings.lerobot_eval import BY_ORDER
+from besttake.recordings.places import files_under, read_json
+
+SUCCESS = "next.success"
+_TASK = re.compile(r"^(?P<group>.+)_(?P<id>\d+)$")
+_ENV = re.compile(r"^env_(\d+)$")
+_CUT = (
+    "lerobot-eval saves only episodes that the env itself ended: those cut off by the evaluation's step limit are not "
+    "in a recording, and eval_info.json has them"
+)
+
+
+def read_data_set(root: Path) -> list[Recording]:
+    """The episodes of a data set that says of each step whether it succeeded."""
+    info = read_json(root / "meta" / "info.json")
+    features = info.get("features") if isinstance(info, dict) else None
+    if not isinstance(features, dict) or SUCCESS not in features:
+        raise UnknownFormat(
+            f"{root}: a LeRobot data set without {SUCCESS}, so it does not say which episodes succeeded"
+        )
+    wins, steps = _outcomes(root)
+    where = root.resolve()
+    simulator = _ENV.match(where.name)
+    folder = where.parent if simulator else where
+    many = sum(bool(_ENV.match(p.name)) for p in folder.iterdir() if p.is_dir()) if simulator else 1
+    first = int(simulator[1]) if simulator else 0
+    named = _TASK.match(folder.name)
+    group, task = (named["group"], f"{named['group']}/{named['id']}") if named else (folder.name, folder.name)
+    episodes = tuple(
+        Episode(task, str(first + place * many), wins[number], env=group, steps=steps[number])
+        for place, number in enumerate(sorted(wins))
+    )
+    recorded = folder.parent.name == "recordings"
+    evaluation = folder.parents[1] if recorded else folder
+    return [
+        Recording(
+            str(root), "LeRobot data set", episodes, notes=(BY_ORDER, _CUT) if recorded else (BY_ORDER,),
+            origin=str(evaluation / "eval_info.json") if recorded else str(where), words="/".join(evaluation.parts),
+        )
+    ]  # fmt: skip
+
+
+def _outcomes(root: Path) -> tuple[dict[int, bool], dict[int, int]]:
+    """Whether each episode succeeded, and its steps, read a few thousand rows at a time."""
+    import pyarrow.lib
+    import pyarrow.parquet
+
+    wins: dict[int, bool] = {}
+    steps: dict[int, int] = {}
+    data = root / "data"
+    for path in files_under(data) if data.is_dir() else ():
+        if path.suffix != ".parquet":
+            continue
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=8192, columns=["episode_index", SUCCESS]):
+                    numbers, values = (batch.column(name).to_pylist() for name in ("episode_index", SUCCESS))
+                    for episode, value in zip(numbers, values, strict=True):
+                        wins[int(episode)] = wins.get(int(episode), False) or _step(path, value)
+                        steps[int(episode)] = steps.get(int(episode), 0) + 1
+        except (OSError, pyarrow.lib.ArrowException, TypeError, ValueError) as error:
+            raise IngestError(f"{path}: not the data of a LeRobot data set ({one_line(error, 120)})") from error
+    if not wins:
+        raise IngestError(f"{root}: the data set has no episode")
+    return wins, steps
+
+
+def _step(path: Path, value: Any) -> bool:
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if not isinstance(value, bool):
+        raise IngestError(f"{path}: {SUCCESS} is {value!r:.40}, and a step either succeeded or did not (true or false)")
+    return value

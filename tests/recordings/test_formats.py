@@ -1,0 +1,356 @@
+"""Logs, videos and trajectory files, written byte for byte as the scripts of their projects write them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from besttake.recordings.episodes import IngestError
+from besttake.recordings.read import read
+from besttake.reporting.terminal.ingest import render
+from besttake.verbs.ingest import ingest
+
+DATA = Path(__file__).parent / "data"
+TASKS = (
+    "pick up the black bowl between the plate and the ramekin and place it on the plate",
+    "pick up the black bowl next to the ramekin and place it on the plate",
+)
+RNG = np.random.default_rng(3)
+DATE = "2026_01_02-03_04_05"
+
+
+def openvla_lines(outcomes: dict[str, list[bool]], videos: str = "", repeat: dict[int, str] | None = None) -> list[str]:
+    """What ``run_libero_eval.py`` of openvla/openvla writes into its log, and by and large prints."""
+    lines, total, wins = ["Task suite: libero_spatial"], 0, 0
+    for task, won in outcomes.items():
+        for i, one in enumerate(won):
+            lines += ["", f"Task: {task}", f"Starting episode {i + 1}..."]
+            lines += [f"Caught exception: {repeat[total]}"] if repeat and total in repeat else []
+            total, wins = total + 1, wins + one
+            if videos:
+                lines.append(f"Saved rollout MP4 at path {videos}/{video(total, one, task)}")
+            lines += [f"Success: {one}", f"# episodes completed so far: {total}"]
+            lines.append(f"# successes: {wins} ({wins / total * 100:.1f}%)")
+        lines += [f"Current task success rate: {float(np.mean(won))}", f"Current total success rate: {wins / total}"]
+    return lines
+
+
+def video(number: int, won: bool, task: str) -> str:
+    """The name that ``save_rollout_video`` of openvla/openvla gives an episode."""
+    words = task.lower().replace(" ", "_").replace("\n", "_").replace(".", "_")[:50]
+    return f"{DATE}--episode={number}--success={won}--task={words}.mp4"
+
+
+def drawn(seed: int, trials: int = 5) -> dict[str, list[bool]]:
+    rng = np.random.default_rng(seed)
+    return {task: [bool(w) for w in rng.random(trials) < 0.6] for task in TASKS}
+
+
+def log(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def outcomes_of(path: Path) -> dict[str, list[bool | None]]:
+    (recording,), _ = read([path])
+    found: dict[str, list[bool | None]] = {}
+    for episode in sorted(recording.episodes, key=lambda e: int(e.start)):
+        found.setdefault(episode.task, []).append(episode.success)
+    return found
+
+
+def test_an_openvla_log_gives_every_episode_its_task_start_and_outcome(tmp_path: Path) -> None:
+    name = f"EVAL-libero_spatial-openvla-{DATE}--seed7.txt"
+    path = log(tmp_path / name, openvla_lines(drawn(1), "./rollouts/2026_01_02"))
+    assert outcomes_of(path) == drawn(1)
+    result = ingest([path]).result
+    (cell,) = result.cells
+    assert (cell.policy, cell.env, cell.starts, cell.seeds) == ("openvla", "libero_spatial", 10, 1)
+
+
+def test_two_openvla_logs_are_asked_about_and_then_are_seeds(tmp_path: Path) -> None:
+    for i in range(2):
+        log(tmp_path / f"EVAL-libero_spatial-openvla-2026_01_0{i + 1}-03_04_05.txt", openvla_lines(drawn(i)))
+    with pytest.raises(IngestError, match="2 recordings do not say of which policy"):
+        ingest([tmp_path])
+    (cell,) = ingest([tmp_path], policy_name="openvla-7b").result.cells
+    assert (cell.starts, cell.seeds) == (10, 2)
+
+
+def test_a_log_what_it_printed_and_its_videos_count_once(tmp_path: Path) -> None:
+    lines = openvla_lines(drawn(4), "./rollouts/2026_01_02")
+    name = f"EVAL-libero_spatial-openvla-{DATE}.txt"
+    log(tmp_path / "logs" / name, lines)
+    log(tmp_path / "slurm-123.out", [f"Logging to local log file: ./experiments/logs/{name}", *lines])
+    folder = tmp_path / "rollouts" / "2026_01_02"
+    folder.mkdir(parents=True)
+    total = 0
+    for task, won in drawn(4).items():
+        for one in won:
+            total += 1
+            (folder / video(total, one, task)).write_bytes(b"")
+    result = ingest([tmp_path]).result
+    assert result.cost.takes == 10
+    assert sum("counted once" in note for note in result.notes) == 1
+    alone = ingest([tmp_path / "rollouts"]).result
+    assert alone.cost.takes == 10
+    assert [c.headroom and c.headroom.pass_1.value for c in alone.cells] == [
+        c.headroom and c.headroom.pass_1.value for c in result.cells
+    ]
+
+
+def test_videos_give_starts_by_their_number_and_a_gap_is_refused(tmp_path: Path) -> None:
+    for number, (task, won) in enumerate([(t, w) for t, ws in drawn(6).items() for w in ws], start=1):
+        (tmp_path / video(number, won, task)).write_bytes(b"")
+        (tmp_path / video(number, won, task).replace(".mp4", "--wrist.mp4")).write_bytes(b"")
+    assert list(outcomes_of(next(tmp_path.glob("*episode=1-*"))).values())
+    (recording,), _ = read([tmp_path])
+    assert [(e.start, e.success) for e in recording.episodes] == [
+        (str(i), won) for ws in drawn(6).values() for i, won in enumerate(ws)
+    ]
+    for gone in tmp_path.glob("*episode=4-*"):
+        gone.unlink()
+    with pytest.raises(IngestError, match=r"videos of 9 of 10 episodes.*EVAL-\*\.txt"):
+        ingest([tmp_path])
+
+
+def test_an_exception_is_a_missing_take_and_a_cut_log_says_so(tmp_path: Path) -> None:
+    won = {TASKS[0]: [True, False, True]}
+    lines = openvla_lines(won, repeat={1: "EGL context lost"})
+    path = log(tmp_path / "EVAL-libero_spatial-openvla-2026_01_02-03_04_05.txt", lines)
+    (recording,), _ = read([path])
+    assert [e.success for e in recording.episodes] == [True, None, True]
+    assert recording.episodes[1].error == "EGL context lost"
+    log(path, lines[: next(i for i, line in enumerate(lines) if line == "Starting episode 3...") + 1])
+    (recording,), notes = read([path])
+    assert len(recording.episodes) == 2
+    assert any("1 episodes were begun and not finished" in note for note in notes)
+
+
+def test_tasks_of_the_same_words_and_skipped_starts_keep_their_starts(tmp_path: Path) -> None:
+    """Two scenes of libero_90 share an instruction; OpenVLA-OFT skips starts whose demonstration failed."""
+    lines = ["Task suite: libero_90"]
+    for won in ([True, False], [False, False]):
+        for i, one in enumerate(won):
+            lines += ["", "Task: open the drawer"]
+            if i == 1:
+                lines += ["Skipping task 3 episode 1 due to failed expert demo!", "", "Task: open the drawer"]
+            lines += [f"Starting episode {i + 1}...", f"Success: {one}"]
+    (recording,), _ = read([log(tmp_path / "EVAL-libero_90-openvla-2026_01_02-03_04_05.txt", lines)])
+    assert [(e.task, e.start, e.success) for e in recording.episodes] == [
+        ("open the drawer", "0", True), ("open the drawer", "2", False),
+        ("open the drawer (2)", "0", False), ("open the drawer (2)", "2", False),
+    ]  # fmt: skip
+
+
+def openpi_text(outcomes: dict[str, list[bool]]) -> str:
+    """What ``examples/libero/main.py`` of openpi prints to standard error: logging between the bars of tqdm."""
+    bar = "\r 10%|#         | 1/10 [00:21<03:12, 21.44s/it]"
+    text = ""
+    for line in openvla_lines(outcomes):
+        if line.startswith("Task: "):
+            text += f"INFO:root:\n{line}\n{bar}"
+        elif line:
+            text += f"INFO:root:{line}\n"
+    return text
+
+
+def test_an_openpi_log_is_read_between_its_progress_bars(tmp_path: Path) -> None:
+    path = tmp_path / "pi05_spatial.log"
+    path.write_text(openpi_text(drawn(8)))
+    assert outcomes_of(path) == drawn(8)
+    (tmp_path / "pi0_fast.log").write_text(openpi_text(drawn(9)))
+    assert {cell.policy for cell in ingest([tmp_path]).result.cells} == {"pi0_fast", "pi05_spatial"}
+
+
+def test_a_log_that_was_appended_to_holds_two_evaluations(tmp_path: Path) -> None:
+    path = tmp_path / "nohup.out"
+    path.write_text(openpi_text(drawn(8)) + openpi_text(drawn(9)))
+    first, second = read([path])[0]
+    assert [e.success for e in first.episodes] == [w for ws in drawn(8).values() for w in ws]
+    assert [(e.task, e.start) for e in second.episodes] == [(e.task, e.start) for e in first.episodes]
+    assert [e.success for e in second.episodes] == [w for ws in drawn(9).values() for w in ws]
+    with pytest.raises(IngestError, match="2 recordings do not say"):
+        ingest([path])
+
+
+def test_a_log_that_lost_lines_is_refused(tmp_path: Path) -> None:
+    lines = openvla_lines({TASKS[0]: [True, True, False]})
+    lines.remove("Success: True")
+    with pytest.raises(IngestError, match="its own count says 2 successes, its episodes 1"):
+        read([log(tmp_path / "a.log", lines)])
+
+
+def simpler(root: Path, checkpoint: str, outcomes: list[bool], tag: str = "") -> None:
+    """The folders of ``maniskill2_evaluator.py`` of SimplerEnv, variant "episode" and, for the can, "xy"."""
+    folder = root / checkpoint / "bridge_table_1_v1" / "arm_pd_ee_target_delta_pose" / "PutCarrotOnPlateInScene-v0"
+    folder /= "rob_0.147_0.028_rot_0.000_-0.000_3.142_rgb_overlay_bridge_real_eval_1"
+    (folder / "actions").mkdir(parents=True, exist_ok=True)
+    for i, won in enumerate(outcomes):
+        stats = f"moved_correct_obj_{won}_is_src_obj_grasped_{won}{tag}"
+        name = f"{'success' if won else 'failure'}_obj_episode_{i}_{stats}"
+        (folder / f"{name}.mp4").write_bytes(b"")
+        (folder / "actions" / f"{name}.png").write_bytes(b"")
+
+
+def test_simplerenv_results_are_policies_by_checkpoint(tmp_path: Path) -> None:
+    simpler(tmp_path / "results", "rt_1_x", [True, False, True])
+    simpler(tmp_path / "results", "octo-base", [False, False, True])
+    can = tmp_path / "results" / "rt_1_x" / "google_pick_coke_can_1_v4" / "arm_pd" / "GraspSingle-v0_lr_switch_True"
+    can /= "rob_0.35_0.2_rot_0.000_-0.000_3.142_rgb_overlay_google_coke_can_real_eval_1"
+    can.mkdir(parents=True)
+    (can / "success_obj_-0.35_-0.02_consecutive_grasp_True.mp4").write_bytes(b"")
+    (can / "failure_obj_-0.235_0.42_consecutive_grasp_False.mp4").write_bytes(b"")
+    result = ingest([tmp_path]).result
+    rates = {cell.policy: cell.headroom and cell.headroom.pass_1.value for cell in result.cells}
+    assert rates == {"octo-base": pytest.approx(1 / 3), "rt_1_x": pytest.approx(3 / 5)}
+
+
+def test_two_simplerenv_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+    simpler(tmp_path, "rt_1_x", [True, False, True])
+    simpler(tmp_path, "rt_1_x", [True, True, True])
+    with pytest.raises(IngestError, match="1 starts have several videos"):
+        ingest([tmp_path])
+
+
+def test_two_folders_of_a_checkpoint_of_one_name_are_asked_about(tmp_path: Path) -> None:
+    simpler(tmp_path / "run1", "pretrained_model", [True, False, True])
+    simpler(tmp_path / "run2", "pretrained_model", [True, True, True])
+    with pytest.raises(IngestError, match="2 recordings do not say of which policy"):
+        ingest([tmp_path])
+
+
+def test_simplerenv_on_maniskill_3_names_its_videos_otherwise(tmp_path: Path) -> None:
+    folder = tmp_path / "real2sim_eval" / "octo-small_PutCarrotOnPlateInScene-v1"
+    folder.mkdir(parents=True)
+    for i, won in enumerate([True, False, False]):
+        (folder / f"gpu_eval_{i}_success={won}.mp4").write_bytes(b"")
+    (folder / "gpu_64_envs_eval_metrics.json").write_text(json.dumps({"success": 1 / 3, "total_episodes": 3}))
+    (cell,) = ingest([tmp_path]).result.cells
+    assert (cell.policy, cell.starts) == ("octo-small", 3)
+    assert cell.headroom is not None
+    assert cell.headroom.pass_1.value == pytest.approx(1 / 3)
+
+
+def test_maniskill_trajectories_give_takes_by_the_seed_of_their_reset() -> None:
+    path = DATA / "maniskill" / "trajectory.json"
+    said = json.loads(path.read_text())["episodes"]
+    (recording,), notes = read([path])
+    assert [(e.start, e.success, e.steps) for e in recording.episodes] == [
+        (str(e["reset_kwargs"]["seed"]), bool(e["success"]), e["elapsed_steps"]) for e in said
+    ]
+    (cell,) = ingest([path]).result.cells
+    assert (cell.env, cell.starts, cell.seeds) == ("PushCube-v1", 2, 2)
+    assert any("come from rl" in note for note in notes)
+
+
+def recorded(root: Path, episodes: list[list[bool]]) -> None:
+    """The parts of a data set of lerobot-eval that hold outcomes: ``next.success`` is a list of one in format v3."""
+    (root / "meta").mkdir(parents=True)
+    (root / "data" / "chunk-000").mkdir(parents=True)
+    features = {"next.success": {"dtype": "bool", "shape": [1], "names": None}}
+    (root / "meta" / "info.json").write_text(json.dumps({"codebase_version": "v3.0", "fps": 10, "features": features}))
+    rows = [
+        {"episode_index": i, "frame_index": f, "next.success": won, "index": 0}
+        for i, steps in enumerate(episodes)
+        for f, won in enumerate(steps)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), root / "data" / "chunk-000" / "file-000.parquet")
+
+
+def test_recordings_of_lerobot_eval_give_outcomes_and_lengths(tmp_path: Path) -> None:
+    recorded(tmp_path / "pi0" / "recordings" / "libero_10_3", [[False, False, True], [False, False]])
+    (recording,), notes = read([tmp_path])
+    assert [(e.task, e.start, e.success, e.steps) for e in recording.episodes] == [
+        ("libero_10/3", "0", True, 3), ("libero_10/3", "1", False, 2),
+    ]  # fmt: skip
+    assert any("step limit" in note for note in notes)
+    info = {"per_task": [{"task_group": "libero_10", "task_id": 3, "metrics": {"successes": [True, False, False]}}]}
+    (tmp_path / "pi0" / "eval_info.json").write_text(json.dumps(info))
+    result = ingest([tmp_path]).result
+    assert result.cost.takes == 3
+    assert any("eval_info.json beside it" in note for note in result.notes)
+
+
+def test_simulators_side_by_side_have_every_so_many_th_start(tmp_path: Path) -> None:
+    for i in range(2):
+        recorded(tmp_path / "recordings" / "libero_10_3" / f"env_{i}", [[bool(i)], [True]])
+    recordings, _ = read([tmp_path])
+    assert sorted((e.start, e.success) for r in recordings for e in r.episodes) == [
+        ("0", False), ("1", True), ("2", True), ("3", True),
+    ]  # fmt: skip
+    assert len(ingest([tmp_path]).result.cells) == 1
+
+
+def test_json_lines_and_new_names_of_columns_are_read(tmp_path: Path) -> None:
+    rows = [{"task_suite_name": "s", "task_id": i % 2, "init_state_id": i // 2, "episode_idx": i, "success": i % 3 == 0}
+            for i in range(8)]  # fmt: skip
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    (recording,), notes = read([tmp_path / "o.jsonl"])
+    assert [(e.env, e.task, e.start, e.success) for e in recording.episodes] == [
+        ("s", str(i % 2), str(i // 2), i % 3 == 0) for i in range(8)
+    ]
+    assert any("start from 'init_state_id'" in note for note in notes)
+
+
+def test_tasks_of_one_name_and_two_numbers_are_two_tasks(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("task_name,task_id,episode_idx,success\nopen,3,0,1\nopen,4,0,0\nshut,5,0,1\n")
+    (recording,), _ = read([tmp_path / "o.csv"])
+    assert [e.task for e in recording.episodes] == ["open (3)", "open (4)", "shut"]
+
+
+def test_quotes_and_line_breaks_in_cells_are_read_as_csv_says(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text('task,start,success\n"""q""",0,1\n"two\nlines",0,0\n"a,b",0,1\n')
+    (recording,), _ = read([tmp_path / "o.csv"])
+    assert [e.task for e in recording.episodes] == ['"q"', "two\nlines", "a,b"]
+    (tmp_path / "s.csv").write_text('task;start;success\n"""q""";0;1\n')
+    assert read([tmp_path / "s.csv"])[0][0].episodes[0].task == '"q"'
+
+
+def test_what_a_spreadsheet_would_run_is_written_as_text_and_read_back(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("task,start,success\n+cmd|'/c calc'!A1,-1,1\n=1+1,0,0\n'quoted,1,1\n")
+    ingest([tmp_path / "o.csv"], tmp_path / "run", policy_name="@x")
+    lines = (tmp_path / "run" / "outcomes.csv").read_text().splitlines()
+    assert not any(cell[:1] in ("=", "+", "@") for line in lines for cell in line.split(","))
+    assert lines[1].startswith("'@x,outcomes,'+cmd|'/c calc'!A1,-1,")
+    (recording,), _ = read([tmp_path / "run" / "outcomes.csv"])
+    assert [(e.policy, e.task, e.start) for e in recording.episodes] == [
+        ("@x", "+cmd|'/c calc'!A1", "-1"), ("@x", "=1+1", "0"), ("@x", "'quoted", "1"),
+    ]  # fmt: skip
+
+
+def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    (tmp_path / "wrong.json").write_text('{"benchmark": "b", "tasks": [{"task": 3, "episodes": [{"metrics": 7}]}]}')
+    (tmp_path / "half.json").write_text('{"per_task": [{"task_group": "g"}]}')
+    (tmp_path / "maybe.csv").write_text("start,success\n0,maybe\n")
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)))
+    (tmp_path / "recording-x.sqlite").write_bytes(b"SQLite format 3\0garbage")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "fine.csv").write_text("start,success\n0,1\n0,0\n")
+    result = ingest([tmp_path])
+    assert result.result.cost.takes == 2
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(render(result))
+    text = console.export_text()
+    assert "csv x 1 (2 episodes)" in text
+    assert "passed over" in text
+    with pytest.raises(IngestError, match="not a regular file"):
+        ingest([tmp_path / "pipe.csv"])
+
+
+def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i},{s},{int((i + s) % 2)}" for i in range(6) for s in range(2))
+    (tmp_path / "o.csv").write_text(f"start,seed,success\n{rows}\n")
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(render(ingest([tmp_path / "o.csv"])))
+    assert "no score was measured" in console.export_text()
