@@ -138,13 +138,15 @@ def test_evaluations_of_one_name_and_other_episodes_are_all_kept(tmp_path: Path)
 
 
 def test_what_a_table_has_of_another_counts_once(tmp_path: Path) -> None:
-    rows = [{"policy": "p", "start": i, "seed": s, "success": (i * s) % 2} for i in range(5) for s in range(3)]
+    rows: list[dict[str, Any]] = [
+        {"policy": "p", "start": i, "seed": s, "success": (i * s) % 2} for i in range(5) for s in range(3)
+    ]
     table(tmp_path / "all.csv", rows)
     table(tmp_path / "some.csv", [*rows[:6], {"policy": "p", "start": 9, "seed": 0, "success": 1}])
     result = ingest([tmp_path])
     assert result.result.cost.takes == 16
     assert any("6 takes of all.csv" in note for note in result.result.notes)
-    other = [{**row, "success": 1 - int(row["success"])} for row in rows]
+    other = [{**row, "success": 1 - row["success"]} for row in rows]
     table(tmp_path / "other.csv", other)
     assert ingest([tmp_path / "all.csv", tmp_path / "other.csv"]).result.cost.takes == 30
 

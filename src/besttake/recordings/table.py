@@ -150,7 +150,7 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
             raise IngestError(f"{path}: no column {column!r} for {name}; it has {_listed(present)}")
     lower = {column.strip().lower(): column for column in present}
     taken = set(named.values())
-    chosen = {name: (column,) for name, column in named.items()}
+    chosen: dict[str, tuple[str, ...]] = {name: (column,) for name, column in named.items()}
     for name, common in NAMES.items():
         matches = tuple(lower[c] for c in common if c in lower and lower[c] not in taken)
         if name not in chosen and matches:
