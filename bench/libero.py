@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
 
-    env = registry.env(f"libero:{told.suite}?task={told.task}")
+    env = registry.env(f"libero:{told.suite}?task={told.task}&convention=vla-eval")
     name = env.spec.tasks[0].name
     env.reset(Start(name, 0))
     env.observe(env.spec.cameras)

@@ -81,8 +81,9 @@ def test_pictures_are_flipped_in_both_directions() -> None:
     picture = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
     assert np.array_equal(conventions.upright(picture), np.rot90(picture, 2))
     assert np.array_equal(conventions.upright(picture[None])[0], conventions.upright(picture))
-    assert conventions.as_evaluated(picture, "lerobot") is picture
-    assert conventions.as_evaluated(picture, "openpi").shape == (224, 224, 3)
+    assert conventions.as_evaluated(picture, 224).shape == (224, 224, 3)
+    square = np.zeros((4, 4, 3), np.uint8)
+    assert conventions.as_evaluated(square, 4) is square
 
 
 def test_an_open_gripper_is_minus_one() -> None:

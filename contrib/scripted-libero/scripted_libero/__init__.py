@@ -64,7 +64,7 @@ def make(
     stride: int | str = 5,
     camera: str = "wrist",
     convention: str = "lerobot",
-    size: int | str = 256,
+    size: int | str | None = None,
     state: str = "proprio",
 ) -> ScriptedDemos:
     """The source ``libero-scripted:SUITE``; ``task``, ``convention``, ``size`` and ``state`` as in ``libero:SUITE``."""

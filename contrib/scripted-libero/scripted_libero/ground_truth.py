@@ -64,14 +64,17 @@ class GroundTruth:
         return np.array(self._env.object_states_dict[name].get_geom_state()["pos"])
 
     def shape(self, name: str) -> F64:
-        """Points on the collision shape of an object or fixture (n, 3); a region has the shape of its owner."""
+        """Points on the collision shape of an object or fixture (n, 3); a region has the shape of its owner.
+
+        What can be seen but not touched, as some occluders of LIBERO-Occ, has none.
+        """
         model, data = self._env.sim.model._model, self._env.sim.data._data
         owner = self._owner(name)
         if owner is None:
             return self.position(name)[None]
         root = model.body_rootid[self._env.obj_body_id[owner]]
         geoms = np.flatnonzero((model.body_rootid[model.geom_bodyid] == root) & (model.geom_contype > 0))
-        return np.concatenate([_geom_points(model, data, int(geom)) for geom in geoms])
+        return np.concatenate([np.zeros((0, 3)), *(_geom_points(model, data, int(geom)) for geom in geoms)])
 
     def holds(self, goal: Goal) -> bool:
         """Whether a condition is met."""
@@ -81,7 +84,7 @@ class GroundTruth:
         """Points on everything that stands around ``item`` (n, 3)."""
         names = [name for name in (*self._env.objects_dict, *self._env.fixtures_dict) if name != item]
         names = [name for name in names if name in self._env.obj_body_id and "table" not in name and name != "floor"]
-        return np.concatenate([self.shape(name) for name in names] or [np.zeros((0, 3))])
+        return np.concatenate([np.zeros((0, 3)), *map(self.shape, names)])
 
     def grasp(self, item: str, attempt: int = 0) -> Grasp:
         """Across the narrowest side where one fits between the fingers, else by the rim.

@@ -1,4 +1,7 @@
-"""Any Gymnasium env that says in ``info`` whether the task is done and renders ``rgb_array``: ``gym:ID?args``.
+"""Any Gymnasium env that says in ``info`` whether the task is done and shows pictures: ``gym:ID?args``.
+
+Pictures inside the observation are the cameras, since those are what policies were trained on; an env whose
+observations hold none is seen through ``render()``.
 
 ``gym:metaworld:Meta-World/MT1?env_name=reach-v3&goes_on=true`` imports ``metaworld``, makes ``Meta-World/MT1`` and
 passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
@@ -18,20 +21,23 @@ from besttake.envs.process import choose_gl, global_seed
 from besttake.errors import ComponentError, need, one_line
 from besttake.files import short_hash
 from besttake.options import Reader, names, value
-from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
 _CAMERA = "render"
+_PICTURE = "pixels"
+"""What the camera is called where the observation itself is a picture."""
 _TUNING = range(100_000, 100_050)
 
 
 def make(
     env_id: str, *, success: str | None = None, state: str = "", goes_on: bool | str = False,
-    instruction: str = "", group: str | None = None, task: str | None = None, **others: Any,
+    instruction: str = "", group: str | None = None, task: str | None = None, score_camera: str | None = None,
+    **others: Any,
 ) -> GymEnv:  # fmt: skip
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
-    observation that form the state, with commas; ``goes_on`` says that the env does not end at success. Of ``others``,
+    observation that form the state, with commas (by default its only vector); ``goes_on`` says that the env does not end at success. Of ``others``,
     those in `Declared` are ours (``starts`` is how many seeds are starts), and the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
@@ -46,16 +52,18 @@ def make(
         space = inner.action_space
         if len(getattr(space, "shape", None) or ()) != 1:
             raise ComponentError(f"{read.uri}: actions must be vectors (a Box of one dimension), not {space}")
-        keys = names(state)
         observed, _ = inner.reset(seed=0)
+        keys = names(state) or _only_vector(observed, read.uri)
+        cameras = tuple(_pictures(observed)) or (_CAMERA,)
         label = task or str(arguments.get("env_name", env_id.rpartition(":")[2]))
         tasks = (TaskSpec(label, group or label, instruction, horizon),)
         state_dim = _state(observed, keys, read.uri).size
         spec = EnvSpec(
             name, tasks, range(facts.starts or 50), action_dim=int(space.shape[0]), state_dim=state_dim,
-            cameras=(_CAMERA,), score_camera=_CAMERA, tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
+            cameras=cameras, score_camera=read.choice("score_camera", score_camera or _scored(cameras), cameras),
+            tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
             fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10), **facts.body,
-            fingerprint=short_hash(f"{name} {success} {state} {horizon}"),
+            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}"), notes=_notes(state_dim, cameras),
         )  # fmt: skip
     except ComponentError:
         inner.close()
@@ -76,6 +84,7 @@ class GymEnv:
     ) -> None:
         self.spec, self._inner, self._success_keys, self._state_keys, self._build = spec, inner, success, state, build
         self._state: F32 | None = None
+        self._seen: dict[str, U8] = {}
         self._success, self._over = False, False
 
     def reset(self, start: Start) -> None:
@@ -89,7 +98,7 @@ class GymEnv:
                 self._inner = self._build()
             self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
             observed, _ = self._inner.reset(seed=start.index)
-        self._state = _state(observed, self._state_keys, self.spec.name)
+        self._take_in(observed)
         self._success, self._over = False, False
 
     def step(self, action: F32) -> Step:
@@ -98,27 +107,31 @@ class GymEnv:
         if self._state is None or self._over:
             raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
-        self._state = _state(observed, self._state_keys, self.spec.name)
+        self._take_in(observed)
         self._success = self._success or self._reached(info)
         self._over = bool(terminated) or bool(truncated)
         return Step(success=self._success, done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """The state of the last observation; the picture of ``render()`` if asked for."""
+        """State and pictures of the last observation; the picture of ``render()`` where observations hold none."""
         if self._state is None:
             raise ComponentError(f"{self.spec.name}: reset comes before observe")
         check_cameras(self.spec, cameras)
-        images = {}
-        for camera in cameras:
-            picture = np.asarray(self._inner.render())
-            if picture.ndim != 3 or picture.shape[2] != 3:
-                raise ComponentError(f"{self.spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
-            images[camera] = np.ascontiguousarray(picture.astype(np.uint8))
+        images = {camera: self._seen[camera] if camera in self._seen else self._rendered() for camera in cameras}
         return Observation(images, self._state.copy(), self.spec.tasks[0].instruction)
 
     def close(self) -> None:
         """Free the env."""
         self._inner.close()
+
+    def _take_in(self, observed: Any) -> None:
+        self._state, self._seen = _state(observed, self._state_keys, self.spec.name), _pictures(observed)
+
+    def _rendered(self) -> U8:
+        picture = np.asarray(self._inner.render())
+        if not _is_picture(picture):
+            raise ComponentError(f"{self.spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
+        return np.ascontiguousarray(picture.astype(np.uint8))
 
     def _reached(self, info: dict[str, Any]) -> bool:
         if there := [key for key in self._success_keys if key in info]:
@@ -140,10 +153,48 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
 
 def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
     if not isinstance(observed, dict):
-        # A picture is not a state; such an env is seen through render() alone.
+        # A picture is not a state.
         return np.zeros(0, np.float32) if np.ndim(observed) > 1 else np.atleast_1d(observed).astype(np.float32)
-    if not keys:
-        raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
     if missing := [key for key in keys if key not in observed]:
         raise ComponentError(f"{uri}: no {missing[0]!r} in the observation ({', '.join(observed)})")
-    return np.concatenate([np.ravel(observed[key]) for key in keys]).astype(np.float32)
+    parts = [np.ravel(observed[key]) for key in keys]
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+
+
+def _only_vector(observed: Any, uri: str) -> tuple[str, ...]:
+    """The key of a Dict observation that holds its one vector; none where it holds pictures alone."""
+    if not isinstance(observed, dict):
+        return ()
+    vectors = tuple(key for key, part in observed.items() if not isinstance(part, dict) and np.ndim(part) == 1)
+    if len(vectors) > 1 or (not vectors and not _pictures(observed)):
+        raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
+    return vectors
+
+
+def _pictures(observed: Any) -> dict[str, U8]:
+    """The pictures (H, W, 3) of an observation by their own key, also where they lie one Dict deeper (ALOHA's)."""
+    if not isinstance(observed, dict):
+        return {_PICTURE: np.array(observed)} if _is_picture(observed) else {}
+    pictures: dict[str, U8] = {}
+    for key, part in observed.items():
+        pictures |= _pictures(part) if isinstance(part, dict) else {key: np.array(part)} if _is_picture(part) else {}
+    return pictures
+
+
+def _is_picture(part: Any) -> bool:
+    array = np.asarray(part)
+    return array.ndim == 3 and array.shape[2] == 3 and array.dtype == np.uint8
+
+
+def _scored(cameras: Sequence[str]) -> str:
+    """The camera in the hand if one says so by its name, else the first."""
+    return next((camera for camera in cameras if "wrist" in camera), cameras[0])
+
+
+def _notes(state_dim: int, cameras: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if not state_dim:
+        notes.append("observations hold pictures alone: many envs also give a state with obs_type=pixels_agent_pos")
+    if cameras == (_CAMERA,):
+        notes.append("pictures are those of render(); many envs put the policy's own into observations with obs_type=…")
+    return tuple(notes)

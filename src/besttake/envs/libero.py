@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from besttake.envs import libero_conventions as conventions
 from besttake.envs.checks import check_action, check_cameras, check_task, named_task
-from besttake.envs.libero_conventions import CAMERAS, Convention
+from besttake.envs.libero_conventions import CAMERAS, EVALUATIONS, Convention, Evaluation
 from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate
 from besttake.envs.libero_sim import LiberoSim, SimState
 from besttake.errors import ComponentError, one_line
@@ -46,11 +46,17 @@ class LiberoTask:
 
 @dataclass(frozen=True)
 class LiberoView:
-    """What is observed: pictures rendered at ``size``, ``objects`` in the state, and whose evaluation is followed."""
+    """What is observed: pictures rendered at ``size`` and given at ``given`` pixels, ``objects`` in the state."""
 
     convention: Convention
     size: int
+    given: int
     objects: bool
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """How the harness of this convention runs LIBERO."""
+        return EVALUATIONS[self.convention]
 
 
 @dataclass(frozen=True)
@@ -63,13 +69,13 @@ class LiberoSnapshot:
 
 
 def make(
-    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str = 256,
+    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
     horizon: int | str | None = None, state: str = "proprio", init: str | None = None,
 ) -> LiberoEnv:  # fmt: skip
     """``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
 
-    ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures rendered;
-    ``state=objects`` appends ground truth to the state, for policies that do not look.
+    ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures (the convention's
+    by default); ``state=objects`` appends ground truth to the state, for policies that do not look.
     """
     view = _view(f"libero:{suite}", convention, size, state)
     paths = locate()
@@ -84,7 +90,7 @@ def make(
 
 
 def make_occluded(
-    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str = 256,
+    suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
     horizon: int | str | None = None, state: str = "proprio",
 ) -> LiberoEnv:  # fmt: skip
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
@@ -104,7 +110,7 @@ def _suite_env(
 ) -> LiberoEnv:
     """The env of a suite whose BDDL and init files are in ``folders``; the first folder's name is the group."""
     uri, paths, (bddl, init) = f"{scheme}:{suite}", locate(), folders
-    steps = Reader(uri).whole("horizon", horizon or conventions.HORIZONS[view.convention][suite])
+    steps = Reader(uri).whole("horizon", horizon or view.evaluation.horizons[suite])
     tasks = []
     known = _task_names(paths, f"libero_{suite}")
     for name in known if wanted is None else [named_task(word, known, uri) for word in names(wanted)]:
@@ -156,10 +162,10 @@ class LiberoEnv:
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
         images = {
-            camera: conventions.as_evaluated(conventions.upright(image), view.convention)
-            for camera, image in rendered.items()
+            camera: conventions.as_evaluated(conventions.upright(image), view.given) for camera, image in rendered.items()
         }
-        state = np.concatenate([sim.proprio(), sim.goal_poses()]) if view.objects else sim.proprio()
+        own = sim.proprio(folded=view.evaluation.folds)
+        state = np.concatenate([own, sim.goal_poses()]) if view.objects else own
         return Observation(images, state, self._current.task.spec.instruction)
 
     def save(self) -> LiberoSnapshot:
@@ -216,11 +222,14 @@ class _OpenTask:
         self.pristine: SimState = self.sim.save()
 
 
-def _view(uri: str, convention: str, size: int | str, state: str) -> LiberoView:
+def _view(uri: str, convention: str, size: int | str | None, state: str) -> LiberoView:
     read = Reader(uri)
     chosen: Convention = read.choice("convention", convention, get_args(Convention))
     objects = read.choice("state", state, ("proprio", "objects")) == "objects"
-    return LiberoView(chosen, read.whole("size", size), objects)
+    own, asked = EVALUATIONS[chosen], read.optional_whole("size", size)
+    # openpi's policies get 224 pixels however large the picture was; the others get what is rendered.
+    given = asked if asked and own.given == own.rendered else own.given
+    return LiberoView(chosen, asked or own.rendered, given, objects)
 
 
 def _suite(uri: str, suite: str, known: Sequence[str]) -> str:

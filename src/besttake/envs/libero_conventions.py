@@ -5,22 +5,40 @@ Everything in BestTake that touches LIBERO (the env, HDF5 demonstrations, script
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from besttake.types import U8
 
-Convention = Literal["lerobot", "openpi"]
-"""Whose evaluation is followed: it decides the horizons and whether pictures are resized."""
+Convention = Literal["lerobot", "openpi", "vla-eval"]
+"""Whose evaluation is followed."""
 
-HORIZONS: dict[Convention, dict[str, int]] = {
-    "lerobot": {"spatial": 280, "object": 280, "goal": 300, "10": 520, "90": 400},
-    "openpi": {"spatial": 220, "object": 280, "goal": 300, "10": 520, "90": 400},
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How one harness runs LIBERO: steps per suite, edge of the pictures as rendered and as given to a policy.
+
+    ``folds``: the axis-angle in the state is that of the shorter turn, where the others take the quaternion as it is.
+    """
+
+    horizons: Mapping[str, int]
+    rendered: int
+    given: int
+    folds: bool = False
+
+
+_HORIZONS = {"spatial": 220, "object": 280, "goal": 300, "10": 520, "90": 400}
+EVALUATIONS: Mapping[Convention, Evaluation] = {
+    "lerobot": Evaluation({**_HORIZONS, "spatial": 280}, 360, 360),
+    "openpi": Evaluation(_HORIZONS, 256, 224),
+    "vla-eval": Evaluation(_HORIZONS, 256, 256, folds=True),
 }
+"""As lerobot-eval 0.6.1, openpi's examples/libero and vla-eval 0.8.0 have them by default."""
 CAMERAS = {"agentview": "agentview", "wrist": "robot0_eye_in_hand"}
 """BestTake's camera names and robosuite's."""
-OPENPI_SIZE = 224
 SETTLE_STEPS = 10
 """Steps of `REST` after each reset, so that objects come to rest, as every LIBERO evaluator does."""
 GRIPPER_DIM = 6
@@ -39,14 +57,13 @@ def upright(pictures: U8) -> U8:
     return np.ascontiguousarray(pictures[..., ::-1, ::-1, :])
 
 
-def as_evaluated(picture: U8, convention: Convention) -> U8:
-    """An upright picture in the size that policies of ``convention`` are evaluated with."""
-    if convention != "openpi":
+def as_evaluated(picture: U8, size: int) -> U8:
+    """An upright picture brought to ``size`` x ``size`` pixels, bilinear as openpi does."""
+    if picture.shape[:2] == (size, size):
         return picture
     from PIL import Image
 
-    size = (OPENPI_SIZE, OPENPI_SIZE)
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR), np.uint8)
+    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BILINEAR), np.uint8)
 
 
 def gripper_command(openness: float) -> float:

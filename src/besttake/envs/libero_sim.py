@@ -104,12 +104,17 @@ class LiberoSim:
             _, _, success, _ = self._env.step(action)
         return bool(success)
 
-    def proprio(self) -> F32:
-        """(8,): end effector position 3, axis-angle of its quaternion 3, finger positions 2."""
+    def proprio(self, *, folded: bool = False) -> F32:
+        """(8,): end effector position 3, axis-angle of its quaternion 3, finger positions 2.
+
+        ``folded``: of q and -q, which are the same rotation, the one with the shorter turn.
+        """
         robot = self._env.robots[0]
         position = self._seen["site_xpos"][robot.eef_site_id]
         body = self._env.sim.model.body_name2id(robot.robot_model.eef_name)
         quaternion = self._seen["xquat"][body][[1, 2, 3, 0]]
+        if folded and quaternion[3] < 0:
+            quaternion = -quaternion
         fingers = self._seen["qpos"][robot._ref_gripper_joint_pos_indexes]
         return np.concatenate([position, axis_angle(quaternion), fingers]).astype(np.float32)
 

@@ -16,6 +16,9 @@ _STREAMS = ("noise", "perception", "shuffle", "env", "extra")
 class Draw:
     """The address of one chunk's randomness. Arms share it, which is what pairs them.
 
+    ``task`` is a name to draw by: in a diagnosis the scheme of the env and its task (``testbed/pick``), in the probe
+    ``probe/pick``, and for a further candidate of the arm `rerank` the same with ``#1`` and so on behind it.
+
     >>> Draw(0, "pick", start=3, seed=1, chunk=0).normal((2,)).round(3)
     array([-1.808,  0.14 ], dtype=float32)
     """

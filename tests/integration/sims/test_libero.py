@@ -13,6 +13,7 @@ import pytest
 
 from besttake import registry, testing
 from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero_conventions import EVALUATIONS
 from besttake.envs.libero_setup import import_libero, load_init_states, locate
 from besttake.errors import ComponentError
 from besttake.types import Start
@@ -139,7 +140,14 @@ def test_the_openpi_convention_gives_224_pixels_and_its_horizon(
     env.reset(Start(env.spec.tasks[0].name, 0))
     assert env.observe(("agentview",)).images["agentview"].shape == (224, 224, 3)
     assert env.spec.tasks[0].horizon == 220
-    assert make("libero:spatial?task=0").spec.tasks[0].horizon == 280
+
+
+def test_the_vla_eval_convention_has_the_horizons_and_the_size_of_vla_eval() -> None:
+    from vla_eval.benchmarks.libero.benchmark import LIBERO_ENV_RESOLUTION, MAX_STEP_MAPPING
+
+    theirs = EVALUATIONS["vla-eval"]
+    assert {f"libero_{suite}": steps for suite, steps in theirs.horizons.items()} == MAX_STEP_MAPPING
+    assert (theirs.rendered, theirs.given) == (LIBERO_ENV_RESOLUTION, LIBERO_ENV_RESOLUTION)
 
 
 def test_pictures_are_upright(make: Callable[[str], LiberoEnv], can_render: None) -> None:
@@ -184,7 +192,7 @@ def test_instructions_are_those_of_the_benchmark() -> None:
         ("libero:spatial?task=99", "no task '99'"),
         ("libero:object?task=pick_up_the_soup", "no task 'pick_up_the_soup'"),
         ("libero:nowhere.bddl", "nowhere.bddl does not exist"),
-        ("libero:object?convention=mine", "convention=mine is not one of lerobot, openpi"),
+        ("libero:object?convention=mine", "convention=mine is not one of lerobot, openpi, vla-eval"),
         ("libero:object?size=big", "size=big is not a whole number"),
         ("libero-occ:90", "no such suite"),
     ],

@@ -61,6 +61,12 @@ def test_tasks_that_ask_for_more_than_putting_have_no_expert() -> None:
     assert list(registry.demos("libero-scripted:goal?task=0")) == []
 
 
+def test_the_expert_plays_scenes_with_occluders_that_have_no_collision_shape() -> None:
+    env = _env("libero-occ:goal?task=1")
+    assert attempt(env, Start(env.spec.tasks[0].name, 0)).success
+    env.close()
+
+
 @pytest.mark.parametrize(
     ("uri", "message"),
     [

@@ -1,0 +1,54 @@
+"""The Gymnasium envs that LeRobot's policies were trained in: they are seen through their own pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from besttake import registry, testing
+from besttake.errors import ContractError
+from besttake.types import Start
+
+PUSHT = "gym:gym_pusht:gym_pusht/PushT-v0"
+ALOHA = "gym:gym_aloha:gym_aloha/AlohaTransferCube-v0"
+
+
+def test_a_pusht_policy_sees_the_picture_inside_the_observation():
+    import gymnasium
+
+    env = registry.env(f"{PUSHT}?obs_type=pixels_agent_pos")
+    theirs = gymnasium.make("gym_pusht/PushT-v0", obs_type="pixels_agent_pos", disable_env_checker=True)
+    env.reset(Start(env.spec.tasks[0].name, 3))
+    observed, _ = theirs.reset(seed=3)
+    for action in np.random.default_rng(0).uniform(0, 512, (4, 2)).astype(np.float32):
+        env.step(action)
+        observed, *_ = theirs.step(action)
+    seen = env.observe(("pixels",))
+    assert np.array_equal(seen.images["pixels"], observed["pixels"])
+    assert seen.images["pixels"].shape == (96, 96, 3)
+    assert np.array_equal(seen.state, observed["agent_pos"].astype(np.float32))
+    env.close()
+
+
+@pytest.mark.parametrize("uri", [f"{PUSHT}?obs_type=pixels_agent_pos", ALOHA, f"{ALOHA}?obs_type=pixels_agent_pos"])
+def test_the_contract_holds(uri):
+    env = registry.env(uri)
+    assert "starts" in testing.check_env(env, steps=3)
+    env.close()
+
+
+def test_aloha_works_as_it_comes_and_says_how_to_get_a_state():
+    env = registry.env(ALOHA)
+    assert (env.spec.cameras, env.spec.state_dim) == (("top",), 0)
+    assert any("obs_type=pixels_agent_pos" in note for note in env.spec.notes)
+    env.close()
+
+
+def test_where_a_reset_does_not_repeat_the_check_says_what_may_mend_it_and_it_does():
+    env = registry.env(PUSHT)
+    with pytest.raises(ContractError, match=r"rebuild=true in its URI may mend it"):
+        testing.check_env(env, steps=3)
+    env.close()
+    env = registry.env(f"{PUSHT}?rebuild=true")
+    assert "reset" in testing.check_env(env, steps=3)
+    env.close()
