@@ -92,13 +92,19 @@ class Ranking(_Model):
 
 
 class Dfe(_Model):
-    """The demonstration-fit error (Eq. 3), the library's own leave-one-out floor, and their ratio."""
+    """The demonstration-fit error (Eq. 3), the library's own leave-one-out floor, and their ratio.
+
+    ``dfe`` is an L2 norm over a whole chunk; ``mean_square`` is the squared error per number of the chunk, in whose
+    units the paper's figures must be (0.1.0 did not have it). Probed are the states that a whole chunk follows, so
+    never the last ``horizon - 1`` steps of a demonstration.
+    """
 
     dfe: Estimate
     floor: Estimate
     ratio: Estimate
     correlation: Estimate
     spread: Estimate
+    mean_square: Estimate = Estimate(reason="not measured")
     states: int
     samples: int
     reason: str = ""

@@ -11,7 +11,10 @@ from besttake.cli.flags import Flags, plan_flags
 from besttake.cli.options import Json, Quiet, Verbose, command, pairs, reporter, show
 
 
-@plan_flags("demos", "encoder", "starts", "seeds", "stride", "trust_remote_code", "workers", "batch")
+@plan_flags(
+    "demos", "task", "encoder", "starts", "seeds", "arms", "rule", "alpha", "stride", "probe_states", "gripper_dim",
+    "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
+)  # fmt: skip
 def reproduce(
     given: Flags,
     table: Annotated[str | None, typer.Argument(help="table1 … table7, relation or fit; none lists them.")] = None,
@@ -28,13 +31,15 @@ def reproduce(
 ) -> None:
     """Run a protocol of the paper with your policies, and see the paper's numbers beside your own.
 
-    Without a policy it shows the table and its protocol. Flags that are left out are as in the paper.
+    Without a policy it shows the table and its protocol. Flags that are left out are as in the paper, with the controls
+    of its arms added: --arms base,retrieve runs the paper's own two.
 
     Examples:
       besttake reproduce
       besttake reproduce table4
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
       besttake reproduce table2 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
+      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --arms base,retrieve
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
     from besttake.reporting.terminal.reproduce import render, render_list, render_protocol

@@ -26,7 +26,8 @@ class Probe:
     """The outcome of a probe of ``states`` library states with ``samples`` samples each.
 
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
-    dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``spread``:
+    dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``mean_square``:
+    the same closest sample's squared error per number of a chunk, which does not grow with the horizon. ``spread``:
     `sampling_spread`. ``correlation``: Pearson's r of the closest sample's first action and the demonstrated one,
     pooled over states and dimensions; pooling dimensions of different means raises it, so compare it only between
     policies on the same states. Floor and ratio have no value where none was measured.
@@ -37,6 +38,7 @@ class Probe:
     ratio: Estimate
     correlation: Estimate
     spread: Estimate
+    mean_square: Estimate
     states: int
     samples: int
 
@@ -53,7 +55,8 @@ def probe(
     first, truth = _closest(samples, demonstrated)[:, 0], np.asarray(demonstrated, np.float64)[:, 0]
     below = np.full(len(error), np.nan) if floor is None else np.asarray(floor, np.float64)
     moments = np.stack([first, truth, first * first, truth * truth, first * truth], axis=1).sum(axis=2)
-    columns = np.column_stack([np.ones(len(error)), error, below, spread, moments])
+    squares = error**2 / np.prod(demonstrated.shape[1:])
+    columns = np.column_stack([np.ones(len(error)), error, below, spread, moments, squares])
     sums = np.zeros((len(np.unique(demo)), columns.shape[1]))
     np.add.at(sums, np.unique(demo, return_inverse=True)[1], columns)
 
@@ -75,6 +78,7 @@ def probe(
         ratio=estimate(ratio),
         correlation=estimate(correlate),
         spread=estimate(lambda s: s[..., 3] / s[..., 0]),
+        mean_square=estimate(lambda s: s[..., 9] / s[..., 0]),
         states=len(error),
         samples=samples.shape[1],
     )

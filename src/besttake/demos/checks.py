@@ -45,20 +45,8 @@ def check_encoder_uri(library: Library, uri: str) -> None:
 
 def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
     """Chunks can be retrieved for ``env``: camera, actions, states and events are as they must be."""
-    check_camera(library, env)
-    for what, here, there in (
-        ("actions", library.head.action_dim, env.action_dim),
-        ("states", library.head.state_dim, env.state_dim),
-    ):
-        if here is None:
-            raise LibraryError(
-                f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
-            )
-        if here != there:
-            raise LibraryError(
-                f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
-            )
-    check_gripper(library, env)
+    check_chunks(library, env)
+    _check_size(library, env, "states", library.head.state_dim, env.state_dim)
     if config is None or config.rule != "frame":
         check_events(library)
 
@@ -75,6 +63,24 @@ def check_gripper(library: Library, env: EnvSpec | World) -> None:
         raise LibraryError(
             f"{library.path} has gripper commands that open {way} {own.gripper_threshold:g}, but those of {env.name}"
             f" open {'above' if opens > 0 else 'below'} 0; build it again with `gripper_as` {opens},{-opens}"
+        )
+
+
+def check_chunks(library: Library, env: EnvSpec | World) -> None:
+    """Demonstrated chunks can be compared with those of a policy in ``env``: camera and actions are as they must be."""
+    check_camera(library, env)
+    _check_size(library, env, "actions", library.head.action_dim, env.action_dim)
+    check_gripper(library, env)
+
+
+def _check_size(library: Library, env: EnvSpec | World, what: str, here: int | None, there: int) -> None:
+    if here is None:
+        raise LibraryError(
+            f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
+        )
+    if here != there:
+        raise LibraryError(
+            f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
         )
 
 

@@ -171,10 +171,11 @@ def _dfe(data: CellData, samples: int) -> r.Dfe | None:
     if not data.probe:
         if not data.probe_reason:
             return None
-        figures = dict.fromkeys(("dfe", "floor", "ratio", "correlation", "spread"), Estimate(reason=data.probe_reason))
+        names = ("dfe", "floor", "ratio", "correlation", "spread", "mean_square")
+        figures = dict.fromkeys(names, Estimate(reason=data.probe_reason))
         return r.Dfe(**figures, states=0, samples=samples, reason=data.probe_reason)
-    names = ("samples", "demonstrated", "demo", "floor")
-    joined = {name: np.concatenate([getattr(task, name) for task in data.probe]) for name in names}
+    parts = ("samples", "demonstrated", "demo", "floor")
+    joined = {name: np.concatenate([getattr(task, name) for task in data.probe]) for name in parts}
     return r.Dfe(**vars(probe.probe(joined["samples"], joined["demonstrated"], joined["demo"], joined["floor"])))
 
 

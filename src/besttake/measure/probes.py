@@ -38,8 +38,14 @@ class Probed:
         if self.reason:
             return [f"demonstration fit of {name} was not measured: {self.reason}"]
         short = [task for (_, task), probe in self.tasks.items() if probe.padded]
+        ends = {probe.samples.shape[2] - 1 for probe in self.tasks.values() if not probe.padded} - {0}
         single = [task for (_, task), probe in self.tasks.items() if np.isnan(probe.floor).all()]
         return [
+            *(
+                f"demonstration fit of {name} leaves out the last {end} steps of each demonstration,"
+                " which no whole chunk follows"
+                for end in ends
+            ),
             *(f"demonstrations of {task} are shorter than a chunk of {name}: their ends were padded" for task in short),
             *(f"{task} has no floor for {name}: that needs two demonstrations" for task in single),
         ]

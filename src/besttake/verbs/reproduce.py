@@ -5,27 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from besttake.config import Plan, load_plan
-from besttake.core import relation
 from besttake.errors import PlanError
 from besttake.progress import Reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Estimate, Result, Selector
+from besttake.verbs.compare import CompareResult
+from besttake.verbs.compare import compare as compare_runs
 from besttake.verbs.diagnose import diagnose
 
 _FOLDER = files("besttake") / "protocols"
 _WINDOW = "episode"
 """The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
-_ENOUGH_CELLS = 8
-"""Below so many cells an interval that resamples them is too short."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,8 @@ class Protocol:
 
     ``policies`` and ``envs`` are its names; an env has the URI that it is run as by default. ``plan`` are the keys of
     its plan. A row of ``paper`` is a policy (all its envs together), ``policy/env``, or ``all``; its numbers follow
-    ``columns``, None where the paper has none. ``notes`` say what no plan can take over from the paper.
+    ``columns``, None where the paper has none. ``own_arms`` are the arms that the paper ran; those of ``plan`` add
+    their controls. ``notes`` say what no plan can take over from the paper.
     """
 
     name: str
@@ -44,7 +42,13 @@ class Protocol:
     plan: Mapping[str, Any]
     columns: tuple[str, ...]
     paper: Mapping[str, Sequence[float | None]]
+    own_arms: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """Its columns that are neither percent nor points."""
+        return tuple(column for column in self.columns if column in _FRACTIONS or column in _OF_RUNS)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -106,8 +110,9 @@ def reproduce(
     asked = protocol(table)
     plan, departures = plan_for(asked, policies, envs or {}, changes or {})
     result = diagnose(plan, out, progress=progress, command=command)
-    numbers = compare(asked, result, policies, envs or {})
-    return ReproduceResult(asked, result, tuple(numbers), tuple(departures))
+    over_cells = compare_runs(out, window=_WINDOW) if "all" in asked.paper else None
+    numbers = compare(asked, result, policies, envs or {}, over_cells)
+    return ReproduceResult(asked, result, tuple(numbers), (*departures, *library_departures(asked, result)))
 
 
 def protocols() -> list[str]:
@@ -123,7 +128,8 @@ def protocol(name: str) -> Protocol:
     like = protocol(own["like"]) if "like" in own else Protocol("", "", (), {}, {}, (), {})
     return Protocol(
         name, own["title"], tuple(own["policies"]), own.get("envs") or like.envs, {**like.plan, **own.get("plan", {})},
-        tuple(own["columns"]), own["paper"], (*like.notes, *own.get("notes", ())),
+        tuple(own["columns"]), own["paper"], tuple(own.get("own_arms", like.own_arms)),
+        (*like.notes, *own.get("notes", ())),
     )  # fmt: skip
 
 
@@ -141,23 +147,55 @@ def plan_for(
     chosen = envs or table.envs
     wanted = {name: value for name, value in changes.items() if value is not None}
     flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
+    plan = load_plan(None, flags)
+    theirs = {**table.plan, **table.plan.get("retrieval", {})}
     departures = [
-        *(f"{name} is {value}, the paper's {table.plan[name]}" for name, value in wanted.items()
-          if name in table.plan and str(value) != str(table.plan[name])),
+        *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in wanted.items()
+          if name in theirs and name != "arms" and str(value) != str(theirs[name])),
+        *(f"the arm {arm} is not run" for arm in table.own_arms if arm not in plan.arms),
         *(f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]),
         *(f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}),
         *table.notes,
     ]  # fmt: skip
-    return load_plan(None, flags), departures
+    return plan, departures
 
 
-def compare(table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str]) -> list[Compared]:
-    """Each number of ``table`` beside that of ``result``, for the rows whose policies were run."""
+def library_departures(table: Protocol, result: Result) -> list[str]:
+    """Where the library of a run is not the paper's: how many demonstrations it has of a task, and its tuning."""
+    library, each = result.library, int(table.plan.get("demos_per_task", 0))
+    if library is None:
+        return ["there is no library, so nothing was scored or retrieved"]
+    wanted = {line.task for cell in result.cells for line in cell.tasks}
+    counts = sorted({n for task, n in library.get("tasks", {}).items() if task in wanted} or {library.get("demos", 0)})
+    texts = []
+    if each and counts != [each]:
+        has = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        texts.append(f"the library has {has} demonstrations of a task, the paper's {each}")
+    if "retrieve" in result.plan.get("arms", ()):
+        tuned = (library.get("retrieval") or {}).get("config")
+        settings = ", ".join(f"{name} {value}" for name, value in (tuned or {}).items())
+        how = f"retrieval is as tuned in this library ({settings}) where the plan says nothing else" if tuned else (
+            "retrieval is not tuned; the paper's settings were chosen on held-out demonstrations (library tune)"
+        )  # fmt: skip
+        texts.append(how)
+    return texts
+
+
+def compare(
+    table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str],
+    over_cells: CompareResult | None = None,
+) -> list[Compared]:  # fmt: skip
+    """Each number of ``table`` beside that of ``result``, for the rows whose policies were run.
+
+    ``over_cells`` is the relation over the cells of the run, read on the paper's window, for a row called ``all``.
+    """
     uris, compared = {**table.envs, **envs}, []
     for row, numbers in table.paper.items():
         policy, _, env = row.partition("/")
+        if row == "all" and over_cells is None:
+            continue
         if row == "all":
-            here = [_OF_RUNS[column](result) for column in table.columns]
+            here = [_OF_RUNS[column](over_cells) for column in table.columns]
         elif policy in policies:
             cell = _cell(result, policies[policy], uris[env] if env else None)
             here = [_read(cell, column) for column in table.columns]
@@ -203,19 +241,10 @@ def _combine(cell: Any) -> Estimate | None:
     return None if both is None or alone is None else Estimate(both - alone)
 
 
-def _over_cells(result: Result, correlate: Callable[..., Any]) -> Estimate:
-    """A correlation of gain and headroom over cells, as the paper's; with an interval where there are cells enough."""
-    pairs = [(cell.headroom.headroom.value, _selected(cell).gain.value) for cell in result.cells
-             if cell.headroom is not None and cell.selectors is not None]  # fmt: skip
-    known = [pair for pair in pairs if None not in pair]
-    r = correlate([x for x, _ in known], [y for _, y in known])
-    return Estimate(r.value, r.low, r.high) if len(known) >= _ENOUGH_CELLS else Estimate(r.value)
-
-
-def _captures(result: Result, of: Callable[[list[float]], Any]) -> Estimate:
-    cells = [_selected(cell).capture.value for cell in result.cells if cell.selectors is not None]
-    known = [value for value in cells if value is not None]
-    return Estimate(float(of(known)) if len(known) > 1 else None)
+def _extreme(estimates: Mapping[str, Estimate | None], of: Callable[[list[float]], float]) -> Estimate:
+    """The lowest or highest of several correlations, without an interval."""
+    known = [one.value for one in estimates.values() if one is not None and one.value is not None]
+    return Estimate(of(known)) if known else Estimate(reason="not measured")
 
 
 _PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
@@ -230,16 +259,30 @@ _PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
     "sd over seeds": lambda cell: Estimate(cell.arms.arms["retrieve"].gain_seed_sd),
     "retrieve + select": lambda cell: _picked(cell, "retrieve"),
     "combine": _combine,
+    "retrieve pass@N": lambda cell: cell.arms.arms["retrieve"].pass_n,
     "rerank": lambda cell: cell.arms.arms["rerank"].pass_1,
 }
 _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
-    "DFE": lambda cell: cell.dfe.dfe,
+    "DFE": lambda cell: cell.dfe.mean_square,
+    "DFE as a norm": lambda cell: cell.dfe.dfe,
     "first action r": lambda cell: cell.dfe.correlation,
 }
-_OF_RUNS: dict[str, Callable[[Result], Estimate]] = {
-    "r": lambda result: _over_cells(result, relation.pearson),
-    "Spearman": lambda result: _over_cells(result, relation.spearman),
-    "r on disjoint halves": lambda result: Estimate(result.relation.disjoint.mean),
-    "capture": lambda result: _captures(result, np.mean),
-    "sd of capture": lambda result: _captures(result, partial(np.std, ddof=1)),
+_OF_RUNS: dict[str, Callable[[Any], Estimate]] = {
+    "r": lambda runs: _with_interval(runs.result.relation.r, runs.result.relation.ci_nested),
+    "Spearman": lambda runs: runs.result.relation.spearman or Estimate(reason="not measured"),
+    "r on disjoint halves": lambda runs: Estimate(runs.result.relation.disjoint.mean),
+    "lowest r within a policy": lambda runs: _extreme(runs.result.relation.within, min),
+    "highest r within a policy": lambda runs: _extreme(runs.result.relation.within, max),
+    "lowest r without a policy": lambda runs: _extreme(runs.result.relation.leave_one_out, min),
+    "highest r without a policy": lambda runs: _extreme(runs.result.relation.leave_one_out, max),
+    "r with retrieval's gain": lambda runs: runs.across.retrieval,
+    "pooled AUC": lambda runs: runs.across.auc,
+    "capture": lambda runs: Estimate(runs.across.captures.mean),
+    "sd of capture": lambda runs: Estimate(runs.across.captures.sd),
+    "lowest capture": lambda runs: Estimate(runs.across.captures.low),
+    "highest capture": lambda runs: Estimate(runs.across.captures.high),
 }
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> Estimate:
+    return Estimate(value, *(interval or (None, None)))

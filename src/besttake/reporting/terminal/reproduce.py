@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import yaml
@@ -14,8 +14,7 @@ from besttake.reporting.terminal.tables import Value, table
 if TYPE_CHECKING:
     from besttake.verbs.reproduce import Compared, Protocol, ReproduceResult
 
-_FRACTIONS = ("DFE", "first action r", "r", "Spearman", "r on disjoint halves", "capture", "sd of capture")
-"""Columns that the paper does not print in percent or points."""
+_MOST_COLUMNS = 9
 
 
 def render_list(protocols: Sequence[Protocol]) -> RenderableType:
@@ -26,11 +25,13 @@ def render_list(protocols: Sequence[Protocol]) -> RenderableType:
 
 def render_protocol(protocol: Protocol) -> RenderableType:
     """The paper's numbers, the plan behind them, and the command that runs it."""
-    rows = [
-        (row, *(_number(n, column) for n, column in zip(numbers, protocol.columns, strict=True)))
-        for row, numbers in protocol.paper.items()
-    ]
-    grid = table(("", *protocol.columns), rows, right=protocol.columns)
+    grid = _grid(
+        protocol,
+        {
+            row: [_number(n, column, protocol) for n, column in zip(numbers, protocol.columns, strict=True)]
+            for row, numbers in protocol.paper.items()
+        },
+    )
     settings = {"env": list(protocol.envs.values()), **protocol.plan}
     plan = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None)
     run = f"besttake reproduce {protocol.name} --policy {protocol.policies[0]}=URI --demos URI -o runs/{protocol.name}"
@@ -40,29 +41,37 @@ def render_protocol(protocol: Protocol) -> RenderableType:
 def render(result: ReproduceResult) -> RenderableType:
     """``paper / here [interval]`` in every place; then where the run deviates from the paper's protocol."""
     protocol, numbers = result.protocol, result.numbers
-    rows: list[tuple[Value, ...]] = [
-        (row, *(_pair(number) for number in numbers if number.row == row))
-        for row in dict.fromkeys(number.row for number in numbers)
-    ]
-    grid = table(("", *protocol.columns), rows, right=protocol.columns)
+    names = dict.fromkeys(number.row for number in numbers)
+    grid = _grid(protocol, {row: [_pair(number, protocol) for number in numbers if number.row == row] for row in names})
     legend = "paper / here with its 95 % interval; yellow where the paper's number lies outside it"
     differs = [Text(f"not as in the paper: {text}", style="yellow") for text in result.departures]
     return Group(Text(protocol.title, style="bold"), grid, Text(legend, style="dim"), *differs)
 
 
-def _pair(number: Compared) -> Text:
-    here, paper = number.here, _number(number.paper, number.column)
+def _grid(protocol: Protocol, rows: Mapping[str, Sequence[Value]]) -> RenderableType:
+    """The table as the paper prints it; turned on its side where it has too many columns for a terminal."""
+    columns = protocol.columns
+    if len(columns) <= _MOST_COLUMNS:
+        return table(("", *columns), [(row, *values) for row, values in rows.items()], right=columns)
+    turned = [(column, *(values[i] for values in rows.values())) for i, column in enumerate(columns)]
+    return table(("", *rows), turned, right=tuple(rows))
+
+
+def _pair(number: Compared, protocol: Protocol) -> Text:
+    def shown(value: float | None) -> str:
+        return _number(value, number.column, protocol)
+
+    here, paper = number.here, shown(number.paper)
     if here.value is None:
         return Text(f"{paper} / none", style="dim")
-    text = f"{paper} / {_number(here.value, number.column)}"
+    text = f"{paper} / {shown(here.value)}"
     if here.low is None or here.high is None:
         return Text(text)
     outside = number.paper is not None and not here.low <= number.paper <= here.high
-    interval = f" [{_number(here.low, number.column)}, {_number(here.high, number.column)}]"
-    return Text(text + interval, style="yellow" if outside else "")
+    return Text(f"{text} [{shown(here.low)}, {shown(here.high)}]", style="yellow" if outside else "")
 
 
-def _number(value: float | None, column: str) -> str:
+def _number(value: float | None, column: str, protocol: Protocol) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if column in _FRACTIONS else f"{value + 0.0:.1f}"
+    return f"{value:.3f}" if column in protocol.unitless else f"{value + 0.0:.1f}"
