@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.conventions import UNKNOWN, Convention
+
 Array = NDArray[Any]
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
@@ -90,6 +92,7 @@ class EnvSpec:
     ``starts`` are the indexes to evaluate on, ``tuning`` indexes kept apart for choosing anything.
     ``goes_on``: stepping after success is possible, so the window ``full`` is.
     ``at_once``: how many of its simulators one worker holds at most, for simulators that weigh; None: any number.
+    ``convention``: what its numbers and pictures mean, as far as it is known.
     """
 
     name: str
@@ -108,6 +111,7 @@ class EnvSpec:
     fps: float = 10.0
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
+    convention: Convention = UNKNOWN
 
     @property
     def world(self) -> World:
@@ -127,7 +131,8 @@ class PolicySpec:
     reads (empty: none, so nothing is rendered for it). ``warm_start``: accepts `Warm` with a chunk; ``cools``:
     accepts `Warm` without one. ``small``: cheap to hold and to sample, so that every worker may have a copy of its own
     (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out of our hands (a remote
-    server): takes then differ from run to run, and the diagnosis says so.
+    server): takes then differ from run to run, and the diagnosis says so. ``convention``: what it was trained on, as
+    far as its checkpoint tells.
     """
 
     name: str
@@ -143,6 +148,7 @@ class PolicySpec:
     small: bool = False
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
+    convention: Convention = UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None
         ("openvla:", "names no checkpoint"),
         ("openvla:org/name", "runs code from its checkpoint: read it, then allow `trust_remote_code`"),
         ("openvla:org/name?trust_remote_code=false", "runs code from its checkpoint"),
-        ("openvla:org/name?gripper=soft", "gripper=soft is not one of raw, libero"),
+        ("openvla:org/name?gripper=soft", "gripper=soft is not one of raw, libero, simpler"),
         ("openvla:org/name?temperature=-1", "temperature=-1 is not a number of at least 0"),
     ],
 )

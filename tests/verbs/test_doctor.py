@@ -3,12 +3,17 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from besttake.reporting.terminal.doctor import render
+from besttake.types import Demo, Observation, Start
 from besttake.verbs import doctor as module
 from besttake.verbs.doctor import DoctorResult, Extra, doctor
 
@@ -24,22 +29,27 @@ def machine() -> module.DoctorResult:
     return doctor("testbed:half", "testbed")
 
 
+@pytest.fixture(scope="module")
+def tour() -> module.DoctorResult:
+    return doctor()
+
+
 def test_a_notebook_shows_every_check_and_how_the_parts_fit(machine: DoctorResult) -> None:
     html = machine._repr_html_()
     assert machine.pairing is not None
-    assert html.count("<tr>") == 1 + len(machine.checks) + len(machine.pairing.lines)
+    assert html.count("<tr>") == 1 + len(machine.checks) + len(machine.pairing.lines) + len(machine.pairing.conventions)
     assert "more rows" not in html
     assert "<td>pairing</td><td>cameras</td><td></td><td>policy: " in html
     assert "; env: " in html
 
 
-def test_the_base_install_works_and_every_extra_is_told(machine: module.DoctorResult) -> None:
-    assert machine.healthy
-    base = [check for check in machine.checks if check.group == "base"]
+def test_the_base_install_works_and_every_extra_is_told(tour: module.DoctorResult) -> None:
+    assert tour.healthy
+    base = [check for check in tour.checks if check.group == "base"]
     assert {"python", "testbed", "encoder pixels"} <= {check.name for check in base}
-    names = {check.name for check in machine.checks if check.group == "extras"}
+    names = {check.name for check in tour.checks if check.group == "extras"}
     assert names == {extra.name for extra in module.EXTRAS}
-    for check in machine.checks:
+    for check in tour.checks:
         if not check.works:
             assert check.mend, check.name
 
@@ -68,19 +78,94 @@ def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
     assert "libfoo.so.1" in check.detail
 
 
+def test_a_library_that_is_slow_to_import_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_library.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(module, "_IMPORT_SECONDS", 1)
+    check = module._extra(Extra("vision", "pictures", ("slow_library",), "no-such"))
+    assert check.works
+    assert "slow: its import was not over in 1 s" in check.detail
+
+
 def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
     assert machine.pairing is not None
-    assert machine.pairing.problem == ""
+    assert machine.pairing.problems == ()
     text = printed(machine, tmp_path / "log")
     assert "They fit." in text
     assert "pick, push" in text
     assert "base, cooled, rerank, retrieve, shuffled" in text
-    assert json.loads(machine.to_json())["pairing"]["problem"] == ""
+    assert json.loads(machine.to_json())["pairing"]["problems"] == []
+
+
+def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env(tmp_path: Path) -> None:
+    result = doctor("testbed:half", "testbed:pick", "testbed:pick")
+    assert result.healthy
+    assert result.pairing is not None
+    text = printed(result, tmp_path / "log")
+    assert "demonstrations testbed:pick" in text
+    assert "-1 open, +1 closed" in text
+    assert "3 demonstrations" in text
+    gripper = next(line for line in result.pairing.conventions if line.what == "gripper command")
+    assert gripper.data == gripper.env == "-1 open, +1 closed"
+    assert gripper.policy == "unknown"
+
+
+class SevenActions:
+    """Two demonstrations of the testbed, as of a robot with seven actions."""
+
+    name, camera, fps, fingerprint = "seven", "wrist", 20.0, "seven"
+    gripper_dim, gripper_open, eef_dims = 3, -1, (0, 1, 2)
+
+    def __iter__(self) -> Iterator[Demo]:
+        from besttake import registry
+
+        for demo in islice(registry.demos("testbed:pick"), 2):
+            yield replace(demo, actions=np.pad(demo.actions, ((0, 0), (0, 3))))
+
+
+def test_demonstrations_of_another_robot_do_not_fit_and_the_command_exits_with_1(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from besttake.cli.main import app
+    from besttake.demos.build import Options, build
+    from besttake.encoders.hog import Hog
+
+    build(SevenActions(), Hog(), tmp_path / "library", Options(stride=20))
+    done = CliRunner().invoke(app, ["doctor", "--demos", str(tmp_path / "library"), "--env", "testbed:pick"])
+    assert done.exit_code == 1
+    assert "actions of 7 numbers, but testbed:pick has 4" in " ".join(done.output.split())
+
+
+def test_an_env_is_reset_draws_a_picture_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from besttake import registry
+
+    whole, events = registry.env("testbed"), []
+
+    class Watched:
+        spec = whole.spec
+
+        def reset(self, start: Start) -> None:
+            events.append("reset")
+            whole.reset(start)
+
+        def observe(self, cameras: tuple[str, ...]) -> Observation:
+            events.append("observe")
+            seen = whole.observe(cameras)
+            return replace(seen, images={camera: np.zeros_like(image) for camera, image in seen.images.items()})
+
+        def close(self) -> None:
+            events.append("close")
+
+    monkeypatch.setattr(registry, "env", lambda uri: Watched())
+    result = module.pair(None, "watched")
+    assert events == ["reset", "observe", "close"]
+    assert "draws one colour only" in result.problems[0]
 
 
 def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from besttake import registry
 
     env = registry.env("testbed")
@@ -89,14 +174,15 @@ def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPa
     class Other:
         spec = replace(policy.spec, cameras=("overhead",), action_dim=7)
 
-    monkeypatch.setattr(registry, "policy", lambda uri: Other())
-    result = module._pairing("other:policy", "testbed")
-    assert "overhead" in result.problem
-    assert ", ".join(env.spec.cameras) in result.problem
-    assert "overhead (MISSING)" in {line[0]: line[1] for line in result.lines}["cameras"]
+    monkeypatch.setattr(registry, "policy", lambda uri, **_: Other())
+    result = module.pair("other:policy", "testbed")
+    (problem,) = result.problems
+    assert "overhead" in problem
+    assert ", ".join(env.spec.cameras) in problem
+    assert "overhead (MISSING)" in {line.what: line.policy for line in result.lines}["cameras"]
 
 
 def test_a_policy_that_cannot_be_built_says_why(tmp_path: Path) -> None:
-    result = module._pairing("testbod:half", None)
-    assert "did you mean testbed" in result.problem
+    result = module.pair("testbod:half", None)
+    assert "did you mean testbed" in result.problems[0]
     assert not module.DoctorResult((), result).healthy

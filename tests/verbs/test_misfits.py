@@ -93,6 +93,15 @@ def test_another_robots_pictures_still_score_and_the_missing_fit_is_noted(made, 
     assert any("actions of 7 numbers" in note for note in result["notes"])
 
 
+def test_rerank_asks_for_actions_and_retrieve_for_states_too(made, tmp_path, capsys):
+    words = ["diagnose", *PICK, "--demos", made(states=8), "--starts", "1", "--seeds", "1", "--candidates", "2"]
+    done = CliRunner().invoke(app, [*words, "--arms", "base,rerank", "-o", str(tmp_path / "run"), "-q"])
+    assert done.exit_code == 0, done.output
+    code, lines = said(capsys, *words, "--arms", "base,retrieve", "-o", tmp_path / "other")
+    assert code == 2
+    assert "states of 8 numbers, but testbed:pick has 20" in lines[-1]
+
+
 @pytest.mark.parametrize("command", ["diagnose", "probe", "rank"])
 def test_an_encoder_that_did_not_make_the_library_is_refused(made, tmp_path, capsys, command):
     words = {

@@ -59,7 +59,7 @@ RESULTS = {
     "rank": lambda _: ranked(),
     "plan": lambda _: plan(pass1=0.64),
     "doctor": lambda _: DoctorResult(
-        (Check("base", "python", True, "3.12"),), Pairing("p", "e", (), "no camera <wrist>", ())
+        (Check("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
     ),
     "tune": lambda _: Tuned(RetrievalConfig(), (Trial("frame, plain", RetrievalConfig(), 1.5, 0.75, 40),)),
     "ingest": ingested,

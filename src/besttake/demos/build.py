@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ class Options:
     ``max_demos``: per task. ``events``: what counts as an event, in place of what the data say. ``gripper_dim`` and
     those that follow: where the data do not say (`besttake.demos.layout.Said`). ``pad``: what a chunk holds past the
     end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead of stopping.
-    ``encoder_uri``: how to make the encoder again, its name by default.
+    ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so many.
     """
 
     stride: int = 1
@@ -56,6 +56,7 @@ class Options:
     skip_bad: bool = False
     encoder_uri: str = ""
     layout: Layout | None = None
+    first: int | None = None
 
     def resolved(self, source: Source) -> Options:
         """These options with what the source's numbers mean filled in."""
@@ -227,7 +228,7 @@ def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
     most, taken = np.inf if options.max_demos is None else options.max_demos, Counter[str]()
     items = chain.from_iterable(each(list, source.parts())) if isinstance(source, Divided) else source
-    for item in items:
+    for item in islice(items, options.first):
         if isinstance(item, Bad):
             yield item
         elif (options.tasks is None or item.task in options.tasks) and taken[item.task] < most:

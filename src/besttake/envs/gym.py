@@ -37,8 +37,9 @@ def make(
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
-    observation that form the state, with commas (by default its only vector); ``goes_on`` says that the env does not end at success. Of ``others``,
-    those in `Declared` are ours (``starts`` is how many seeds are starts), and the rest goes to ``gymnasium.make``.
+    observation that form the state, with commas (by default its only vector); ``goes_on`` says that the env does not
+    end at success. Of ``others``, those in `Declared` are ours (``starts`` is how many seeds are starts), and the rest
+    goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
     facts, rest = declared(read, others)

@@ -13,13 +13,14 @@ import re
 import runpy
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.conventions import FAMILIES
 from besttake.envs import libero_conventions as conventions
 from besttake.envs.checks import check_action, check_cameras, check_task, named_task
 from besttake.envs.libero_conventions import CAMERAS, EVALUATIONS, Convention, Evaluation
@@ -30,6 +31,7 @@ from besttake.files import short_hash, versions
 from besttake.options import Reader, names
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
+LIBERO = FAMILIES["LIBERO"].convention
 SUITES = ("spatial", "object", "goal", "10", "90")
 FIXED_STARTS = 50
 TUNING_STARTS = range(1000, 1050)
@@ -133,6 +135,7 @@ class LiberoEnv:
             cameras=tuple(CAMERAS), score_camera="wrist", tuning=TUNING_STARTS, gripper_dim=conventions.GRIPPER_DIM,
             gripper_open=conventions.GRIPPER_OPEN, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=20.0,
             fingerprint=_fingerprint(name, tasks, view),
+            convention=replace(LIBERO, state="" if view.objects else LIBERO.state, size=f"{view.given} x {view.given}"),
         )  # fmt: skip
         self._open: _OpenTask | None = None
         self._success = False
@@ -162,7 +165,8 @@ class LiberoEnv:
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
         images = {
-            camera: conventions.as_evaluated(conventions.upright(image), view.given) for camera, image in rendered.items()
+            camera: conventions.as_evaluated(conventions.upright(image), view.given)
+            for camera, image in rendered.items()
         }
         own = sim.proprio(folded=view.evaluation.folds)
         state = np.concatenate([own, sim.goal_poses()]) if view.objects else own

@@ -64,8 +64,3 @@ def as_evaluated(picture: U8, size: int) -> U8:
     from PIL import Image
 
     return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BILINEAR), np.uint8)
-
-
-def gripper_command(openness: float) -> float:
-    """An openness from 0 (closed) to 1 (open), as OpenVLA predicts it, as LIBERO's command: +1 closes, -1 opens."""
-    return GRIPPER_OPEN * float(np.sign(2 * openness - 1))

@@ -11,19 +11,26 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
+from besttake.conventions import BRIDGE_STATE, FAMILIES, POSE_STATE
 from besttake.envs.checks import check_action, check_cameras, check_task
 from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.files import short_hash, versions
 from besttake.options import Reader
-from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+from besttake.types import F32, Array, EnvSpec, Observation, Start, Step, TaskSpec
 
 Render = Literal["none", "cpu", "gpu"]
 Reading = Literal["last", "any", "grasp"]
+Layout = Literal["pose", "bridge"]
+_LAYOUTS: dict[Layout, str] = {"pose": POSE_STATE, "bridge": BRIDGE_STATE}
+_POINTS_DOWN = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
+"""The orientation against which Bridge's data measure roll, pitch and yaw: a gripper that points down."""
 
 _TASKS = {
     "carrot": ("PutCarrotOnPlateInScene-v1", "put carrot on plate"),
@@ -35,12 +42,15 @@ _EPISODES = 24
 _FINGERS = (0.015, 0.037)
 
 
-def make(tasks: str = "", *, render: str = "gpu", success: str = "last", horizon: int | str = 60) -> ManiSkillEnv:
+def make(
+    tasks: str = "", *, render: str = "gpu", success: str = "last", horizon: int | str = 60, state: str = "pose"
+) -> ManiSkillEnv:
     """``maniskill:TASK``, several with commas, all three when none is named.
 
     ``render=none`` is physics alone, with the poses of the objects in the state; ``cpu`` needs lavapipe of Mesa 25 or
     newer. ``success`` is read at the last step as SimplerEnv's evaluator does (``last``), or holds from the first time
-    that the goal is met (``any``) or the object has been held for five steps (``grasp``).
+    that the goal is met (``any``) or the object has been held for five steps (``grasp``). ``state=bridge`` gives the
+    state as Bridge's data have it, which policies trained on them read.
     """
     names = tasks.split(",") if tasks else list(_TASKS)
     for name in names:
@@ -49,14 +59,19 @@ def make(tasks: str = "", *, render: str = "gpu", success: str = "last", horizon
     read = Reader(f"maniskill:{tasks}")
     shown: Render = read.choice("render", render, get_args(Render))
     reading: Reading = read.choice("success", success, get_args(Reading))
-    return ManiSkillEnv(names, shown, reading, read.whole("horizon", horizon))
+    layout: Layout = read.choice("state", state, get_args(Layout))
+    if layout == "bridge" and shown == "none":
+        raise ComponentError(f"{read.uri}: state=bridge is for policies that look; without cameras use state=pose")
+    return ManiSkillEnv(names, shown, reading, read.whole("horizon", horizon), layout)
 
 
 class ManiSkillEnv:
     """The Bridge tasks under BestTake's contract. Starts are the 24 episode ids of SimplerEnv."""
 
-    def __init__(self, names: Sequence[str], render: Render, reading: Reading, horizon: int) -> None:
-        self._render, self._reading, self._horizon = render, reading, horizon
+    def __init__(
+        self, names: Sequence[str], render: Render, reading: Reading, horizon: int, layout: Layout = "pose"
+    ) -> None:
+        self._render, self._reading, self._horizon, self._layout = render, reading, horizon, layout
         self._registered = _import_maniskill(render)
         for name in names:
             if _TASKS[name][0] not in self._registered:
@@ -64,13 +79,15 @@ class ManiSkillEnv:
                 raise ComponentError(f"maniskill:{name}: this ManiSkill has no {missing}; install 3.0.1 or newer")
         _check_assets()
         tasks = tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names)
-        settings = f"{','.join(names)} {render} {reading} {horizon}"
+        settings = f"{','.join(names)} {render} {reading} {horizon}" + ("" if layout == "pose" else f" {layout}")
+        known = FAMILIES["ManiSkill Bridge"].convention
+        means = replace(known, state="" if render == "none" else _LAYOUTS[layout])
         self.spec = EnvSpec(
             f"maniskill:{','.join(names)}", tasks, range(_EPISODES), action_dim=7,
             state_dim=22 if render == "none" else 8, cameras=(_CAMERA,), score_camera=_CAMERA,
             gripper_dim=6, gripper_open=1, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=5.0,
             fingerprint=short_hash(settings, versions("mani-skill", "sapien")),
-            notes=("pictures are from a third-person camera; these tasks have no wrist camera",),
+            convention=means, notes=("pictures are from a third-person camera; these tasks have no wrist camera",),
         )  # fmt: skip
         self._env: Any = None
         self._name, self._steps, self._reached = "", 0, False
@@ -101,7 +118,8 @@ class ManiSkillEnv:
         return Step(success=self._reached, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State (8,): position 3 and quaternion wxyz 4 of the gripper in the robot's base frame, openness 1.
+        """State (8,): position 3 and quaternion wxyz 4 of the gripper in the robot's base frame, openness 1; with
+        ``state=bridge`` position 3, roll, pitch and yaw 3, a zero, openness 1.
 
         Without pictures the poses (7,) of the object to move and of its target follow: (22,).
         """
@@ -136,6 +154,8 @@ class ManiSkillEnv:
         poses = [(base * pose).raw_pose[0].cpu().numpy() for pose in things]
         low, high = _FINGERS
         openness = np.clip((float(robot.get_qpos()[0, -2:].mean()) - low) / (high - low), 0.0, 1.0)
+        if self._layout == "bridge":
+            return bridge_state(poses[0], openness)
         return np.concatenate([poses[0], [openness], *poses[1:]]).astype(np.float32)
 
     def _build(self, task_id: str) -> Any:
@@ -155,6 +175,13 @@ class ManiSkillEnv:
         # A step would otherwise render; observe() asks the sensors itself.
         env.get_obs = lambda info=None, unflattened=False: {}
         return env
+
+
+def bridge_state(pose: Array, openness: float) -> F32:
+    """Bridge's state (8,) of a gripper at ``pose`` (7,), position and quaternion wxyz in the robot's base frame."""
+    turned = Rotation.from_quat(pose[[4, 5, 6, 3]]).as_matrix() @ _POINTS_DOWN.T
+    angles = Rotation.from_matrix(turned).as_euler("xyz")
+    return np.concatenate([pose[:3], angles, [0.0, openness]]).astype(np.float32)
 
 
 def _import_maniskill(render: Render) -> Any:

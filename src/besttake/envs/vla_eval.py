@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from besttake.conventions import FAMILIES, Convention
 from besttake.envs.checks import Declared, check_action, check_cameras, check_task, declared, named_task
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.envs.process import choose_gl, global_seed
@@ -58,18 +59,22 @@ def make(
     """
     read = Reader(f"vla-eval:{target}")
     facts, rest = declared(read, others)
+    known = Convention()
     module, _, name = target.partition(":")
     arguments = {key: value(text) for key, text in rest.items()}
     if target == "coke-can":
         module, name, arguments = "simpler", "SimplerEnvBenchmark", coke_can(**arguments)
+        known = FAMILIES["coke can (vla-eval)"].convention
         facts = replace(facts, starts=facts.starts or _GRID)
+    if name == "LIBEROBenchmark":
+        known = replace(FAMILIES["LIBERO"].convention, size="256 x 256")
     if not name:
         raise ComponentError(f"{read.uri}: name a benchmark as MODULE:CLASS, e.g. libero:LIBEROBenchmark")
     benchmark = _find(module, name)
     if render:
         benchmark.configure_render(read.choice("render", render, sorted(benchmark.render_backends)))
     label = read.uri + (f"?{urlencode(sorted(rest.items()))}" if rest else "")
-    env = VlaEvalEnv(label, benchmark, arguments, facts)
+    env = VlaEvalEnv(label, benchmark, arguments, facts, known)
     try:
         env.describe(task, score_camera, read.optional_whole("action_dim", action_dim))
     except ComponentError:
@@ -94,8 +99,10 @@ def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **m
 class VlaEvalEnv:
     """A vla-eval benchmark under BestTake's contract: the index of a start is its ``episode_idx``."""
 
-    def __init__(self, name: str, benchmark: Any, arguments: dict[str, Any], facts: Declared) -> None:
-        self._name, self._class, self._arguments, self._facts = name, benchmark, arguments, facts
+    def __init__(
+        self, name: str, benchmark: Any, arguments: dict[str, Any], facts: Declared, known: Convention
+    ) -> None:
+        self._name, self._class, self._arguments, self._facts, self._known = name, benchmark, arguments, facts, known
         self._loop = asyncio.new_event_loop()
         self._benchmark = self._construct()
         self._tasks: dict[str, dict[str, Any]] = {}
@@ -125,7 +132,7 @@ class VlaEvalEnv:
             self._name, tasks, starts, action_dim or self._action_dim(), _state(seen).size, cameras, scored,
             **facts.body, goes_on=False, at_once=2, fps=facts.fps or 10.0,
             fingerprint=short_hash(f"{self._name} {sorted(self._arguments.items())} {version('vla-eval', '')}"),
-            notes=("every camera is rendered at every step, as vla-eval does",),
+            notes=("every camera is rendered at every step, as vla-eval does",), convention=self._known,
         )  # fmt: skip
 
     @property

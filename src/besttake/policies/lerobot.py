@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from besttake.conventions import COMMANDS, Gripper
 from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
 from besttake.options import Reader
-from besttake.policies.lerobot_checkpoint import Checkpoint, load
+from besttake.policies.lerobot_checkpoint import Checkpoint, load, trained_on
 from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
@@ -30,38 +31,48 @@ CAMERA_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("image2", "wrist_image", "left_wrist_0_rgb"), "wrist"),
 }
 NO_CAMERA = "none"
+RAW = "raw"
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 Row = tuple[Observation, Draw, Warm | None]
 
 
 def make(
-    rest: str, *, map: str = "", state: str = "", width: str | int = 8, replan: str | int | None = None,
-    steps: str | int | None = None, device: str | None = None, revision: str | None = None,
+    rest: str, *, map: str = "", state: str = "", gripper: str = RAW, width: str | int = 8,
+    replan: str | int | None = None, steps: str | int | None = None, **where: str,
 ) -> LerobotPolicy:  # fmt: skip
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
     read = Reader(f"lerobot:{rest}")
+    own = ("map", "state", "gripper", "width", "replan", "steps")
+    read.only((*own, *where), (*own, "device", "revision"))
     cameras, taken = read.mapping("map", map), read.indexes("state", state)
     wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
-    checkpoint = load(rest, revision=revision, device=device, steps=read.optional_whole("steps", steps))
-    return LerobotPolicy(checkpoint, cameras, taken, wide, executed)
+    command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
+    denoising = read.optional_whole("steps", steps)
+    checkpoint = load(rest, revision=where.get("revision"), device=where.get("device"), steps=denoising)
+    return LerobotPolicy(checkpoint, cameras, taken, wide, executed, command)
 
 
 class LerobotPolicy:
     """A loaded checkpoint behind the contract of `besttake.policies.base`.
 
     ``cameras`` maps image features to env cameras; ``taken`` are the numbers of the env's state that it reads (all).
+    ``gripper``: the last number of its actions, 0 closed to 1 open, becomes such a command; None leaves it as it is.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, cameras: Mapping[str, str], taken: Sequence[int], width: int, replan: int | None
-    ) -> None:
+        self, checkpoint: Checkpoint, cameras: Mapping[str, str], taken: Sequence[int], width: int, replan: int | None,
+        gripper: Gripper | None = None,
+    ) -> None:  # fmt: skip
         name, config = f"lerobot:{checkpoint.name}", checkpoint.config
         if missing := ", ".join(unfed(config)):
             raise ComponentError(f"{name}: reads {missing}, which no env here gives; {_SERVE_IT}")
-        self._checkpoint, self._taken = checkpoint, list(taken)
+        self._checkpoint, self._taken, self._gripper = checkpoint, list(taken), gripper
+        trained = trained_on(checkpoint)
+        if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
+            raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
         self._family: Family = family_of(checkpoint.family, config)
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         self._width = 1 if self._family.alone else width
@@ -76,11 +87,13 @@ class LerobotPolicy:
         # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
         warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False)
         denoising = getattr(config, "num_inference_steps", None) or getattr(config, "num_steps", None)
+        turned = "" if gripper is None else f"/g{gripper}"
         self.spec = PolicySpec(
             name=name, kind=self._family.kind, horizon=horizon, action_dim=int(config.action_feature.shape[0]),
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())),
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
-            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}",
+            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}{turned}",
+            convention=trained if gripper is None else replace(trained, gripper=gripper),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip
         self._shape = (horizon, self.spec.action_dim)
@@ -111,6 +124,8 @@ class LerobotPolicy:
             raise ComponentError(
                 f"{self.spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
             )
+        if self._gripper is not None:
+            chunks = np.concatenate([chunks[..., :-1], self._gripper.openness(chunks[..., -1:])], axis=-1)
         return self._family.place(self._checkpoint.before(self._batch(observations, chunks))["action"])
 
     def _reads(self) -> str:
@@ -165,6 +180,8 @@ class LerobotPolicy:
             )
         if actions.shape[1:] != self._shape:
             raise ComponentError(f"{self.spec.name}: chunks of {actions.shape[1:]} where its config says {self._shape}")
+        if self._gripper is not None:
+            actions[..., -1] = self._gripper.command(actions[..., -1])
         return actions
 
     def _batch(self, observations: Sequence[Observation], chunks: F32 | None) -> dict[str, Any]:

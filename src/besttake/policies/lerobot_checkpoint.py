@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from besttake import registry
+from besttake.conventions import Convention, action_in, gripper_in, state_in
 from besttake.errors import ComponentError, need, one_clear_error, one_line
 from besttake.files import read_json
 from besttake.policies.checkpoints import digest, directory
@@ -17,6 +20,8 @@ _FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
 _PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 _SAMPLED_TENSORS = 16
+_ARM_AND_GRIPPER = 7
+"""Actions of so many numbers end in the gripper's."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,27 @@ def load(name: str, *, revision: str | None, device: str | None, steps: int | No
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES))
+
+
+def trained_on(checkpoint: Checkpoint) -> Convention:
+    """What the data were like, as the statistics tell that its preprocessor normalises by."""
+    config, ranges = checkpoint.config, {key: _ranges(checkpoint, key) for key in ("observation.state", "action")}
+    if getattr(config, "use_relative_actions", False):
+        ranges["action"] = []
+    actions = ranges["action"]
+    gripper = gripper_in(actions, -1) if len(actions) == _ARM_AND_GRIPPER else None
+    return Convention(gripper, state_in(ranges["observation.state"]), action_in(actions))
+
+
+def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
+    """The lowest and highest value of each number of a feature, else its outer quantiles; empty where none are kept."""
+    for step in checkpoint.before.steps:
+        kept = (getattr(step, "stats", None) or {}).get(key) or {}
+        for low, high in (("min", "max"), ("q01", "q99")):
+            if low in kept and high in kept:
+                ends = (np.asarray(kept[end], np.float64).ravel().tolist() for end in (low, high))
+                return list(zip(*ends, strict=True))
+    return []
 
 
 def _family(where: Path, name: str) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from besttake.conventions import COMMANDS, FAMILIES, Convention, gripper_in
 from besttake.encoders.torch_common import pick_device
-from besttake.envs.libero_conventions import gripper_command
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory
@@ -27,13 +27,14 @@ from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
 EMPTY_TOKEN = 29871  # the token OpenVLA was trained to see after "Out:"
 _FILES = ("*.json", "*.safetensors", "*.py", "*.model")
+_ARM_AND_GRIPPER = 7
 
-Gripper = Literal["raw", "libero"]
+Gripper = Literal["raw", "libero", "simpler"]
 
 
 @dataclass(frozen=True)
 class OpenvlaSettings:
-    """How actions are drawn and read. ``gripper="libero"`` turns 0 closed .. 1 open into LIBERO's +1 .. -1."""
+    """How actions are drawn and read. ``gripper`` turns 0 closed .. 1 open into the commands of an env."""
 
     camera: str
     unnorm_key: str | None
@@ -81,7 +82,7 @@ class OpenvlaPolicy:
         self.spec = PolicySpec(
             name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
             action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
-            fingerprint=fingerprint, notes=notes,
+            fingerprint=fingerprint, notes=notes, convention=self._convention(stats[self._key]),
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
@@ -100,9 +101,19 @@ class OpenvlaPolicy:
         action = np.asarray(predicted, np.float32).reshape(-1)
         if action.shape != (self.spec.action_dim,) or not np.isfinite(action).all():
             raise ComponentError(f"{self._name}: predicted {action}, not {self.spec.action_dim} finite numbers")
-        if self._settings.gripper == "libero":
-            action[-1] = gripper_command(action[-1])
+        if self._settings.gripper in COMMANDS:
+            action[-1:] = COMMANDS[self._settings.gripper].command(action[-1:])
         return action
+
+    def _convention(self, stats: Mapping[str, Any]) -> Convention:
+        """What its gripper means: 0 to 1 is how open it is, as in all data sets that OpenVLA's own code prepares."""
+        if self._settings.gripper in COMMANDS:
+            return Convention(COMMANDS[self._settings.gripper])
+        kept = stats.get("action", {})
+        ranges = list(zip(kept.get("min", ()), kept.get("max", ()), strict=False))
+        known = FAMILIES["openvla:"].convention.gripper
+        gripper = gripper_in(ranges, -1) if len(ranges) == _ARM_AND_GRIPPER else None
+        return Convention(known if gripper is not None and known is not None and gripper.low == known.low else gripper)
 
     def _temperature(self, warm: Warm | None) -> float:
         if warm is None:

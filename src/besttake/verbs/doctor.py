@@ -1,6 +1,7 @@
 """What works on this machine, and what to install for the rest (`besttake doctor`).
 
-With a policy and an env it also shows whether they can be used together: cameras, state, action, and what each can do.
+With demonstrations, a policy and an env (any of them) it also shows whether they can be used together: what each is and
+can do, what each means by its numbers and pictures, and the first thing that does not fit.
 """
 
 from __future__ import annotations
@@ -12,23 +13,34 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from besttake import registry
 from besttake.arms import chosen
-from besttake.compatibility import check_compatible
-from besttake.errors import BestTakeError, one_line
+from besttake.compatibility import check_compatible, check_library, env_convention, library_convention
+from besttake.conventions import Line, side_by_side
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.build import Options, build
+from besttake.demos.checks import check_retrieval
+from besttake.demos.library import Library
+from besttake.demos.resolve import source_of
+from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version
 from besttake.reporting.notebook import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
+from besttake.verbs.setup import gripper_of
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_IMPORT_SECONDS = 180
+_IMPORT_SECONDS = 120
 _MOST_TASKS = 6
+_FEW_DEMOS, _FEW_FRAMES = 3, 10
+_UNKNOWN = "not known: name it with `{}`"
 
 
 @dataclass(frozen=True)
@@ -71,21 +83,34 @@ class Check:
 
 @dataclass(frozen=True)
 class Pairing:
-    """A policy and an env side by side: ``lines`` of (what, the policy's side, the env's side).
+    """Demonstrations, a policy and an env side by side, those that were named.
 
-    ``problem`` says why they cannot be used together, or why one cannot be built; empty where all is well.
+    ``lines`` are what each is and can do, ``conventions`` what each means by its numbers and pictures. ``problems`` say
+    why they cannot be used together, or why one cannot be built; none where all is well.
     """
 
+    demos: str
     policy: str
     env: str
-    lines: tuple[tuple[str, str, str], ...]
-    problem: str
+    lines: tuple[Line, ...]
+    conventions: tuple[Line, ...]
+    problems: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What was named, as columns of a table."""
+        return tuple(name for name in (self.demos, self.policy, self.env) if name)
+
+    def sides(self, line: Line) -> tuple[str, ...]:
+        """The cells of a line, for what was named."""
+        sides = zip((self.demos, self.policy, self.env), (line.data, line.policy, line.env), strict=True)
+        return tuple(side for name, side in sides if name)
 
 
 @dataclass(frozen=True)
 class DoctorResult(Tabular):
-    """All checks, and the pairing where a policy or an env was named."""
+    """All checks, and the pairing where demonstrations, a policy or an env were named."""
 
     checks: tuple[Check, ...]
     pairing: Pairing | None
@@ -94,7 +119,7 @@ class DoctorResult(Tabular):
     def healthy(self) -> bool:
         """Whether the base install works (extras may be missing) and the named parts fit."""
         base = all(check.works for check in self.checks if check.group == "base")
-        return base and (self.pairing is None or not self.pairing.problem)
+        return base and (self.pairing is None or not self.pairing.problems)
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -105,15 +130,24 @@ class DoctorResult(Tabular):
         heading = f"BestTake {'works' if self.healthy else 'does not work'} on this machine"
         notes: list[str] = []
         if self.pairing is not None:
-            rows += [("pairing", what, "", _sides(policy, env), "") for what, policy, env in self.pairing.lines]
-            notes = [text for text in (self.pairing.problem, *self.pairing.notes) if text]
+            lines = (*self.pairing.lines, *self.pairing.conventions)
+            rows += [("pairing", x.what, "differs" if x.differs else "", _sides(x), "") for x in lines]
+            notes = [*self.pairing.problems, *self.pairing.notes]
         return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, notes, most_rows=None)
 
 
-def doctor(policy: str | None = None, env: str | None = None) -> DoctorResult:
-    """Look at this machine; with ``policy`` and/or ``env`` (URIs), build them and show how they fit."""
+def doctor(
+    policy: str | None = None, env: str | None = None, demos: str | None = None, *, trust_remote_code: bool = False
+) -> DoctorResult:
+    """Look at this machine; with ``policy``, ``env`` or ``demos`` (URIs, or a library) build them and see how they fit.
+
+    The env is reset to its first start and draws a picture. Of demonstrations that are no library yet a few are read.
+    """
+    if policy or env or demos:
+        # Whoever names parts asks about them; the tour of all extras takes minutes.
+        return DoctorResult(tuple(_base()), pair(policy, env, demos, trust_remote_code=trust_remote_code))
     checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics(), *_tools()]
-    return DoctorResult(tuple(checks), _pairing(policy, env) if policy or env else None)
+    return DoctorResult(tuple(checks), None)
 
 
 def _base() -> Iterable[Check]:
@@ -153,20 +187,25 @@ def _extra(extra: Extra) -> Check:
         return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
     known = version(extra.distribution, "installed")
     problem = _import_problem(extra.modules) if extra.imports else ""
+    if problem is None:
+        return Check("extras", extra.name, True, f"{known}, slow: its import was not over in {_IMPORT_SECONDS} s")
     if problem:
         return Check("extras", extra.name, False, f"{known}, but importing it fails: {problem}", install)
     return Check("extras", extra.name, True, f"{known} ({extra.purpose})")
 
 
-def _import_problem(modules: tuple[str, ...]) -> str:
-    """Import in a process of its own, so that a crash or a slow library cannot take us along. Empty when it works."""
+def _import_problem(modules: tuple[str, ...]) -> str | None:
+    """Import in a process of its own, so that a crash or a slow library cannot take us along.
+
+    Empty when it works, None when it was not over in time, which says nothing against it.
+    """
     command = [sys.executable, "-c", f"import {', '.join(modules)}"]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"no answer in {_IMPORT_SECONDS} s"
+        return None
     if done.returncode == 0:
         return ""
     return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -194,23 +233,118 @@ def _located(group: str, name: str, place: str | None, mend: str) -> Check:
     return Check(group, name, True, place) if place else Check(group, name, False, "not found", mend)
 
 
-def _pairing(policy_uri: str | None, env_uri: str | None) -> Pairing:
+def pair(policy: str | None, env: str | None, demos: str | None = None, *, trust_remote_code: bool = False) -> Pairing:
+    """How the named parts fit. Every part that can be built is shown, and each problem is a line of its own."""
+    with tempfile.TemporaryDirectory(prefix="besttake-doctor-") as folder:
+        return _pair(policy, env, demos, Path(folder), trust_remote_code)
+
+
+def _pair(
+    policy_uri: str | None, env_uri: str | None, demos: str | None, folder: Path, trust_remote_code: bool
+) -> Pairing:
+    problems: list[str] = []
     policy: PolicySpec | None = None
     env: EnvSpec | None = None
-    problem = ""
-    try:
-        if policy_uri:
-            policy = registry.policy(policy_uri).spec
-        if env_uri:
-            env = registry.env(env_uri).spec
-        if policy is not None and env is not None:
+    library: Library | None = None
+    size = ""
+    with _collected(problems):
+        policy = registry.policy(policy_uri, trust_remote_code=trust_remote_code).spec if policy_uri else None
+    with _collected(problems):
+        env, size = _try_env(env_uri) if env_uri else (None, "")
+    with _collected(problems):
+        library = _small_library(demos, env, folder) if demos else None
+    if policy is not None and env is not None:
+        with _collected(problems):
             check_compatible(policy, env)
+    if library is not None and env is not None:
+        with _collected(problems):
+            check_retrieval(library, env, RetrievalConfig(rule="frame"))
+            check_library(library, env)
+    means = (
+        None if library is None else library_convention(library),
+        None if policy is None else policy.convention,
+        None if env is None else replace(env_convention(env), size=size),
+    )
+    left, middle = _library_side(library, policy) if library else {}, _policy_side(policy, env) if policy else {}
+    right = _env_side(env) if env else {}
+    whats = {**middle, **right, **left}
+    lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
+    notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
+    notes += [*(getattr(library.head, "notes", ()) if library else ()), *_missing(library, policy, env)]
+    return Pairing(
+        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(problems)),
+        tuple(notes),
+    )  # fmt: skip
+
+
+@contextmanager
+def _collected(problems: list[str]) -> Iterator[None]:
+    """Turn an error that a user can mend into a line."""
+    try:
+        yield
     except BestTakeError as error:
-        problem = str(error)
-    left, right = _policy_side(policy, env) if policy else {}, _env_side(env) if env else {}
-    lines = tuple((what, left.get(what, ""), right.get(what, "")) for what in {**left, **right})
-    notes = (*(policy.notes if policy else ()), *(env.notes if env else ()))
-    return Pairing(policy_uri or "", env_uri or "", lines, problem, notes)
+        problems.append(str(error))
+
+
+def _try_env(uri: str) -> tuple[EnvSpec, str]:
+    """The spec of an env that could be reset and drew a picture, and the picture's size."""
+    env = registry.env(uri)
+    try:
+        spec = env.spec
+        env.reset(Start(spec.tasks[0].name, spec.starts[0]))
+        seen = env.observe((spec.score_camera,)).images[spec.score_camera]
+        if seen.max() == seen.min():
+            raise ComponentError(f"{uri}: its camera {spec.score_camera} draws one colour only; is OpenGL working?")
+        return spec, f"{seen.shape[1]} x {seen.shape[0]}"
+    finally:
+        env.close()
+
+
+def _small_library(demos: str, env: EnvSpec | None, where: Path) -> Library:
+    """The library ``demos``, or one of a few demonstrations from that source, built in ``where``."""
+    if (Path(demos) / "library.json").is_file():
+        return Library.open(demos)
+    turned = None if env is None else gripper_of({env.name: env})
+    options = Options(first=_FEW_DEMOS, stride=_FEW_FRAMES, gripper_as=turned)
+    return build(source_of(demos), registry.encoder("hog"), where / "library", options)
+
+
+def _library_side(library: Library, policy: PolicySpec | None) -> dict[str, str]:
+    head = library.head
+    shown = "" if policy is None or not policy.cameras else (
+        f" (shows the policy's: {'yes' if library.can_show(policy.cameras) else 'NO'})"
+    )  # fmt: skip
+    return {
+        "cameras": f"{head.camera}{shown}",
+        "state": "none" if head.state_dim is None else str(head.state_dim),
+        "action": "none" if head.action_dim is None else str(head.action_dim),
+        "gripper": _UNKNOWN.format("gripper_dim") if head.gripper_dim is None else f"action {head.gripper_dim}",
+        "end effector": _UNKNOWN.format("eef_dims") if head.eef_dims is None else f"state {head.eef_dims}",
+        "tasks": _listed(library.tasks),
+        "events": f"{sum(len(demo.events) for demo in library.demos)} in {len(library.demos)} demonstrations",
+    }
+
+
+def _missing(library: Library | None, policy: PolicySpec | None, env: EnvSpec | None) -> list[str]:
+    """What keeps demonstrations from being used in full, though nothing is wrong with them."""
+    if library is None:
+        return []
+    notes = []
+    if policy is not None and policy.cameras and not library.can_show(policy.cameras):
+        notes.append("the demonstrations do not show the policy's cameras: demonstration fit cannot be measured")
+    if library.actions is None:
+        notes.append("the demonstrations hold pictures alone: they can score takes, but nothing can be retrieved")
+    elif all(len(demo.events) < 2 for demo in library.demos):
+        notes.append(
+            "no events beyond episode starts were seen: name `gripper_dim` and `eef_dims`, or use `rule` frame"
+        )
+    if (
+        env is not None
+        and library.tasks
+        and not any(library.demos_of(task.name, task.instruction)[1] != "all" for task in env.tasks)
+    ):
+        notes.append("none of the demonstrations that were looked at is of a task of the env, by name or instruction")
+    return notes
 
 
 def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
@@ -228,20 +362,24 @@ def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
 
 
 def _env_side(env: EnvSpec) -> dict[str, str]:
-    names, more = [task.name for task in env.tasks[:_MOST_TASKS]], len(env.tasks) - _MOST_TASKS
-    unknown = "not known: name it with `{}`"
     return {
         "cameras": ", ".join(env.cameras),
         "state": str(env.state_dim),
         "action": str(env.action_dim),
-        "tasks": ", ".join(names) + (f" and {more} more" if more > 0 else ""),
+        "tasks": _listed([task.name for task in env.tasks]),
         "starts": f"{len(env.starts)} per task, {len(env.tuning)} more for tuning",
         "score camera": env.score_camera,
-        "gripper": unknown.format("gripper_dim") if env.gripper_dim is None else f"action {env.gripper_dim}",
-        "end effector": unknown.format("eef_dims") if env.eef_dims is None else f"state {env.eef_dims}",
+        "gripper": _UNKNOWN.format("gripper_dim") if env.gripper_dim is None else f"action {env.gripper_dim}",
+        "end effector": _UNKNOWN.format("eef_dims") if env.eef_dims is None else f"state {env.eef_dims}",
         "after success": "goes on (window full)" if env.goes_on else "stops (window common)",
     }
 
 
-def _sides(policy: str, env: str) -> str:
-    return "; ".join(f"{name}: {side}" for name, side in (("policy", policy), ("env", env)) if side)
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_TASKS
+    return ", ".join(names[:_MOST_TASKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _sides(line: Line) -> str:
+    sides = (("demos", line.data), ("policy", line.policy), ("env", line.env))
+    return "; ".join(f"{name}: {side}" for name, side in sides if side)

@@ -12,6 +12,7 @@ from typing import Any
 
 from besttake import registry
 from besttake.arms.chosen import specs_of
+from besttake.compatibility import check_library
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos import checks
@@ -127,7 +128,10 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
     """The library's tuned settings, overridden by the plan's; checked against library and environments."""
     tuned = library.retrieval if library is not None else None
     config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval.given()})
-    needs = [uri for uri, spec in specs_of(plan.arms).items() if spec.library]
+    specs = specs_of(plan.arms)
+    needs = [uri for uri, spec in specs.items() if spec.library]
+    # An arm that names its settings and not `retrieval` among them compares chunks, and searches no states or events.
+    retrieves = any(spec.library and (not spec.settings or "retrieval" in spec.settings) for spec in specs.values())
     if library is None:
         if needs:
             names = ", ".join(needs)
@@ -136,7 +140,11 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
     for env in envs.values():
         checks.check_camera(library, env)
     for uri, env in envs.items() if needs else ():
-        checks.check_retrieval(library, env, config)
+        if retrieves:
+            checks.check_retrieval(library, env, config)
+            check_library(library, env)
+        else:
+            checks.check_chunks(library, env)
         tuned_on = library.tuned_on
         if tuned_on is not None and tuned_on["env"] == uri:
             both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(env.starts, uri)})

@@ -14,6 +14,7 @@ os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="besttake-hf-")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads would only wait for each other
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "demos"))  # writers of data sets
 
 
 @pytest.fixture(scope="session")

@@ -10,29 +10,41 @@ from rich.text import Text
 from besttake.reporting.terminal.tables import Value, notes, table
 
 if TYPE_CHECKING:
+    from besttake.conventions import Line
     from besttake.verbs.doctor import DoctorResult, Pairing
 
 
 def render(result: DoctorResult) -> RenderableType:
-    """Checks as a table; below it, whether the named policy and env fit."""
+    """Checks as a table; below it, whether the named demonstrations, policy and env fit."""
     rows: list[tuple[Value, ...]] = []
     group = ""
-    for check in result.checks:
+    # Who asks about parts has no use for a list of what works.
+    shown = [check for check in result.checks if result.pairing is None or not check.works]
+    for check in shown:
         if check.group != group:
             group = check.group
             rows.append(("", Text(group, style="bold"), "", ""))
         mark = Text("ok", style="green") if check.works else Text("no", style="yellow")
         rows.append((mark, check.name, check.detail, check.mend))
-    parts: list[RenderableType] = [table(("", "what", "detail", "remedy"), rows)]
-    if result.pairing is not None:
-        parts += [Text(), *_pairing(result.pairing)]
-    return Group(*parts)
+    parts: list[RenderableType] = [table(("", "what", "detail", "remedy"), rows)] if rows else []
+    return Group(*parts, *(_pairing(result.pairing) if result.pairing is not None else ()))
 
 
 def _pairing(pairing: Pairing) -> list[RenderableType]:
-    parts: list[RenderableType] = [table(("", pairing.policy or "no policy", pairing.env or "no env"), pairing.lines)]
-    if pairing.problem:
-        parts.append(Text(pairing.problem, style="red"))
-    elif pairing.policy and pairing.env:
+    kinds = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
+    head = ("", *(f"{kind} {name}" for kind, name in kinds if name))
+    rows: list[tuple[Value, ...]] = [_row(pairing, line) for line in pairing.lines if any(pairing.sides(line))]
+    rows.append((Text("conventions", style="bold"), *("" for _ in pairing.named)))
+    rows += [_row(pairing, line) for line in pairing.conventions]
+    parts: list[RenderableType] = [table(head, rows)]
+    parts += [Text(problem, style="red") for problem in pairing.problems]
+    if not pairing.problems and len(pairing.named) > 1:
         parts.append(Text("They fit.", style="green"))
     return [*parts, *notes(pairing.notes)]
+
+
+def _row(pairing: Pairing, line: Line) -> tuple[Value, ...]:
+    """What differs is marked, in words as well as in colour."""
+    style = "red" if line.differs else ""
+    what = f"{line.what} (DIFFERS)" if line.differs else line.what
+    return (Text(what, style=style), *(Text(side, style=style) for side in pairing.sides(line)))

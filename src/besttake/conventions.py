@@ -1,0 +1,246 @@
+"""What the numbers and pictures of robots mean, as data: one table of families, and whether two sides agree.
+
+Demonstrations, policy and env must mean the same by a gripper command, a state and an action; sizes that agree prove
+nothing. `FAMILIES` holds what is known of each family. What a checkpoint or a library is made of is recognised by the
+ranges of its numbers. What cannot be told is unknown: it is shown as such, and never refused.
+
+``python -m besttake.conventions > docs/conventions.md`` writes the table as a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ranges = Sequence[tuple[float, float]]
+"""The lowest and the highest value of each number."""
+
+
+@dataclass(frozen=True)
+class Gripper:
+    """A command from ``low`` to ``high``; ``open`` is the end that opens, None where it is not known."""
+
+    low: float
+    high: float
+    open: float | None = None
+
+    def __str__(self) -> str:
+        if self.open is None:
+            return f"{self.low:g} to {self.high:g}"
+        opens, closes = (f"{end:+g}" if self.low < 0 else f"{end:g}" for end in self._ends())
+        return f"{opens} open, {closes} closed"
+
+    def differs(self, other: Gripper) -> bool:
+        """Whether the two are known to mean different things."""
+        if (self.low, self.high) != (other.low, other.high):
+            return True
+        return self.open is not None and other.open is not None and self.open != other.open
+
+    def command(self, openness: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What opens where ``openness`` is above a half, and what closes elsewhere: how policies of 0 to 1 are run."""
+        opens, closes = self._ends()
+        return np.asarray(np.where(openness > 0.5, opens, closes), np.float32)
+
+    def openness(self, command: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Commands as 0 (closed) to 1 (open)."""
+        opens, closes = self._ends()
+        return np.asarray(np.clip((command - closes) / (opens - closes), 0, 1), np.float32)
+
+    def _ends(self) -> tuple[float, float]:
+        """The commands that open and close."""
+        assert self.open is not None
+        return self.open, self.low + self.high - self.open
+
+
+CLOSES_UP = Gripper(-1, 1, open=-1)
+OPENS_UP = Gripper(-1, 1, open=1)
+OPENNESS = Gripper(0, 1, open=1)
+CLOSEDNESS = Gripper(0, 1, open=0)
+
+COMMANDS: Mapping[str, Gripper] = {"libero": CLOSES_UP, "simpler": OPENS_UP}
+"""What the option ``gripper`` of a policy turns its 0 (closed) to 1 (open) into."""
+
+LIBERO_STATE = "position 3, axis-angle 3, fingers 2"
+BRIDGE_STATE = "position 3, roll-pitch-yaw 3, pad 1, openness 1"
+POSE_STATE = "position 3, quaternion wxyz 4, openness 1"
+CONTROLLER = "changes of position 3 and rotation 3, 1 is 5 cm or 0.5 rad"
+METRIC = "changes of position 3 and rotation 3, in metres and radians"
+TURNED = "turned by 180 degrees"
+UPRIGHT = "upright"
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What one side means; None or empty where it is not known. ``turn`` and ``size`` are of its pictures."""
+
+    gripper: Gripper | None = None
+    state: str = ""
+    action: str = ""
+    turn: str = ""
+    size: str = ""
+    rate: float | None = None
+
+
+UNKNOWN = Convention()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of data sets, policies or envs, what it means by its numbers, and where that is written down."""
+
+    kind: Literal["data", "policy", "env"]
+    convention: Convention
+    source: str
+
+
+FAMILIES: Mapping[str, Family] = {
+    "LIBERO": Family(
+        "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention, docs/environments.md", 20),
+        "robosuite 1.4.0 (OSC_POSE), hf-libero 0.1.4",
+    ),
+    "ManiSkill Bridge": Family(
+        "env", Convention(OPENS_UP, POSE_STATE, METRIC, UPRIGHT, "640 x 480", 5),
+        "mani-skill 3.0.1, bridge_dataset_eval; with state=bridge the state is that of Bridge's data",
+    ),
+    "coke can (vla-eval)": Family(
+        "env", Convention(OPENNESS, POSE_STATE, METRIC, UPRIGHT, "640 x 512", 3), "vla-eval 0.8.0, benchmarks/simpler",
+    ),
+    "LIBERO HDF5": Family(
+        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, "upside down, turned when read", "128 x 128", 20),
+        "LIBERO, scripts/create_dataset.py",
+    ),
+    "LeRobot's LIBERO (HuggingFaceVLA/libero)": Family(
+        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 10), "its meta/info.json",
+    ),
+    "openpi's LIBERO (physical-intelligence/libero)": Family(
+        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 10),
+        "openpi, examples/libero/convert_libero_data_to_lerobot.py",
+    ),
+    "LIBERO of IPEC-COMMUNITY, and RLDS after Open X's transform": Family(
+        "data", Convention(OPENNESS, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 20),
+        "openvla, libero_dataset_transform",
+    ),
+    "Bridge": Family(
+        "data", Convention(OPENNESS, BRIDGE_STATE, METRIC, UPRIGHT, "256 x 256 or 640 x 480", 5),
+        "openvla, bridge_orig_dataset_transform; roll, pitch and yaw are against a gripper that points down",
+    ),
+    "DROID": Family("data", Convention(CLOSEDNESS, rate=15), "droid, gripper_position"),
+    "lerobot: pi0, SmolVLA, … on LIBERO": Family(
+        "policy", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED), "recognised by the checkpoint's statistics",
+    ),
+    "lerobot: pi0, SmolVLA, … on Bridge": Family(
+        "policy", Convention(OPENNESS, BRIDGE_STATE, METRIC, UPRIGHT), "recognised by the checkpoint's statistics",
+    ),
+    "openvla:": Family("policy", Convention(OPENNESS), "openvla, prismatic/extern/hf: actions after unnormalising"),
+}  # fmt: skip
+
+
+def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
+    """The gripper that numbers with these ``ranges`` command; None where that cannot be told."""
+    if dim is None or not -len(ranges) <= dim < len(ranges):
+        return None
+    low, high = ranges[dim]
+    if -1.1 <= low <= -0.5 and 0.5 <= high <= 1.1:
+        return Gripper(-1, 1)
+    return Gripper(0, 1) if -0.05 <= low < 0.3 and 0.7 < high <= 1.05 else None
+
+
+def state_in(ranges: Ranges) -> str:
+    """The layout of states with these ``ranges``; empty where it is none that is known."""
+    if len(ranges) != 8:
+        return ""
+    (low6, high6), (low7, high7) = ranges[6], ranges[7]
+    if max(abs(low6), abs(high6), abs(low7), abs(high7)) <= 0.1 and high6 > low6 and high7 > low7:
+        return LIBERO_STATE
+    if not (-0.1 <= low7 < high7 <= 1.2 and high7 > 0.5):
+        return ""
+    if low6 == high6 == 0:
+        return BRIDGE_STATE
+    return POSE_STATE if all(-1.01 <= low < high <= 1.01 for low, high in ranges[3:7]) else ""
+
+
+def action_in(ranges: Ranges) -> str:
+    """The units of seven numbers with these ``ranges``; empty where they cannot be told."""
+    if len(ranges) != 7:
+        return ""
+    widest = max(abs(end) for pair in ranges[:3] for end in pair)
+    return CONTROLLER if 0.6 <= widest <= 1.01 else METRIC if 0 < widest <= 0.1 else ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One aspect as data, policy and env have it; ``differs`` where two that are known cannot both be right."""
+
+    what: str
+    data: str
+    policy: str
+    env: str
+    differs: bool = False
+
+
+def side_by_side(data: Convention | None, policy: Convention | None, env: Convention | None) -> tuple[Line, ...]:
+    """Every aspect of up to three sides. Sizes and rates differ without harm, so they are shown alone."""
+    sides = [side or Convention() for side in (data, policy, env)]
+    there = [side is not None for side in (data, policy, env)]
+
+    def line(what: str, values: Sequence[str], differs: bool = False) -> Line:
+        data, policy, env = (value or "unknown" if known else "" for value, known in zip(values, there, strict=True))
+        return Line(what, data, policy, env, differs)
+
+    grippers = [side.gripper for side in sides if side.gripper is not None]
+    apart = any(one.differs(two) for one in grippers for two in grippers)
+    lines = [line("gripper command", ["" if side.gripper is None else str(side.gripper) for side in sides], apart)]
+    for what, name in (("state layout", "state"), ("action units", "action"), ("pictures", "turn")):
+        values = [getattr(side, name) for side in sides]
+        lines.append(line(what, values, len({value for value in values if value}) > 1))
+    lines.append(line("picture size", [side.size for side in sides]))
+    lines.append(line("steps", ["" if side.rate is None else f"{side.rate:g} a second" for side in sides]))
+    return tuple(lines)
+
+
+def page() -> str:
+    """docs/conventions.md."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield "# Conventions"
+    yield ""
+    yield "<!-- Made by `python -m besttake.conventions > docs/conventions.md`; edit `src/besttake/conventions.py`. -->"
+    yield ""
+    yield "Demonstrations, policy and env must mean the same by a gripper command, a state, an action and a picture."
+    yield "That their sizes agree proves nothing. `besttake doctor --demos X --policy Y --env Z` shows the three side"
+    yield "by side and marks what differs; a diagnosis stops before the first take where two sides are known to"
+    yield "differ, and names the option that mends it. What is not known is shown as unknown and not refused."
+    yield ""
+    yield "What BestTake knows. Families of data and policies are recognised by the ranges of their numbers: those of"
+    yield "the library, and the statistics that a LeRobot checkpoint carries."
+    for kind, title in (("env", "Environments"), ("data", "Demonstrations"), ("policy", "Policies")):
+        yield ""
+        yield f"## {title}"
+        yield ""
+        yield "| family | gripper | state | action | pictures | size | steps a second | where it is written down |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        for name, family in FAMILIES.items():
+            if family.kind == kind:
+                one = family.convention
+                rate = "" if one.rate is None else f"{one.rate:g}"
+                cells = (name, str(one.gripper or ""), one.state, one.action, one.turn, one.size, rate, family.source)
+                yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield "## What mends a difference"
+    yield ""
+    yield "| difference | option |"
+    yield "| --- | --- |"
+    yield "| a policy's gripper is 0 to 1 and LIBERO's is -1 to 1 | `?gripper=libero` in the policy's URI |"
+    yield "| a policy's gripper is 0 to 1 and ManiSkill's is -1 to 1 | `?gripper=simpler` in the policy's URI |"
+    yield "| a policy or data of Bridge in `maniskill:` | `?state=bridge` in the env's URI |"
+    yield "| the gripper of demonstrations | nothing to do: a library is built with the commands of the env |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

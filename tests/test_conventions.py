@@ -1,0 +1,107 @@
+"""What numbers and pictures mean: recognised where they can be, refused where they are known to differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake import conventions
+from besttake.compatibility import check_compatible
+from besttake.conventions import (
+    BRIDGE_STATE,
+    CLOSES_UP,
+    CONTROLLER,
+    FAMILIES,
+    LIBERO_STATE,
+    METRIC,
+    OPENNESS,
+    OPENS_UP,
+    POSE_STATE,
+    Convention,
+    Gripper,
+    action_in,
+    gripper_in,
+    side_by_side,
+    state_in,
+)  # fmt: skip
+from besttake.errors import ComponentError
+from besttake.types import EnvSpec, PolicySpec
+
+# As wide as in the published statistics of these sets; the layouts are told apart by what does not overlap.
+LIBERO_RANGES = [(-0.5, 0.2), (-0.3, 0.4), (0.0, 1.4), (0.3, 3.7), (-3.6, 3.4), (-1.8, 1.9), (0, 0.041), (-0.041, 0)]
+BRIDGE_RANGES = [(-0.04, 0.6), (-0.4, 0.5), (-0.2, 0.4), (-3.1, 3.1), (-1.6, 1.5), (-3.1, 3.1), (0, 0), (0.04, 1.1)]
+
+
+def env(name="LIBERO", **changes):
+    means = replace(FAMILIES[name].convention, **changes)
+    opens = -1 if means.gripper is None or means.gripper.open == -1 else 1
+    return EnvSpec("sim", (), range(1), 7, 8, ("wrist",), "wrist", gripper_dim=6, gripper_open=opens, convention=means)
+
+
+def policy(**means):
+    return PolicySpec("lerobot:org/pi0", "flow", 50, 7, 10, convention=Convention(**means))
+
+
+def test_states_are_known_by_their_ranges():
+    assert state_in(LIBERO_RANGES) == LIBERO_STATE
+    assert state_in(BRIDGE_RANGES) == BRIDGE_STATE
+    assert state_in([(-1, 1)] * 3 + [(-0.9, 0.99)] * 4 + [(0.0, 1.0)]) == POSE_STATE
+    assert state_in([(-5, 5)] * 8) == ""
+    assert state_in([(-1, 1)] * 14) == ""
+
+
+def test_grippers_and_units_are_known_by_their_ranges():
+    libero = [(-0.94, 0.94)] * 3 + [(-0.26, 0.36)] * 3 + [(-1.0, 1.0)]
+    bridge = [(-0.03, 0.04)] * 3 + [(-0.2, 0.2)] * 3 + [(0.0, 1.0)]
+    assert gripper_in(libero, 6) == Gripper(-1, 1)
+    assert gripper_in(bridge, -1) == Gripper(0, 1)
+    assert gripper_in(bridge, None) is None
+    assert gripper_in([(-3.0, 3.0)], 0) is None
+    assert (action_in(libero), action_in(bridge), action_in([(-0.4, 0.4)] * 7)) == (CONTROLLER, METRIC, "")
+
+
+def test_what_is_not_known_is_never_refused():
+    check_compatible(policy(), env())
+    check_compatible(policy(gripper=Gripper(-1, 1), state=LIBERO_STATE), env())
+    check_compatible(policy(gripper=OPENNESS), replace(env(gripper=None), gripper_dim=None))
+
+
+@pytest.mark.parametrize(
+    ("means", "where", "words"),
+    [
+        ({"gripper": Gripper(0, 1)}, "LIBERO", r"by 0 to 1, but sim takes -1 open, \+1 closed; add \?gripper=libero"),
+        ({"gripper": OPENNESS}, "ManiSkill Bridge", r"takes \+1 open, -1 closed; add \?gripper=simpler to the policy"),
+        ({"gripper": OPENS_UP}, "LIBERO", "was not made for this env"),
+        ({"state": BRIDGE_STATE}, "ManiSkill Bridge", r"add \?state=bridge to the env's URI"),
+        ({"state": LIBERO_STATE}, "ManiSkill Bridge", "reads a state of position 3, axis-angle 3, fingers 2, but sim"),
+        ({"action": METRIC}, "LIBERO", "in metres and radians, but sim takes changes of position"),
+    ],
+)
+def test_a_known_conflict_is_one_line_with_the_option_that_mends_it(means, where, words):
+    with pytest.raises(ComponentError, match=words) as error:
+        check_compatible(policy(**means), env(where))
+    assert "\n" not in str(error.value)
+
+
+def test_sizes_and_rates_are_shown_and_never_differ():
+    data, sim = Convention(CLOSES_UP, size="256 x 256", rate=10), Convention(OPENS_UP, size="360 x 360", rate=20)
+    lines = {line.what: line for line in side_by_side(data, None, sim)}
+    assert lines["gripper command"].differs
+    assert (lines["steps"].data, lines["steps"].policy, lines["steps"].env) == ("10 a second", "", "20 a second")
+    assert [what for what, line in lines.items() if line.differs] == ["gripper command"]
+    assert lines["state layout"].data == "unknown"
+
+
+def test_openness_becomes_a_command_and_back():
+    open_to_closed = np.array([1.0, 0.7, 0.3, 0.0], np.float32)
+    assert CLOSES_UP.command(open_to_closed).tolist() == [-1, -1, 1, 1]
+    assert OPENS_UP.command(open_to_closed).tolist() == [1, 1, -1, -1]
+    assert CLOSES_UP.openness(np.array([-1.0, 0.0, 1.0], np.float32)).tolist() == [1, 0.5, 0]
+
+
+def test_the_page_is_current():
+    page = Path(__file__).parents[1] / "docs" / "conventions.md"
+    assert page.read_text() == conventions.page(), "run `python -m besttake.conventions > docs/conventions.md`"
