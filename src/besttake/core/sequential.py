@@ -205,11 +205,18 @@ def fixed_stake(question: Literal["gain", "headroom", "content"], seeds: int) ->
 class Looks:
     """A run that was looked at before: ``order`` (S,) sorts the starts so that those of earlier looks come first.
 
-    ``earlier``: how many starts there were at each earlier look, ascending.
+    ``earlier``: how many starts there were at each earlier look, ascending. ``until``: the run goes on until it is
+    decided, so that the test looks after every start (`besttake.core.until`).
     """
 
     order: NDArray[np.int64]
     earlier: tuple[int, ...]
+    until: bool = False
+
+    @property
+    def anytime(self) -> bool:
+        """Whether a test has to decide that holds whenever one looks."""
+        return self.until or bool(self.earlier)
 
     @property
     def count(self) -> int:

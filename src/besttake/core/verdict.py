@@ -66,6 +66,7 @@ from besttake.core.options import holm
 from besttake.core.planning import starts_until_decided
 from besttake.core.sequential import Looks, later_bounds, look_again
 from besttake.core.stats import Rng, Scale, mean_interval, p_not_above, p_not_below
+from besttake.core.until import bounds, tracks
 
 Reuse = Literal["select", "unranked", "none", "undecided"]
 Retrieve = Literal["retrieve", "cool", "cool-or-retrieve", "none", "undecided", "not-measured"]
@@ -131,6 +132,9 @@ def ask_again(
     estimate = estimate_again(values, scale, looks, stake)
     if estimate.value is None:
         return Finding("undecided", estimate)
+    if looks.until:
+        (track,) = tracks(x[:, None], [scale], [stake], worth, alpha=alpha)
+        return _finding(track.answer(x.size), estimate, track.p_values(x.size), x, scale, worth)
     later = look_again(x, scale, worth, first=looks.earlier[0], stake=stake, alpha=alpha)
     answer, below = (later.answer, later.p_not_below_worth) if scale.hi > worth else ("no", 0.0)
     # Half of alpha is left for later looks, so that the p-values count twice.
@@ -143,7 +147,10 @@ def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) 
     x = _existing(np.asarray(values, dtype=np.float64)[looks.order])
     if not x.size:
         return Estimate(reason="no start has a value")
-    low, high = later_bounds(x, scale, first=looks.earlier[0], stake=stake)
+    if looks.until:
+        low, high = bounds(x, scale, stake)
+    else:
+        low, high = later_bounds(x, scale, first=looks.earlier[0], stake=stake)
     value = float(x.mean())
     return Estimate(value, min(low, value), max(high, value), int(x.size))
 

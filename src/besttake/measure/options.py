@@ -120,10 +120,12 @@ def menu_of(
 def _shown(known: Sequence[Option], answers: Sequence[Finding], worth: float, looks: Looks) -> list[bool]:
     """Which options are shown to be worth it, with the error of the whole menu under control."""
     enough = [finding.estimate.value is not None and finding.estimate.value >= worth - 1e-12 for finding in answers]
-    if not looks.earlier:
+    if not looks.anytime:
         rejected = options.holm([finding.p_not_above_zero for finding in answers], _ALPHA)
     else:
-        rejected = options.claimed(e_values([option.question for option in known], looks), _ALPHA / 2)
+        rejected = options.claimed(
+            e_values([option.question for option in known], looks), _ALPHA if looks.until else _ALPHA / 2
+        )
     return [bool(a and b) for a, b in zip(rejected, enough, strict=True)]
 
 

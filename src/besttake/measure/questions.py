@@ -72,7 +72,7 @@ class Question:
         """The mean with its interval, by the test for repeated looks where there were earlier ones."""
         if self.reason:
             return Estimate(reason=self.reason)
-        if looks is None or not looks.earlier:
+        if looks is None or not looks.anytime:
             return stats.mean_interval(self.values, self.scale)
         return verdict.estimate_again(self.values, self.scale, looks, self.stake)
 
@@ -80,7 +80,7 @@ class Question:
         """The answer, with the same estimate."""
         if self.reason:
             return Finding("undecided", Estimate(reason=self.reason))
-        if looks is None or not looks.earlier:
+        if looks is None or not looks.anytime:
             return verdict.ask(self.values, self.scale, worth, rng=rng, draws=draws)
         return verdict.ask_again(self.values, self.scale, worth, looks, self.stake)
 

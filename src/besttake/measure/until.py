@@ -1,0 +1,191 @@
+"""Until decided: what is still open in a cell, which arms it needs, and the same on arrays that are there already.
+
+`verbs.diagnose` asks `Watch` after each round which arms a cell still has to run; `run_until_decided` does the same
+with takes that were made before, for studies. Both are pure functions of the takes in the order of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core import verdict
+from besttake.core.estimate import Estimate, Finding
+from besttake.core.headroom import tally
+from besttake.core.until import Track, tracks
+from besttake.core.verdict import PAIRS, Decided
+from besttake.measure.questions import ScoredTakes, answer, questions_of
+
+ROUND = 10
+"""Starts of a cell in one round."""
+
+Stopped = Literal["decided", "budget", "starts", "hopeless"]
+"""Why a cell was stopped: it is decided, the budget is spent, there are no more starts, or what is left of the budget
+cannot decide it."""
+
+
+def arms_of(question: str) -> frozenset[str]:
+    """The arms whose takes a question is about."""
+    pairs = {
+        "content": ("retrieve", "cooled"), "beyond_shuffled": ("retrieve", "shuffled"),
+        "combine": ("base", "retrieve"), "combine_cooled": ("base", "cooled"),
+        "combine_content": ("retrieve", "cooled"),
+    }  # fmt: skip
+    if question in pairs:
+        return frozenset(pairs[question])
+    if question in ("headroom", "gain", "shortest"):
+        return frozenset({"base"})
+    if question.endswith("_selection"):
+        return frozenset({question.removesuffix("_selection")})
+    return frozenset({"base", question.removesuffix("_selected")})
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A cell along its starts: the track of every question that its arms can answer, in the order of the run."""
+
+    tracks: Mapping[str, Track]
+    n: int
+    most_takes: int
+    deterministic: bool = False
+    leak_free: bool = True
+
+    @classmethod
+    def of(
+        cls, arms: Mapping[str, ScoredTakes], order: NDArray[np.int64], n: int, worth: float, *,
+        deterministic: bool = False, leak_free: bool = True,
+    ) -> Watch:  # fmt: skip
+        """Watch takes (S, N) by arm, NaN where one was not made; ``order`` (T,) of the starts."""
+        asked = [question for question in questions_of(arms, n) if not question.reason]
+        values = np.stack([question.values[order] for question in asked], axis=1)
+        made = tracks(values, [q.scale for q in asked], [q.stake for q in asked], worth)
+        most = int(tally(arms["base"].outcomes)[0].max(initial=0))
+        return cls(dict(zip((q.name for q in asked), made, strict=True)), n, most, deterministic, leak_free)
+
+    def verdict(self, starts: Mapping[str, int]) -> Decided:
+        """The verdict where each arm was run from the first so many starts."""
+        findings = {}
+        for name, track in self.tracks.items():
+            seen = min(starts.get(arm, 0) for arm in arms_of(name))
+            mean = float(track.mean[seen - 1]) if seen and track.count[seen - 1] else None
+            findings[name] = Finding(track.answer(seen), Estimate(mean), *track.p_values(seen))
+        findings.setdefault("headroom", Finding("undecided", Estimate(reason="not measured")))
+        return verdict.decide(
+            findings, self.n, most_takes=self.most_takes, deterministic=self.deterministic, leak_free=self.leak_free
+        )
+
+
+def needs_of(decided: Decided, run: Collection[str]) -> dict[str, frozenset[str]]:
+    """By open part of a verdict (reuse, retrieve, combine, arms), the arms that it needs, of those of the plan."""
+    parts = {
+        "reuse": frozenset({"base"}) if decided.reuse.reason == "open" else frozenset[str](),
+        "retrieve": _for_retrieve(decided),
+        "combine": _for_combine(decided),
+        "arms": _for_others(decided.questions, run),
+    }
+    return {part: arms & frozenset(run) for part, arms in parts.items() if arms & frozenset(run)}
+
+
+def _for_retrieve(decided: Decided) -> frozenset[str]:
+    findings, part = decided.questions, decided.retrieve
+    if part.answer == "retrieve":
+        shuffled = findings.get("beyond_shuffled")
+        return frozenset({"retrieve", "shuffled"} if shuffled is not None and shuffled.answer == "undecided" else ())
+    full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
+    if full is None:
+        return frozenset({"base", "cooled"} if cooled is not None and cooled.answer == "undecided" else ())
+    if cooled is None or content is None:
+        return frozenset({"base", "retrieve"} if full.answer == "undecided" else ())
+    if part.answer not in ("undecided", "cool-or-retrieve"):
+        return frozenset()
+    if cooled.answer == "yes":
+        return frozenset({"retrieve", "cooled"})
+    if full.answer == "no":
+        return frozenset({"base", "cooled"})
+    return frozenset({"base", "retrieve"} if cooled.answer == "no" else {"base", "cooled", "retrieve"})
+
+
+def _for_combine(decided: Decided) -> frozenset[str]:
+    findings, needed = decided.questions, frozenset[str]()
+    if decided.combine.answer != "undecided":
+        return needed
+    for arm, names in PAIRS.items():
+        own = [findings[name].answer for name in names if name in findings]
+        if own and "no" not in own:
+            needed |= {"base", arm}
+    return needed
+
+
+def _for_others(findings: Mapping[str, Finding], run: Collection[str]) -> frozenset[str]:
+    others = [arm for arm in run if arm not in ("base", "cooled", "shuffled", "retrieve")]
+    waiting = {arm for arm in others if arm in findings and findings[arm].answer == "undecided"}
+    return frozenset({"base", *waiting} if waiting else ())
+
+
+def begin_with(run: Collection[str]) -> frozenset[str]:
+    """The arms of the first round: all but ``shuffled``, which is asked only where retrieval is chosen."""
+    return frozenset(run) - ({"shuffled"} if {"retrieve", "cooled"} <= set(run) else set())
+
+
+@dataclass(frozen=True)
+class UntilDecided:
+    """How a cell went: the verdict, the takes spent in all and by arm, the starts seen, and why it stopped.
+
+    ``unsettled``: the parts of the verdict that were asked for and are open.
+    """
+
+    decided: Decided
+    takes: int
+    takes_by_arm: Mapping[str, int]
+    starts: int
+    stopped: Stopped
+    unsettled: tuple[str, ...]
+
+
+def run_until_decided(
+    arms: Mapping[str, ScoredTakes],
+    n: int,
+    *,
+    worth: float = 0.03,
+    budget: int | None = None,
+    order: Sequence[int] | None = None,
+    seed: int = 0,
+    parts: Sequence[str] = ("reuse", "retrieve"),
+) -> UntilDecided:
+    """Run a cell until it is decided, with takes that are there: ``arms`` hold all (S, N) of them.
+
+    ``order`` of the starts (a shuffle by ``seed`` unless given); ``budget``: at most this many takes; ``parts`` of the
+    verdict that have to be settled. An arm is played only while an open part needs it; ``shuffled`` is not.
+    """
+    outcomes = {name: np.asarray(arm.outcomes, dtype=np.float64) for name, arm in arms.items() if name != "shuffled"}
+    own = {name: arms[name] for name in outcomes}
+    starts = len(outcomes["base"])
+    sequence = np.random.default_rng(seed).permutation(starts) if order is None else np.asarray(order, dtype=np.int64)
+    watch, seen = Watch.of(own, sequence, n, worth), dict.fromkeys(own, 0)
+    needed, position, spent, stopped = frozenset(own), 0, dict.fromkeys(own, 0), "decided"
+    while needed and stopped == "decided":
+        each = sum(outcomes[name].shape[1] for name in needed)
+        affordable = ROUND if budget is None else (budget - sum(spent.values())) // each
+        size = min(ROUND, affordable, len(sequence) - position)
+        if size < 1:
+            stopped = "budget" if position < len(sequence) else "starts"
+            break
+        rows = sequence[position : position + size]
+        position += size
+        for name in needed:
+            spent[name] += int(np.isfinite(outcomes[name][rows]).sum())
+            seen[name] = position
+        open_parts = needs_of(watch.verdict(seen), own)
+        needed = frozenset[str]().union(*(arms for part, arms in open_parts.items() if part in parts))
+    decided = watch.verdict(seen)
+    unsettled = tuple(part for part in needs_of(decided, own) if part in parts)
+    return UntilDecided(decided, sum(spent.values()), spent, position, stopped, unsettled)  # type: ignore[arg-type]
+
+
+def fixed_sample(arms: Mapping[str, ScoredTakes], n: int, *, worth: float = 0.03, draws: int = 2_000) -> Decided:
+    """The verdict of a fixed sample on the same arrays."""
+    return verdict.decide(answer(questions_of(arms, n), worth, draws=draws), n)
