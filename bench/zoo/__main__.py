@@ -4,9 +4,10 @@ import argparse
 from pathlib import Path
 
 import bench.zoo
-from bench.zoo import tables
+from bench.zoo import decide, tables, verdicts
 from bench.zoo.cells import cells
-from bench.zoo.roll import deficits, roll, train
+from bench.zoo.foretell import foretell_all
+from bench.zoo.roll import deficits, roll, train, uri_of
 from bench.zoo.takes import load
 
 CONFIG = "frame .3"
@@ -21,13 +22,21 @@ def study(directory: Path) -> None:
         if (directory / "runs" / name / "result.json").is_file()
     ]
     populations = [cell for policy in zoo for cell in cells(policy, CONFIG)]
+    foretold = foretell_all(directory, {policy.name: uri_of(directory, policy.name) for policy in zoo})
+    counts, takes = verdicts.until_decided(populations, runs=200)
+    alone, takes_alone = verdicts.until_decided(populations, runs=200, asked=("reuse",))
+    studies = {f"{n} starts": decide.fixed(populations, n, runs=20) for n in (20, 60, 100)}
+    studies |= {"until decided": counts, "until decided, takes alone": alone}
     parts = [
         f"{len(zoo)} policies, {sum(a.size for p in zoo for a in p.outcomes.values())} takes.",
         tables.selection(zoo),
         tables.arms(zoo),
         tables.best_options(zoo),
-        tables.correlations(zoo, {}),
+        tables.correlations(zoo, foretold),
         tables.answers(populations, CONFIG),
+        verdicts.errors(studies),
+        verdicts.takes_needed(populations, {**takes, "reuse alone": takes_alone["reuse"]}),
+        tables.held_out(zoo, foretold),
     ]
     text = "\n\n".join(parts)
     (directory / "tables.md").write_text(text + "\n")

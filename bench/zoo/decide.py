@@ -21,17 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, log
 
 import numpy as np
 
 from bench.zoo.cells import Cell
 from bench.zoo.takes import WORTH
-from besttake.core.verdict import Decided, decide
+from besttake.core.verdict import decide
 from besttake.measure.questions import answer
 
 PARTS = ("reuse", "retrieve", "combine")
 PAIRS = (("combine", "retrieve_selection"), ("combine_cooled", "cooled_selection"))
 MARGIN = 0.02
+OPEN = ("undecided", "cool-or-retrieve", "not-measured")
+CLEAR = ("open although clear", "clear")
+"""Names under which runs of clear cells are counted: those that stay open, and all."""
 
 
 def wrong(part: str, said: str, true: Mapping[str, float]) -> bool:
@@ -51,14 +55,14 @@ def wrong(part: str, said: str, true: Mapping[str, float]) -> bool:
     return claims[part, said]
 
 
-def near_border(part: str, true: Mapping[str, float]) -> bool:
-    """Whether a mean that the part reads lies within two points of a border, 0 or worth."""
+def clear(part: str, true: Mapping[str, float]) -> bool:
+    """Whether every mean that decides a part lies at least two points from the borders, 0 and worth."""
     names = {
         "reuse": ("gain",),
         "retrieve": ("retrieve", "cooled", "content"),
         "combine": ("combine", "combine_cooled"),
     }
-    return any(min(abs(true[n]), abs(true[n] - WORTH)) < MARGIN for n in names[part] if n in true)
+    return all(min(abs(true[name]), abs(true[name] - WORTH)) >= MARGIN for name in names[part] if name in true)
 
 
 @dataclass
@@ -68,24 +72,58 @@ class Count:
     said: int = 0
     wrong: int = 0
 
+    def add(self, many: int, is_wrong: bool) -> None:
+        self.said += many
+        self.wrong += many * is_wrong
 
-def fixed(populations: Sequence[Cell], starts: int, runs: int, seed: int = 0) -> dict[tuple[str, str], Count]:
+
+Counts = dict[tuple[str, str], Count]
+
+
+def fixed(populations: Sequence[Cell], starts: int, runs: int, seed: int = 0) -> Counts:
     """Verdicts of ``runs`` simulated fixed samples of each cell, counted by part and answer."""
-    counts: dict[tuple[str, str], Count] = {}
+    counts: Counts = {}
     rng = np.random.default_rng(seed)
     for cell in populations:
         true = cell.truth
         for _ in range(runs):
             rows = rng.integers(cell.starts, size=starts)
             decided = decide(answer(cell.drawn(rows), WORTH, draws=1000), 3)
-            tally(counts, decided, true)
+            for part in PARTS:
+                tally(counts, part, getattr(decided, part).answer, 1, true)
     return counts
 
 
-def tally(counts: dict[tuple[str, str], Count], decided: Decided, true: Mapping[str, float]) -> None:
-    for part in PARTS:
-        said = getattr(decided, part).answer
-        count = counts.setdefault((part, said), Count())
-        count.said += 1
-        if "undecided" not in said and said != "cool-or-retrieve":
-            count.wrong += wrong(part, said, true)
+def tally(counts: Counts, part: str, said: str, many: int, true: Mapping[str, float]) -> None:
+    """Count ``many`` answers; those that leave a question open are never wrong."""
+    is_wrong = said not in OPEN and wrong(part, said, true)
+    counts.setdefault((part, said), Count()).add(many, is_wrong)
+    if clear(part, true):
+        for kind, applies in zip(CLEAR, (said in OPEN, True), strict=True):
+            counts.setdefault((part, kind), Count()).add(many * applies, False)
+
+
+def ideal_takes(cell: Cell, part: str, answers: tuple[str, str, str]) -> float:
+    """Takes that an ideal sequential test needs for the right answer: its starts are 2 sd^2 ln(1/.05) / distance^2.
+
+    No test that errs in 5 % of runs does better on average, with the means and variances of the population known.
+    """
+    true, spread = cell.truth, {q.name: float(np.var(q.values)) for q in cell.questions}
+
+    def yes(name: str) -> float:
+        return 2 * spread[name] * log(20) / true[name] ** 2 if true[name] > 0 else inf
+
+    def no(name: str) -> float:
+        return 2 * spread[name] * log(20) / (WORTH - true[name]) ** 2 if true[name] < WORTH else inf
+
+    if part == "reuse":
+        starts = {"select": yes("gain"), "unranked": no("gain"), "none": min(no("gain"), no("headroom"))}[answers[0]]
+        return 3 * starts
+    acts = max(yes("content"), min(yes("retrieve"), yes("cooled")))
+    together = max(yes("retrieve"), no("cooled"))
+    starts = {
+        "retrieve": min(acts, together),
+        "cool": max(yes("cooled"), min(no("content"), no("retrieve"))),
+        "none": max(no("retrieve"), no("cooled")),
+    }[answers[1]]
+    return 9 * starts

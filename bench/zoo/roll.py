@@ -29,6 +29,11 @@ def deficits() -> dict[str, str]:
     return {**SHIPPED, **{recipe.name: recipe.deficit for recipe in map(read_recipe, sorted(RECIPES.glob("*.yaml")))}}
 
 
+def uri_of(directory: Path, name: str) -> str:
+    """The policy ``name`` of the zoo, shipped or trained into ``directory``."""
+    return f"testbed:{name}" if name in SHIPPED else f"flow:{directory / 'policies' / name}.safetensors"
+
+
 def train(directory: Path) -> None:
     """The weights of every recipe, each in a process of its own."""
     for name in deficits():
@@ -45,6 +50,5 @@ def roll(directory: Path) -> None:
         run = directory / "runs" / name
         if (run / "result.json").is_file():
             continue
-        uri = f"testbed:{name}" if name in SHIPPED else f"flow:{directory / 'policies' / name}.safetensors"
         print(f"== {name}", flush=True)
-        besttake.diagnose(load_plan(PLAN, {"policy": uri}), out=run, progress=True)
+        besttake.diagnose(load_plan(PLAN, {"policy": uri_of(directory, name)}), out=run, progress=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bench.zoo.cells import Cell
+from bench.zoo.foretell import Foretold
 from bench.zoo.takes import COOLED, F64, PAPERS, RETRIEVE, SCORE, SHORTEST, TASKS, WORTH, Policy
 from besttake.core import stats
 from besttake.core.estimate import Estimate
@@ -82,7 +83,8 @@ def arms(zoo: Sequence[Policy]) -> str:
     return table(
         "2. Arms, one take: gain over base in points; content is retrieve minus cooled at the same alpha",
         [
-            "policy", "cooled .3", "cooled .5", *RETRIEVE, *(f"content, {config}" for config in RETRIEVE), "DFE/floor",
+            "policy", *(f"cooled {alpha:g}" for alpha in COOLED), *RETRIEVE,
+            *(f"content, {config}" for config in RETRIEVE), "DFE/floor",
         ],
         rows,
     )  # fmt: skip
@@ -92,8 +94,7 @@ def options(policy: Policy) -> dict[str, F64]:
     """Every arm with one take and with the best of three by `SCORE`, minus base, of each start (tasks, starts)."""
     names = {
         "base": "base",
-        "cooled .3": COOLED[0.3],
-        "cooled .5": COOLED[0.5],
+        **{f"cooled {alpha:g}": arm for alpha, arm in COOLED.items()},
         **{f"retrieve {config}": arm for config, (arm, _) in RETRIEVE.items()},
     }
     single = {name: over_base(policy, arm) for name, arm in names.items()}
@@ -118,25 +119,41 @@ def best_options(zoo: Sequence[Policy]) -> str:
     )
 
 
-def correlations(zoo: Sequence[Policy], foretold: dict[str, dict[str, float]]) -> str:
-    """Gain against headroom over cells; content against DFE/floor and against what the offline check foretells."""
-    cells = [CellGains(p.name, t, p.headroom()[i], p.gain(SCORE)[i]) for p in zoo for i, t in enumerate(TASKS)]
-    papers = [CellGains(p.name, t, p.headroom()[i], p.gain(PAPERS)[i]) for p in zoo for i, t in enumerate(TASKS)]
+def correlations(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Foretold]]) -> str:
+    """Gain against headroom over cells; content against DFE/floor and against what held-out demonstrations say."""
     rows = []
-    for name, each in (("coverage", cells), ("manifold", papers)):
-        splits = disjoint_splits(each)
+    for score in (SCORE, PAPERS):
+        each = [CellGains(p.name, t, p.headroom()[i], p.gain(score)[i]) for p in zoo for i, t in enumerate(TASKS)]
+        splits, name = disjoint_splits(each), score.removesuffix(" full")
         rows.append([f"gain ({name}) and headroom, {len(each)} cells", plain(nested_pearson(each)), "–"])
         rows.append([f"the same, {splits.splits} disjoint splits", f"{splits.mean:.2f} ± {splits.sd:.2f}", "–"])
     over = [CellGains(p.name, "*", p.headroom().ravel(), p.gain(SCORE).ravel()) for p in zoo]
     rows.append([f"gain (coverage) and headroom, {len(over)} policies", plain(nested_pearson(over)), "–"])
     for config in RETRIEVE:
         y = np.array([content(p, config).mean() for p in zoo])
-        x = np.array([p.dfe_over_floor for p in zoo])
-        rows.append([f"content ({config}) and DFE/floor", plain(pearson(x, y)), plain(spearman(x, y))])
-        if config in foretold:
-            z = np.array([foretold[config][p.name] for p in zoo])
-            rows.append([f"content ({config}) and the offline check", plain(pearson(z, y)), plain(spearman(z, y))])
-    return table("4. What goes with what, over policies", ["", "r", "Spearman"], rows)
+        said = [foretold[config][p.name] for p in zoo]
+        for name, x in (
+            ("DFE/floor", [p.dfe_over_floor for p in zoo]),
+            ("error of cooled - error of retrieve, held out", [f.better for f in said]),
+            ("cosine, held out", [f.cosine for f in said]),
+        ):
+            rows.append([f"content ({config}) and {name}", plain(pearson(x, y)), plain(spearman(x, y))])
+    return table(
+        f"4. What goes with what, over {len(zoo)} policies unless cells are named", ["", "r", "Spearman"], rows
+    )
+
+
+def held_out(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Foretold]]) -> str:
+    """Errors at held-out demonstration states beside the content that was measured."""
+    rows = []
+    for p in zoo:
+        row = [p.name]
+        for config in RETRIEVE:
+            f, c = foretold[config][p.name], content(p, config).mean()
+            row.append(f"{f.base:.2f}, {f.cooled:.3f}, {f.retrieve:.3f}; {f.cosine:+.2f}; {100 * c:+.1f}")
+        rows.append(row)
+    title = "8. Held-out demonstrations: error of base, cooled and retrieve-started sample; cosine; measured content"
+    return table(title, ["policy", *RETRIEVE], rows)
 
 
 def truth(means: Mapping[str, float]) -> tuple[str, str, str]:

@@ -19,7 +19,7 @@ SHORTEST = "shortest"
 SCORE, PAPERS = "coverage full", "manifold full"
 """What the verdict picks by, and what the paper picks by."""
 WORTH = 0.03
-COOLED = {0.3: "cooled?alpha=0.3", 0.5: "cooled?alpha=0.5"}
+COOLED = {0.3: "cooled?alpha=0.3", 0.5: "cooled?alpha=0.5", 0.7: "cooled?alpha=0.7", 1.0: "cooled?alpha=1"}
 RETRIEVE = {
     "frame .3": ("retrieve?rule=frame&alpha=0.3", 0.3),
     "frame .5": ("retrieve?rule=frame&alpha=0.5", 0.5),
@@ -64,15 +64,15 @@ class Policy:
 
 def load(directory: Path, name: str, deficit: str) -> Policy:
     """The policy whose run is in ``directory/runs/name``; its arrays are kept beside the run once they were read."""
-    kept = directory / "arrays" / f"{name}.npz"
     with besttake.Run.open(directory / "runs" / name) as run:
         fit = run.result.policies[0].dfe
         assert fit is not None
         numbers = {"dfe_over_floor": fit.ratio.value or np.nan, "dfe": fit.dfe.value or np.nan}
+        digest = run.result.digest
+        kept = directory / "arrays" / f"{name}-{digest[:12]}.npz"
         if not kept.is_file():
             kept.parent.mkdir(parents=True, exist_ok=True)
             np.savez_compressed(kept, allow_pickle=False, **_arrays(run))
-        digest = run.result.digest
     with np.load(kept) as arrays:
         cut = {tuple(key.split("|")): arrays[key] for key in arrays.files}
     outcomes = {key[0]: array for key, array in cut.items() if key[1] == "success"}
