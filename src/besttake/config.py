@@ -106,7 +106,8 @@ class Plan(BaseModel):
         default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
-        default=None, description="Demonstrations: a library directory, or a source of them (lerobot:…, hdf5:…)."
+        default=None,
+        description="Demonstrations: a library directory, a path of data, or a source of them (lerobot:…, rlds:…).",
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")

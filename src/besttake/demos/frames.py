@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,13 @@ def video_frames(path: Path, largest: int = LARGEST) -> U8:
     if not frames:
         raise Unreadable(f"has no frames in {path.name}")
     return np.stack(frames)
+
+
+def video_frame(path: Path, place: int) -> U8:
+    """Frame number ``place`` of a video, full size: uint8 (h, w, 3)."""
+    for _, picture in islice(_decoded(path, 0.0), place, None):
+        return fitted(picture, max(picture.size))
+    raise Unreadable(f"has no frame {place} in {path.name}")
 
 
 def video_slice(path: Path, start: float, count: int, fps: float, largest: int = LARGEST) -> U8:
