@@ -78,6 +78,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "arms": {
         "base": "besttake.arms.frozen:make",
         "cooled": "besttake.arms.cooled:make",
+        "renoised": "besttake.arms.renoised:make",
         "shuffled": "besttake.arms.shuffled:make",
         "retrieve": "besttake.arms.retrieve:make",
         "rerank": "besttake.arms.rerank:make",
