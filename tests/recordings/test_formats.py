@@ -348,6 +348,13 @@ def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
         ingest([tmp_path / "pipe.csv"])
 
 
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("start,success\n0,1\n0,0\n")
+    (tmp_path / "run" / "result.json").mkdir(parents=True)
+    with pytest.raises(IngestError, match="run: cannot be written .*`out`"):
+        ingest([tmp_path / "o.csv"], tmp_path / "run")
+
+
 def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
     rows = "\n".join(f"{i},{s},{int((i + s) % 2)}" for i in range(6) for s in range(2))
     (tmp_path / "o.csv").write_text(f"start,seed,success\n{rows}\n")
