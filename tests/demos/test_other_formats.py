@@ -148,6 +148,14 @@ def test_a_codec_that_could_run_code_is_refused_before_anything_is_read(replay, 
         registry.demos(f"zarr:{replay}")
 
 
+@pytest.mark.parametrize("change", [{"shape": [1 << 40, 8]}, {"chunks": [1 << 20, 1 << 20]}])
+def test_sizes_of_a_replay_buffer_are_not_believed(replay, change):
+    path = replay / "data" / "state" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(LibraryError, match="larger than are read"):
+        registry.demos(f"zarr:{replay}")
+
+
 def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch):
     chunk = replay / "data" / "action" / "1.0"
     chunk.write_bytes(b"damaged")
@@ -155,7 +163,7 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
     assert [isinstance(item, Bad) for item in registry.demos(f"zarr:{replay}")] == [True, True, False]
     chunk.unlink()
     chunk.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LibraryError, match="is a link"):
+    with pytest.raises(LibraryError, match="is a link or no file"):
         registry.demos(f"zarr:{replay}")
     chunk.unlink()
     (replay / "meta" / "episode_ends" / ".zarray").unlink()

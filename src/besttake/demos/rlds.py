@@ -155,10 +155,10 @@ def make(
                 f" {option}, name it with ?{option}=… (features: {', '.join(features)})"
             )
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
-    is_pose = states in (_STATES[0], _STATES[1]) and width == 7
+    is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     about = About(
-        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if width == 7 else None,
-        sign, (0, 1, 2) if is_pose and rate is not None else None,
+        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
+        sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
     return Episodes(reader, about, cameras, named)
 
