@@ -63,7 +63,6 @@ class Retrieval(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
-    way: str | None = Field(default=None, description="How it enters the sample: start (Eq. 6), path or blend.")
     weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
     alpha: float | None = Field(default=None, description="Strength of retrieval and cooling, 0 to 1 (default 0.3).")
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
@@ -107,8 +106,7 @@ class Plan(BaseModel):
         default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
-        default=None,
-        description="Demonstrations: a library directory, a path of data, or a source of them (lerobot:…, rlds:…).",
+        default=None, description="Demonstrations: a library directory, or a source of them (lerobot:…, hdf5:…)."
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
@@ -159,6 +157,11 @@ class Plan(BaseModel):
     trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
     workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
     batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
+    patience: float | None = Field(
+        default=None, gt=0,
+        description="Replace a worker that gives no answer for this many seconds (default: 20 times what its orders"
+        " have taken so far, at least 300).",
+    )  # fmt: skip
     on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")
     seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
 
@@ -221,8 +224,8 @@ class Plan(BaseModel):
 
 
 def _with_short_keys(values: Any) -> Any:
-    """``alpha``, ``rule`` and ``way`` may stand by themselves, as they do on the command line."""
-    short = ("alpha", "rule", "way")
+    """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
+    short = ("alpha", "rule")
     if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}

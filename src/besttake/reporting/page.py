@@ -13,7 +13,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from besttake.errors import RunError
 from besttake.files import write_text
 from besttake.reporting import numbers
 from besttake.reporting.drawing import PAGE, Figure, marker
@@ -34,11 +33,7 @@ class Page:
 
     def save(self, out: str | Path, template: str, **context: Any) -> Path:
         """Write a template of this package whole or not at all, with the directories above it."""
-        text = self.render(template, **context)
-        try:
-            return write_text(Path(out), text, parents=True)
-        except OSError as error:
-            raise RunError(f"{out}: cannot be written ({error.strerror}); choose another file") from error
+        return write_text(Path(out), self.render(template, **context), parents=True)
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""

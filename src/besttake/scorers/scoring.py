@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 
 from besttake import registry
 from besttake.core.score import window_until
@@ -23,7 +24,7 @@ from besttake.scorers.base import Footage, Scorer
 from besttake.scorers.judge import Judged, embed, judge, reads_of, sees_embeddings
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import LocalPool
-from besttake.takes.store import Store
+from besttake.takes.store import Store, load_take
 from besttake.takes.take import Take
 
 _PORTION = 16
@@ -63,7 +64,9 @@ def score_run(
     made = {uri: registry.scorer(uri) for uri in scorers}
     wanted = {scorer.spec.name: _fingerprint(scorer, words) for scorer in made.values()}
     kept = Scores({}, _sha256(parts))
-    stored = Scores.open(store.path)
+    stored, damaged = Scores.intact(store.path)
+    if damaged:
+        store.mended.append(f"scores.safetensors was damaged ({', '.join(damaged)}); what it lacks is scored anew")
     if stored is not None and stored.fingerprint == kept.fingerprint:
         kept = stored
     missing = {uri: s for uri, s in made.items() if kept.scorers.get(s.spec.name) != wanted[s.spec.name]}
@@ -121,7 +124,7 @@ def _scored(
             table.update(scores)
     else:
         for portion in portions:
-            table.update(_score_portion(store, work, portion))
+            table.update(_score_portion(store.path, work, portion))
             done(portion)
     return table
 
@@ -140,9 +143,8 @@ class _InWorker:
     def __call__(self, portion: list[Start]) -> dict[TakeKey, TakeScore]:
         registry.trust(*self.trusted)
         library, encoder, scorers = _opened(self.library, self.scorers)
-        with Store.open(self.run) as store:
-            work = _Work(library, encoder, scorers, self.instructions, self.matching)
-            return _score_portion(store, work, portion)
+        work = _Work(library, encoder, scorers, self.instructions, self.matching)
+        return _score_portion(Path(self.run), work, portion)
 
 
 @lru_cache(maxsize=1)
@@ -151,9 +153,9 @@ def _opened(path: str, scorers: tuple[str, ...]) -> tuple[Library, Encoder, tupl
     return library, library.encoder(), tuple(registry.scorer(uri) for uri in scorers)
 
 
-def _score_portion(store: Store, work: _Work, portion: Sequence[Start]) -> dict[TakeKey, TakeScore]:
+def _score_portion(run: Path, work: _Work, portion: Sequence[Start]) -> dict[TakeKey, TakeScore]:
     """Score several starts; their frames are embedded together, and those of one task compared together."""
-    starts = [[store.load(row) for row in rows] for rows in portion]
+    starts = [[load_take(run, row) for row in rows] for rows in portion]
     takes = [take for start in starts for take in start]
     embeds = sees_embeddings(work.scorers)
     frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(work.scorers) else {}

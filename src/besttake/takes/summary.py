@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from besttake.measure.scores import Scores, run_digest
 from besttake.takes.store import Store
 
 
@@ -27,7 +28,8 @@ class ArmProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """``failures`` counts reasons; ``damaged`` takes will be made again when the run goes on."""
+    """``failures`` counts reasons. ``damaged`` takes, and the scores in ``damaged_scores``, are made again when the run
+    goes on. ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
 
     path: str
     planned: int
@@ -35,7 +37,9 @@ class Summary:
     failed: int
     missing: int
     damaged: int
+    damaged_scores: tuple[str, ...]
     digest: str
+    takes_digest: str
     lines: tuple[ArmProgress, ...]
     failures: tuple[tuple[str, int], ...]
 
@@ -46,8 +50,9 @@ class Summary:
 
 def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
-    with Store.open(path) as store:
-        rows, damaged, digest, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
+    with Store.inspect(path) as store:
+        rows, damaged, takes, torn, manifest = store.rows(), store.damaged(), store.digest(), store.torn, store.manifest
+    scores, lost = Scores.intact(path, older=True)
     extent, bad = manifest.extent, {row.key for row in damaged}
     each = len(extent.starts) * len(extent.seeds)
     counts = {
@@ -67,4 +72,7 @@ def summarise(path: str | Path) -> Summary:
     done, failed, missing = (sum(getattr(line, kind) for line in lines) for kind in ("done", "failed", "missing"))
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
     failures = tuple(reasons.most_common())
-    return Summary(str(path), each * len(counts), done, failed, missing, len(damaged), digest, lines, failures)
+    return Summary(
+        str(path), each * len(counts), done, failed, missing, len(damaged) + torn, tuple(lost),
+        run_digest(takes, scores), takes, lines, failures,
+    )  # fmt: skip

@@ -24,7 +24,7 @@ from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import Recorded, Settings
 from besttake.measure.looks import history_of
 from besttake.measure.probes import Probed
-from besttake.measure.scores import Scores
+from besttake.measure.scores import Scores, run_digest
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.words import worded
@@ -55,7 +55,7 @@ def diagnose(
     >>> besttake.diagnose(plan, out="runs/half").policies[0].verdict.headline       # doctest: +SKIP
     """
     plan, session = as_plan(plan), _Session(as_reporter(progress))
-    with one_thread(), Workers(plan.workers, plan.on) as workers:
+    with one_thread(), Workers(plan.workers, plan.on, plan.patience) as workers:
         with session.timed("set-up"):
             envs = open_envs(plan)
             for uri, env in envs.items():
@@ -68,26 +68,31 @@ def diagnose(
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
             recorded = _record(setup, loaded, store, workers, session)
             with session.timed("statistics"):
-                cells, policies, relation = measure(recorded, history_of(_previous(Path(out))), workers.map_if_running)
+                cells, policies, relation = measure(recorded, history_of(_previous(store)), workers.map_if_running)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
-                digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),
+                digest=_digest(store), plan=plan.model_dump(mode="json"), versions=versions(),
                 library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
                 cells=[worded(c, plan.worth / 100) for c in cells],
                 policies=[worded(c, plan.worth / 100) for c in policies], relation=relation,
                 cost=count_cost(recorded, session.seconds, session.encoded),
                 notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
-            store.write_bytes("result.json", result.model_dump_json(indent=1).encode())
+            store.keep("result.json", result.to_json().encode())
     return result
 
 
-def _previous(run: Path) -> Result | None:
-    """The last result of a run, whose looks count; None where there is none that can be read."""
+def _digest(store: Store) -> str:
+    return run_digest(store.digest(), Scores.intact(store.path)[0])
+
+
+def _previous(store: Store) -> Result | None:
+    """The last result of a run, whose looks count, or its copy where the file is damaged; None if there is none."""
     try:
-        return Result.load(run / "result.json")
+        return Result.load(store.path / "result.json")
     except RunError:
-        return None
+        copy = store.copy_of("result.json")
+        return None if copy is None else Result.from_bytes(copy)
 
 
 @dataclass
@@ -130,6 +135,7 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
         del policy
     with session.timed("scoring"):
         scores = _score(setup, store, workers, session)
+        _say_what_was_mended(store, session.reporter)
     return Recorded(
         Settings(
             plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples,
@@ -182,6 +188,8 @@ def _play_missing(
                 jobs, sampler, partial(take_draw, setup.plan.seed), store, workers.pool(), batch=setup.plan.batch,
                 at_once=env.at_once, on_take=finished,
             )  # fmt: skip
+        if tally.stalled:
+            reporter.note(f"{tally.stalled} workers gave no answer in time; their takes were tried again")
         if tally.failed:
             reporter.note(f"{tally.failed} takes failed; `besttake runs show {store.path}` says why")
 
@@ -228,10 +236,16 @@ def _forget_the_bad(store: Store, reporter: Reporter) -> None:
     """Drop takes that are damaged or failed, so that they are made again."""
     damaged, failed = store.damaged(), [row for row in store.rows() if row.status == "error"]
     store.forget([*damaged, *failed])
+    _say_what_was_mended(store, reporter)
     if damaged:
         reporter.note(f"{len(damaged)} takes are damaged and will be made again")
     if failed:
         reporter.note(f"{len(failed)} takes failed before and will be tried again")
+
+
+def _say_what_was_mended(store: Store, reporter: Reporter) -> None:
+    while store.mended:
+        reporter.note(store.mended.pop(0))
 
 
 def _manifest(setup: Setup, command: str) -> Manifest:

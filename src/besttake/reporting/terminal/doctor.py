@@ -40,10 +40,7 @@ def _pairing(pairing: Pairing) -> list[RenderableType]:
     parts += [Text(problem, style="red") for problem in pairing.problems]
     if not pairing.problems and len(pairing.named) > 1:
         parts.append(Text("They fit.", style="green"))
-    asked = [line for line in pairing.conventions if line.compared and len(pairing.named) > 1]
-    unsettled = [line.what for line in asked if "unknown" in pairing.sides(line)]
-    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled else []
-    return [*parts, *notes([*unknown, *pairing.notes])]
+    return [*parts, *notes(pairing.notes)]
 
 
 def _row(pairing: Pairing, line: Line) -> tuple[Value, ...]:
