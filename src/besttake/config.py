@@ -63,6 +63,7 @@ class Retrieval(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
+    way: str | None = Field(default=None, description="How it enters the sample: start (Eq. 6), path or blend.")
     weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
     alpha: float | None = Field(default=None, description="Strength of retrieval and cooling, 0 to 1 (default 0.3).")
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
@@ -106,7 +107,8 @@ class Plan(BaseModel):
         default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
-        default=None, description="Demonstrations: a library directory, or a source of them (lerobot:…, hdf5:…)."
+        default=None,
+        description="Demonstrations: a library directory, a path of data, or a source of them (lerobot:…, rlds:…).",
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
@@ -224,8 +226,8 @@ class Plan(BaseModel):
 
 
 def _with_short_keys(values: Any) -> Any:
-    """``alpha`` and ``rule`` may stand by themselves, as they do on the command line."""
-    short = ("alpha", "rule")
+    """``alpha``, ``rule`` and ``way`` may stand by themselves, as they do on the command line."""
+    short = ("alpha", "rule", "way")
     if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}

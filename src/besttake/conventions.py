@@ -173,13 +173,17 @@ def action_in(ranges: Ranges) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One aspect as data, policy and env have it; ``differs`` where two that are known cannot both be right."""
+    """One aspect as data, policy and env have it; ``differs`` where two that are known cannot both be right.
+
+    An aspect that is not ``compared`` may differ without harm.
+    """
 
     what: str
     data: str
     policy: str
     env: str
     differs: bool = False
+    compared: bool = True
 
 
 def side_by_side(data: Convention | None, policy: Convention | None, env: Convention | None) -> tuple[Line, ...]:
@@ -187,9 +191,9 @@ def side_by_side(data: Convention | None, policy: Convention | None, env: Conven
     sides = [side or Convention() for side in (data, policy, env)]
     there = [side is not None for side in (data, policy, env)]
 
-    def line(what: str, values: Sequence[str], differs: bool = False) -> Line:
+    def line(what: str, values: Sequence[str], differs: bool = False, compared: bool = True) -> Line:
         data, policy, env = (value or "unknown" if known else "" for value, known in zip(values, there, strict=True))
-        return Line(what, data, policy, env, differs)
+        return Line(what, data, policy, env, differs, compared)
 
     grippers = [side.gripper for side in sides if side.gripper is not None]
     apart = any(one.differs(two) for one in grippers for two in grippers)
@@ -197,8 +201,9 @@ def side_by_side(data: Convention | None, policy: Convention | None, env: Conven
     for what, name in (("state layout", "state"), ("action units", "action"), ("pictures", "turn")):
         values = [getattr(side, name) for side in sides]
         lines.append(line(what, values, len({value for value in values if value}) > 1))
-    lines.append(line("picture size", [side.size for side in sides]))
-    lines.append(line("steps", ["" if side.rate is None else f"{side.rate:g} a second" for side in sides]))
+    lines.append(line("picture size", [side.size for side in sides], compared=False))
+    rates = ["" if side.rate is None else f"{side.rate:g} a second" for side in sides]
+    lines.append(line("steps", rates, compared=False))
     return tuple(lines)
 
 

@@ -51,10 +51,13 @@ class Warm:
     ``chunk`` is float32 (horizon, action_dim) in environment action space; the policy carries it into its own
     (normalised, padded) space. ``chunk=None`` is the arm `cooled`: ``a_init = (1 - alpha) * eps``. For a policy of
     kind ``tokens`` only ``chunk=None`` exists and multiplies the sampling temperature by ``1 - alpha``.
+    ``time``: where between noise (0) and action (1) the flow goes on from a_init, a whole number of the policy's
+    ``flow_steps``. With ``time = alpha`` a_init lies where training put it, on the straight path from eps to the chunk.
     """
 
     alpha: float
     chunk: F32 | None = None
+    time: float = 0.0
 
 
 Warms = Sequence[Warm | None] | None
@@ -129,10 +132,11 @@ class PolicySpec:
 
     ``horizon`` actions come out of one sample and ``replan`` of them are executed. ``cameras`` names the images it
     reads (empty: none, so nothing is rendered for it). ``warm_start``: accepts `Warm` with a chunk; ``cools``:
-    accepts `Warm` without one. ``small``: cheap to hold and to sample, so that every worker may have a copy of its own
-    (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out of our hands (a remote
-    server): takes then differ from run to run, and the diagnosis says so. ``convention``: what it was trained on, as
-    far as its checkpoint tells.
+    accepts `Warm` without one. ``flow_steps``: the equal steps that a sample takes from noise to action, where it can
+    begin after any of them (`Warm.time`); 0: it cannot. ``small``: cheap to hold and to sample, so that every worker
+    may have a copy of its own (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out
+    of our hands (a remote server): takes then differ from run to run, and the diagnosis says so. ``convention``: what
+    it was trained on, as far as its checkpoint tells.
     """
 
     name: str
@@ -144,6 +148,7 @@ class PolicySpec:
     state_dim: int | None = None
     warm_start: bool = False
     cools: bool = False
+    flow_steps: int = 0
     seeded: bool = True
     small: bool = False
     fingerprint: str = ""

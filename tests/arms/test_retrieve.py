@@ -13,14 +13,14 @@ import pytest
 from besttake import registry
 from besttake.arms.base import Perceive, Request, Tools
 from besttake.arms.sampler import arm_sampler
-from besttake.core.retrieve import Match, RetrievalConfig, Retriever
+from besttake.core.retrieve import WAYS, Match, RetrievalConfig, Retriever
 from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
-from besttake.types import Observation, World
+from besttake.types import Observation, Warm, World
 
 WORLD = World("testbed:pick", "wrist", 4, 20, 3, (0, 1, 2))
 
@@ -108,3 +108,47 @@ def test_a_strength_outside_its_range_is_refused() -> None:
     for uri in ("cooled?alpha=1.5", "cooled?alpha=-1", "cooled?alpha=nan", "cooled?alpha=much"):
         with pytest.raises(ComponentError, match="cooled: alpha="):
             registry.arm(uri)
+
+
+def alone(policy: Policy, take: Request, warm: Warm | None) -> Any:
+    return policy.sample([take.observation], [take.draw], [warm])[0]
+
+
+def test_each_way_brings_the_chunk_in_as_it_says(library: Library) -> None:
+    policy = registry.policy("testbed:half")
+    for step, take in enumerate(takes(library, "retrieve")):
+        for way in WAYS:
+            config = RetrievalConfig(rule="frame", way=way, alpha=0.4)
+            (done,) = sampled(policy, [replace(take, memory=[])], config, library)
+            match = library.view("pick").retriever(config, 10).query(
+                library.encoder().encode(take.observation.images["wrist"][None]), alone(policy, take, None)[None],
+                policy.perceive([take.observation], [take.draw]),  # type: ignore[attr-defined]
+            )[0]  # fmt: skip
+            expected = {
+                "start": alone(policy, take, Warm(0.4, match.chunk)),
+                "path": alone(policy, take, Warm(0.4, match.chunk, 0.4)),
+                "blend": 0.6 * alone(policy, take, Warm(0.4)) + 0.4 * match.chunk,
+            }
+            np.testing.assert_allclose(done, expected[way], atol=1e-6, err_msg=f"{way} {step}")
+
+
+def test_renoised_goes_on_from_another_sample_of_the_policy_at_its_flow_time(library: Library) -> None:
+    policy = registry.policy("testbed:half")
+    take = takes(library, "renoised?alpha=0.42")[1]
+    (done,) = sampled(policy, [take], RetrievalConfig(), library)
+    other = policy.sample([take.observation], [take.draw.candidate(1)])[0]
+    assert np.array_equal(done, alone(policy, take, Warm(0.4, other, 0.4)))
+    assert not np.array_equal(done, alone(policy, take, Warm(0.4, other)))
+
+
+def test_a_random_chunk_comes_in_by_the_same_way_as_the_retrieved_one(library: Library) -> None:
+    policy, take = registry.policy("testbed:half"), takes(library, "shuffled")[1]
+    config = RetrievalConfig(way="blend", alpha=0.25)
+    (done,) = sampled(policy, [take], config, library)
+    chunk = library.view("pick").retriever(config, 10).random(take.draw.generator("shuffle")).chunk
+    np.testing.assert_allclose(done, 0.75 * alone(policy, take, Warm(0.25)) + 0.25 * chunk, atol=1e-6)
+
+
+def test_the_control_of_a_path_has_the_noise_of_the_path() -> None:
+    assert registry.arm("retrieve?way=path&alpha=0.5").spec.control == "renoised?alpha=0.5"
+    assert registry.arm("retrieve?way=blend&alpha=0.5").spec.control == "cooled?alpha=0.5"

@@ -351,3 +351,183 @@ def _parquet(path: Path, table: pa.Table) -> None:
 
 def _json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def rlds_libero(root: Path, episodes: Sequence[Episode], shards: int = 2) -> Path:
+    """RLDS as OpenVLA's modified LIBERO: the features of openvla/modified_libero_rlds, in the layout of tfds 4.9.
+
+    The gripper stays -1 open, 1 closed, pictures are upright. tests/demos/fixtures/rlds was written by tfds itself.
+    """
+    folder = root / "libero_object_no_noops" / "1.0.0"
+    folder.mkdir(parents=True)
+    side = list(next(iter(episodes[0].pictures.values())).shape[1:])
+
+    def tensor(dtype: str, *shape: int) -> dict[str, Any]:
+        sizes = {"dimensions": [str(each) for each in shape]} if shape else {}
+        return {"tensor": {"shape": sizes, "dtype": dtype, "encoding": "none"}}
+
+    image = {
+        "image": {"shape": {"dimensions": [str(each) for each in side]}, "dtype": "uint8", "encodingFormat": "png"}
+    }
+    observation = {
+        "image": image,
+        "wrist_image": image,
+        "state": tensor("float32", 8),
+        "joint_state": tensor("float32", 7),
+    }
+    step = {
+        "observation": {"featuresDict": {"features": observation}}, "action": tensor("float32", 7),
+        "is_first": tensor("bool"), "is_last": tensor("bool"), "is_terminal": tensor("bool"),
+        "language_instruction": {"text": {}},
+    }  # fmt: skip
+    steps = {"sequence": {"feature": {"featuresDict": {"features": step}}, "length": "-1"}}
+    (folder / "features.json").write_text(json.dumps({"featuresDict": {"features": {"steps": steps}}}))
+    (folder / "dataset_info.json").write_text(json.dumps({"name": "libero_object_no_noops", "version": "1.0.0"}))
+    for shard in range(shards):
+        path = folder / f"libero_object_no_noops-train.tfrecord-{shard:05d}-of-{shards:05d}"
+        path.write_bytes(b"".join(tfrecord(_example(each)) for each in episodes[shard::shards]))
+    return root / "libero_object_no_noops"
+
+
+def tfrecord(data: bytes) -> bytes:
+    """``data`` as a record, checked with Google's own CRC-32C where it is installed."""
+    try:
+        from google_crc32c import value as crc32c
+    except ImportError:  # in integration environments
+        from besttake.demos.tfrecord import crc32c
+
+    def masked(part: bytes) -> bytes:
+        crc = crc32c(part)
+        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+    length = len(data).to_bytes(8, "little")
+    return length + masked(length) + data + masked(data)
+
+
+def _example(each: Episode) -> bytes:
+    """A tf.Example by hand: field 1 of the message, a map of names to lists."""
+    ends, length = np.zeros(len(each), int), len(each)
+    first, last = ends.copy(), ends.copy()
+    first[0], last[-1] = 1, 1
+    lists: dict[str, bytes] = {
+        "steps/action": _floats(each.actions), "steps/observation/state": _floats(each.states[:length]),
+        "steps/observation/joint_state": _floats(each.joints[:length]),
+        "steps/observation/image": _texts([png(p) for p in each.pictures["agentview"][:length]]),
+        "steps/observation/wrist_image": _texts([png(p) for p in each.pictures["wrist"][:length]]),
+        "steps/language_instruction": _texts([each.instruction.encode()] * length),
+        "steps/is_first": _wholes(first), "steps/is_last": _wholes(last), "steps/is_terminal": _wholes(last),
+    }  # fmt: skip
+    entries = (_field(1, _field(1, name.encode()) + _field(2, value)) for name, value in lists.items())
+    return _field(1, b"".join(entries))
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    parts = []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def _texts(values: Sequence[bytes]) -> bytes:
+    return _field(1, b"".join(_field(1, value) for value in values))
+
+
+def _floats(values: Array) -> bytes:
+    return _field(2, _field(1, np.asarray(values, "<f4").tobytes()))
+
+
+def _wholes(values: Array) -> bytes:
+    return _field(3, _field(1, b"".join(_varint(int(value)) for value in values)))
+
+
+def maniskill(path: Path, episodes: Sequence[Episode], failed: Sequence[int] = ()) -> Path:
+    """A trajectory of ManiSkill 3 with its JSON: mani_skill/utils/wrappers/record.py, obs_mode rgb.
+
+    One observation more than actions; a panda's qpos of 9 numbers, the fingers last; +1 opens.
+    """
+    import h5py
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listed = []
+    with h5py.File(path, "w") as file:
+        for number, each in enumerate(episodes):
+            group = file.create_group(f"traj_{number}", track_order=True)
+            group["actions"] = _with_gripper(each.actions, -1)
+            pose = np.concatenate([each.states[:, :3], np.tile([0.0, 1.0, 0.0, 0.0], (len(each) + 1, 1))], axis=1)
+            group["obs/extra/tcp_pose"] = pose.astype(np.float32)
+            fingers = np.repeat(each.states[:, 6:7], 2, axis=1)
+            group["obs/agent/qpos"] = np.concatenate([each.joints, fingers], axis=1).astype(np.float32)
+            for camera, own in (("base_camera", "agentview"), ("hand_camera", "wrist")):
+                group[f"obs/sensor_data/{camera}/rgb"] = each.pictures[own]
+            for name in ("terminated", "truncated", "success"):
+                group[name] = np.arange(len(each)) == len(each) - 1
+            listed.append({"episode_id": number, "episode_seed": number, "control_mode": "pd_ee_delta_pose",
+                           "elapsed_steps": len(each), "success": number not in failed})  # fmt: skip
+    info = {"env_id": "PickCube-v1", "env_kwargs": {"obs_mode": "rgb", "control_mode": "pd_ee_delta_pose"}}
+    about = {"env_info": {**info, "max_episode_steps": 50}, "source_type": "motionplanning", "episodes": listed}
+    path.with_suffix(".json").write_text(json.dumps(about))
+    return path
+
+
+def aloha(root: Path, episodes: Sequence[Episode], compressed: bool = False) -> Path:
+    """ALOHA's episodes: aloha/aloha_scripts/record_episodes.py; ``compressed`` as Mobile ALOHA pads JPEG bytes."""
+    import h5py
+
+    root.mkdir(parents=True, exist_ok=True)
+    for number, each in enumerate(episodes):
+        with h5py.File(root / f"episode_{number}.hdf5", "w") as file:
+            file.attrs["sim"], file.attrs["compress"] = False, compressed
+            length = len(each)
+            file["action"] = np.concatenate([each.actions, each.actions], axis=1)
+            file["observations/qpos"] = file["observations/qvel"] = np.tile(each.joints[:length], (1, 2))
+            for camera, own in (("cam_high", "agentview"), ("cam_left_wrist", "wrist")):
+                frames = each.pictures[own][:length]
+                if compressed:
+                    encoded = [np.frombuffer(jpeg(frame), np.uint8) for frame in frames]
+                    size = max(map(len, encoded))
+                    frames = np.stack([np.pad(data, (0, size - len(data))) for data in encoded])
+                file[f"observations/images/{camera}"] = frames
+    return root
+
+
+def droid(root: Path, episodes: Sequence[Episode], failed: Sequence[int] = (), unfinished: Sequence[int] = ()) -> Path:
+    """DROID's raw folders: droid/data_loading and the R2D2 schema; paths in the metadata begin at the lab."""
+    import h5py
+
+    for number, each in enumerate(episodes):
+        state = "failure" if number in failed else "success"
+        folder = root / "AUTOLab" / state / "2023-07-07" / f"Fri_Jul__7_09:42:2{number}_2023"
+        folder.mkdir(parents=True)
+        with h5py.File(folder / "trajectory.h5", "w") as file:
+            length = len(each)
+            file["action/cartesian_velocity"] = each.actions[:, :6].astype(np.float64)
+            file["action/gripper_position"] = (each.actions[:, 6] + 1) / 2
+            file["observation/robot_state/cartesian_position"] = each.states[:length, :6].astype(np.float64)
+            file["observation/robot_state/gripper_position"] = 1 - each.states[:length, 6].astype(np.float64) / 0.04
+        about: dict[str, Any] = {"uuid": f"AUTOLab+{number}", "lab": "AUTOLab", "success": number not in failed}
+        about |= {"current_task": each.instruction, "trajectory_length": length}
+        for camera, own, serial in (("wrist", "wrist", "18026681"), ("ext1", "agentview", "22008760")):
+            about[f"{camera}_cam_serial"] = serial
+            about[f"{camera}_mp4_path"] = f"{state}/2023-07-07/{folder.name}/recordings/MP4/{serial}.mp4"
+            write_video(folder / "recordings" / "MP4" / f"{serial}.mp4", each.pictures[own][:length], 15)
+        if number not in unfinished:
+            (folder / f"metadata_AUTOLab+{number}.json").write_text(json.dumps(about))
+    return root
+
+
+def jpeg(image: Array) -> bytes:
+    """``image`` as the bytes of a JPEG file."""
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, format="JPEG", quality=95, subsampling=0)
+    return buffer.getvalue()
+
+
+def _with_gripper(actions: Array, factor: float) -> Array:
+    turned = actions.copy()
+    turned[:, 6] *= factor
+    return turned

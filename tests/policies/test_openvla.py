@@ -7,7 +7,9 @@ import importlib.util
 import pytest
 
 from besttake import registry
+from besttake.conventions import CLOSES_UP, OPENNESS, Gripper
 from besttake.errors import ComponentError, MissingExtra
+from besttake.policies.openvla import convention_of
 
 without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
 
@@ -25,6 +27,17 @@ without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None
 def test_code_is_not_trusted_by_default_and_wrong_options_are_said(uri, words):
     with pytest.raises(ComponentError, match=words):
         registry.policy(uri)
+
+
+def test_the_statistics_of_a_checkpoint_tell_what_its_gripper_means():
+    def stats(low, high):
+        return {"action": {"min": [-0.5] * 6 + [low], "max": [0.5] * 6 + [high], "q01": [0.0] * 7, "q99": [0.0] * 7}}
+
+    assert convention_of(stats(0.0, 1.0), "raw").gripper == OPENNESS
+    assert convention_of(stats(-1.0, 1.0), "raw").gripper == Gripper(-1, 1)
+    assert convention_of(stats(0.0, 1.0), "libero").gripper == CLOSES_UP
+    assert convention_of({"action": {"q01": [0.0] * 7, "q99": [1.0] * 7}}, "raw").gripper == OPENNESS
+    assert convention_of({}, "raw").gripper is None
 
 
 @without_torch

@@ -172,6 +172,17 @@ def test_an_openpi_log_is_read_between_its_progress_bars(tmp_path: Path) -> None
     assert {cell.policy for cell in ingest([tmp_path]).result.cells} == {"pi0_fast", "pi05_spatial"}
 
 
+@pytest.mark.parametrize("prefix", ["INFO     | >> ", "2026-01-01 20:22:49,028 - INFO - ", "[INFO] ", ""])
+def test_the_prefix_of_a_logger_does_not_matter(tmp_path: Path, prefix: str) -> None:
+    """As OpenVLA-OFT prints (a message is padded and its second line indented), and as other servers' clients do."""
+    lines = []
+    for line in openvla_lines(drawn(2)):
+        lines += (
+            [prefix.rstrip(), f"    {line}  "] if line.startswith("Task: ") else [f"{prefix}{line}    "] if line else []
+        )
+    assert outcomes_of(log(tmp_path / "run.log", lines)) == drawn(2)
+
+
 def test_a_log_that_was_appended_to_holds_two_evaluations(tmp_path: Path) -> None:
     path = tmp_path / "nohup.out"
     path.write_text(openpi_text(drawn(8)) + openpi_text(drawn(9)))
@@ -346,6 +357,13 @@ def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
     assert "passed over" in text
     with pytest.raises(IngestError, match="not a regular file"):
         ingest([tmp_path / "pipe.csv"])
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("start,success\n0,1\n0,0\n")
+    (tmp_path / "run" / "result.json").mkdir(parents=True)
+    with pytest.raises(IngestError, match="run: cannot be written .*`out`"):
+        ingest([tmp_path / "o.csv"], tmp_path / "run")
 
 
 def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, t
     text = printed(machine, tmp_path / "log")
     assert "They fit." in text
     assert "pick, push" in text
-    assert "base, cooled, rerank, retrieve, shuffled" in text
+    assert "base, cooled, renoised, rerank, retrieve, shuffled" in text
     assert json.loads(machine.to_json())["pairing"]["problems"] == []
 
 
@@ -111,6 +111,7 @@ def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env
     gripper = next(line for line in result.pairing.conventions if line.what == "gripper command")
     assert gripper.data == gripper.env == "-1 open, +1 closed"
     assert gripper.policy == "unknown"
+    assert "not known of all of them, so not compared: gripper command, state layout, action units, pictures\n" in text
 
 
 class SevenActions:

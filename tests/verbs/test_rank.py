@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
+import struct
 from pathlib import Path
 
 import av
@@ -14,7 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from rich.console import Console
+from typer.testing import CliRunner
 
+from besttake.cli.main import app
+from besttake.config import Plan
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError, PlanError
 from besttake.reporting.ranking import make_html
@@ -37,9 +42,9 @@ def film(path: float, frames: int = 20) -> np.ndarray:
     return shown
 
 
-def write_video(path: Path, frames: np.ndarray) -> Path:
+def write_video(path: Path, frames: np.ndarray, rate: int = 10) -> Path:
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=10)
+        stream = container.add_stream("libx264", rate=rate)
         stream.width = stream.height = SIDE
         stream.pix_fmt = "yuv420p"
         stream.options = {"crf": "10"}
@@ -97,23 +102,24 @@ def test_the_take_that_stays_close_to_the_demonstrations_wins(demos: Path, tmp_p
         write_video(tmp_path / "close.mp4", film(0.02)),
         write_folder(tmp_path / "between", film(0.2)),
     ]
-    result = rank(names, demos)
+    result = rank(names, demos, scorer="manifold")
     assert [Path(take.name).stem for take in result.takes] == ["close", "between", "far"]
-    assert [take.place for take in result.takes] == [1, 2, 3]
+    assert result.takes[0].place == 1
     for take in result.takes:
         assert take.score == pytest.approx(np.mean(take.best), abs=1e-5)
     assert [take.name for take in rank(str(names[0]), demos).takes] == [str(names[0])]
-    assert (result.demos, result.window, result.scorer) == (4, "common", "manifold")
+    assert (result.demos, result.window, result.scorer, result.encoder) == (4, "common", "manifold", "pixels")
+    assert rank(names, demos).scorer == Plan.model_fields["scorer"].default
 
 
 def test_unequal_takes_are_compared_on_their_common_frames_and_it_says_so(demos: Path, tmp_path: Path) -> None:
     short = write_video(tmp_path / "short.mp4", film(0.45, frames=12))
     long = write_video(tmp_path / "long.mp4", film(0.1, frames=20))
-    result = rank([short, long], demos)
+    result = rank([short, long], demos, scorer="manifold")
     assert {take.scored for take in result.takes} == {12}
     for take in result.takes:
         assert take.score == pytest.approx(np.mean(take.best[:12]), abs=1e-5)
-    assert "only the first 12 frames" in result.notes[0]
+    assert "only the first 1.2 s" in result.notes[0]
     whole = rank([short, long], demos, window="episode")
     assert {take.scored for take in whole.takes} == {12, 20}
     assert "length gives the outcome away" in whole.notes[0]
@@ -125,6 +131,7 @@ def test_a_stride_scores_fewer_frames_of_the_same_takes(demos: Path, tmp_path: P
     assert [take.name for take in dense.takes] == [take.name for take in sparse.takes]
     assert {take.scored for take in sparse.takes} == {5}
     assert sparse.takes[0].best == dense.takes[0].best[::4]
+    assert sparse.rate == dense.rate / 4 == pytest.approx(2.5)
 
 
 def test_coverage_ranks_too(demos: Path, tmp_path: Path) -> None:
@@ -159,17 +166,21 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     names = [write_video(odd, film(0.1)), write_video(tmp_path / "plain.mp4", film(0.3, 14))]
     result = rank(names, demos)
     data = json.loads(result.to_json())
+    assert "pictures" not in result.to_json()
     assert [take["score"] for take in data["takes"]] == [take.score for take in result.takes]
     page = make_html(result, tmp_path / "out" / "rank.html").read_text()
     values = [float(v) for v in re.findall(r'data-path="/takes/\d/score" data-value="([^"]+)"', page)]
     assert values == [take.score for take in result.takes]
     assert "<b>odd" not in page
     assert page.count("<svg") == 2
+    assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6
+    assert len(page) < 400_000
     console = Console(width=300, record=True, file=io.StringIO())
     console.print(render(result))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text
-    assert "only the first 14 frames" in text
+    assert "only the first 1.4 s" in text
+    assert "embedded by pixels" in text
 
 
 class Blind:
@@ -196,13 +207,111 @@ def test_a_frame_whose_embedding_is_no_number_names_no_demonstration(
     result = rank(names, demos, encoder="hog")
     assert [Path(take.name).stem for take in result.takes] == ["late", "short", "dark"]
     late_take, _, dark_take = result.takes
-    assert late_take.steps == tuple(step for step in range(20) if step != 15)
+    assert late_take.seconds == tuple(step / 10 for step in range(20) if step != 15)
     assert min(late_take.nearest) >= 0
     assert len(late_take.nearest) == len(late_take.best) == 19
     assert (dark_take.place, dark_take.score, dark_take.nearest) == (None, None, ())
     assert "not finite" in dark_take.problem
     json.loads(result.to_json())
     make_html(result, tmp_path / "page.html")
+
+
+def test_the_same_take_at_another_frame_rate_scores_the_same_and_shares_its_place(demos: Path, tmp_path: Path) -> None:
+    slow = write_video(tmp_path / "slow.mp4", film(0.1))
+    fast = write_video(tmp_path / "fast.mp4", np.repeat(film(0.1), 3, axis=0), rate=30)
+    far = write_video(tmp_path / "far.mp4", np.repeat(film(0.45), 3, axis=0), rate=30)
+    result = rank([far, fast, slow], demos)
+    assert [take.place for take in result.takes] == [1, 1, 3]
+    first, second, third = result.takes
+    assert Path(third.name).stem == "far"
+    assert first.score == pytest.approx(second.score, abs=0.004)
+    assert {take.scored for take in result.takes} == {20}
+    assert {take.frames for take in result.takes} == {20, 60}
+    assert "compared at 10 frames a second" in result.notes[0]
+    folder = write_folder(tmp_path / "folder", np.repeat(film(0.1), 2, axis=0))
+    assert {t.scored for t in rank([slow, folder], demos, fps=20).takes} == {20}
+
+
+def test_a_take_of_one_frame_is_not_compared_and_cuts_no_other(demos: Path, tmp_path: Path) -> None:
+    """All takes begin alike: on their first frame alone, the failure would win or tie."""
+    names = [
+        write_folder(tmp_path / "one", film(0.0, frames=1)),
+        write_video(tmp_path / "far.mp4", film(0.45)),
+        write_video(tmp_path / "close.mp4", film(0.02)),
+    ]
+    result = rank(names, demos)
+    assert [Path(take.name).stem for take in result.takes] == ["close", "far", "one"]
+    assert [take.scored for take in result.takes] == [20, 20, 0]
+    assert "too short to be compared" in result.takes[2].problem
+
+
+def turned(video: Path) -> Path:
+    """The video with a tag that says: show it turned by 90 degrees clockwise, as a phone writes it."""
+    data = bytearray(video.read_bytes())
+    at = data.index(b"tkhd") + 44
+    matrix = (0, 1 << 16, 0, -(1 << 16), 0, 0, SIDE << 16, 0, 1 << 30)
+    data[at : at + 36] = struct.pack(">9i", *matrix)
+    copy = video.with_name(f"turned-{video.name}")
+    copy.write_bytes(data)
+    return copy
+
+
+def test_the_rotation_tag_of_a_video_is_honoured(demos: Path, tmp_path: Path) -> None:
+    upright = write_video(tmp_path / "a.mp4", film(0.1))
+    lying = write_video(tmp_path / "b.mp4", np.rot90(film(0.1), 1, axes=(1, 2)).copy())
+    tagged = turned(lying)
+    scores = {Path(take.name).name: take.score for take in rank([upright, lying, tagged], demos).takes}
+    assert scores["turned-b.mp4"] == pytest.approx(scores["a.mp4"], abs=0.01)
+    assert float(scores["b.mp4"] or 0) < float(scores["a.mp4"] or 0) - 0.02
+
+
+@pytest.mark.parametrize("scorer", ["manifold", "coverage"])
+def test_what_is_unlike_the_demonstrations_is_marked(demos: Path, tmp_path: Path, scorer: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (20, SIDE, SIDE, 3), np.uint8)
+    names = [
+        write_folder(tmp_path / "noise", noise),
+        write_folder(tmp_path / "far", film(0.45)),
+        write_folder(tmp_path / "like", film(0.015)),
+    ]
+    result = rank(names, demos, scorer=scorer)
+    marks = {Path(take.name).name: take.unlike for take in result.takes}
+    assert marks["like"] == ""
+    assert marks["noise"] == "unlike the demonstrations: no better than shuffled pixels"
+    assert marks["far"].startswith("unlike the demonstrations")
+    assert (result.yardsticks.demos, result.yardsticks.held_out is not None) == (4, True)
+    assert any("held out" in note for note in result.notes)
+
+
+def test_held_out_demonstrations_score_as_ranking_them_against_the_others_says(demos: Path, tmp_path: Path) -> None:
+    scores = []
+    for i in range(4):
+        others = tmp_path / f"without{i}"
+        others.mkdir()
+        for j in range(4):
+            if j != i:
+                shutil.copyfile(demos / f"demo{j}.mp4", others / f"demo{j}.mp4")
+        (take,) = rank([demos / f"demo{i}.mp4"], others, encoder="hog", scorer="manifold").takes
+        scores.append(take.score)
+    held_out = rank([demos / "demo0.mp4"], demos, encoder="hog", scorer="manifold").yardsticks.held_out
+    assert held_out == pytest.approx(min(score for score in scores if score is not None), abs=1e-3)
+
+
+def test_the_error_of_a_score_is_that_of_the_jackknife(demos: Path, tmp_path: Path) -> None:
+    (take,) = rank([write_video(tmp_path / "a.mp4", film(0.2))], demos, scorer="manifold").takes
+    parts = np.array_split(np.array(take.best), 8)
+    left = [np.mean(np.concatenate([p for j, p in enumerate(parts) if j != i])) for i in range(8)]
+    assert take.error == pytest.approx(np.sqrt(7 / 8 * np.sum((left - np.mean(left)) ** 2)), rel=1e-3)
+
+
+def test_the_command_fails_when_no_take_could_be_ranked(demos: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    broken = ["rank", str(tmp_path / "broken.mp4"), "--demos", str(demos)]
+    ran = CliRunner().invoke(app, broken)
+    assert (ran.exit_code, "damaged" in ran.output) == (2, True)
+    good = CliRunner().invoke(app, [*broken, str(demos / "demo1.mp4")])
+    assert good.exit_code == 0
+    with pytest.raises(PlanError, match="`demos` is empty"):
+        rank([tmp_path / "broken.mp4"], "")
 
 
 def test_a_third_partys_scorer_ranks_too(demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,12 +215,14 @@ def test_the_papers_own_two_arms_are_no_departure_and_other_settings_are():
     policies = dict.fromkeys(table.policies, "testbed:half")
     plan, left = reproduce.plan_for(table, policies, {}, {"arms": "base,retrieve", "on": "local", "seed": 3})
     assert (plan.arms, plan.seed, left) == (("base", "retrieve"), 3, list(table.notes))
-    plan, left = reproduce.plan_for(table, policies, {}, {"arms": "base,cooled", "rule": "frame", "alpha": 0.5})
+    changes = {"arms": "base,cooled", "rule": "frame", "alpha": 0.5, "task": ["a", "b"]}
+    plan, left = reproduce.plan_for(table, policies, {}, changes)
     assert (plan.retrieval.rule, plan.retrieval.alpha) == ("frame", 0.5)
     assert left == [
         "rule is frame, the paper's next",
         "alpha is 0.5, the paper's 0.3",
         "the arm retrieve is not run",
+        "of the tasks only a, b is run",
         *table.notes,
     ]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from besttake.demos.library import Library
     from besttake.demos.view import View
 
-Need = Literal["cooling", "warm start", "candidates"]
+Need = Literal["cooling", "warm start", "mid flow", "way in", "candidates"]
 Setting = Literal["alpha", "retrieval", "candidates"]
 
 
@@ -36,8 +36,9 @@ Setting = Literal["alpha", "retrieval", "candidates"]
 class ArmSpec:
     """What an arm is.
 
-    ``needs``: what the policy must offer, a `Warm` without a chunk ("cooling"), one with a chunk ("warm start"), or
-    samples that differ from draw to draw ("candidates"). ``library``: it reads demonstrations. ``score_camera``: it
+    ``needs``: what the policy must offer, a `Warm` without a chunk ("cooling"), one with a chunk ("warm start"), one
+    with a time ("mid flow"), whatever the plan's ``way`` of retrieval needs of these ("way in"), or samples that differ
+    from draw to draw ("candidates"). ``library``: it reads demonstrations. ``score_camera``: it
     looks through the score camera at each replan. ``history``: it reads what the take has seen and done before.
     ``control``: the arm, as the plan names it, that it is compared with where both are run. ``settings``: the settings
     of the plan that its takes depend on; ``fingerprint``: whatever else they depend on. A run is not continued with

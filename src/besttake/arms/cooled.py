@@ -31,9 +31,14 @@ class Cooled:
 
 def make(_: str = "", alpha: float | str | None = None) -> Cooled:
     """``cooled``, or with a strength of its own, ``cooled?alpha=0.5``."""
+    return Cooled(strength("cooled", alpha))
+
+
+def strength(arm: str, alpha: float | str | None) -> float | None:
+    """The option ``alpha`` of ``arm``, a number from 0 to 1, or None where it is not given."""
     if alpha is None:
-        return Cooled()
-    strength = Reader("cooled").number("alpha", alpha, least=0)
-    if not strength <= 1:
-        raise ComponentError(f"cooled: alpha={alpha} is not a number between 0 and 1")
-    return Cooled(strength)
+        return None
+    value = Reader(arm).number("alpha", alpha, least=0)
+    if not value <= 1:
+        raise ComponentError(f"{arm}: alpha={alpha} is not a number between 0 and 1")
+    return value

@@ -1,4 +1,8 @@
-"""The arm `retrieve`: a warm start from the best match among the demonstrations (the paper's Eq. 6)."""
+"""The arm `retrieve`: the best match among the demonstrations, brought into the sample in one of three ways.
+
+`start` is the paper's (Eq. 6). What each is compared with has the same noise: `cooled` of the same alpha for `start`
+and `blend`; for `path`, which takes nothing from the noise that training would not have taken, `renoised`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from typing import Any
 
 from besttake import options
 from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Request, Sample, Tools
+from besttake.arms.ways import NEEDS, bring_in
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError
-from besttake.types import F32, Warm
+from besttake.types import F32
 
 
 @dataclass(frozen=True)
@@ -35,16 +40,17 @@ class Retrieve:
 
     @property
     def spec(self) -> ArmSpec:
-        """Its control is cooled as strongly as it warms."""
-        alpha = self.changes.get("alpha")
+        """Its control has as much noise as it has."""
+        alpha, way = self.changes.get("alpha"), self.changes.get("way")
+        control = "renoised" if way == "path" else "cooled"
         return ArmSpec(
-            "retrieve", needs=("warm start",), library=True, score_camera=True, history=True,
-            control="cooled" if alpha is None else f"cooled?alpha={alpha:g}", settings=("retrieval",),
+            "retrieve", needs=("way in",) if way is None else NEEDS[way], library=True, score_camera=True,
+            history=True, control=control if alpha is None else f"{control}?alpha={alpha:g}", settings=("retrieval",),
             fingerprint=f"2 {dict(sorted(self.changes.items()))}" if self.changes else "2",
         )  # fmt: skip
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """``a_init = alpha * a_retr + (1 - alpha) eps``."""
+        """A sample with the retrieved chunk in it, by the configured way."""
         config = RetrievalConfig.from_dict({**tools.config.to_dict(), **self.changes})
         own, state, embedding = yield [
             Sample(take.observation, take.draw), Perceive(take.observation, take.draw), Embed(tools.picture(take)),
@@ -58,7 +64,7 @@ class Retrieve:
         match = tools.retriever(take, config).query(
             query.embedding[None], query.chunk[None], query.state[None], phases=[phase]
         )[0]
-        return (yield Sample(take.observation, take.draw, Warm(config.alpha, match.chunk)))
+        return (yield from bring_in(take, tools, match.chunk, config))
 
 
 def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
@@ -69,7 +75,7 @@ def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
 
 
 def make(_: str = "", **changes: Any) -> Retrieve:
-    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&alpha=0.5``."""
+    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&way=path&alpha=0.5``."""
     values = {name: options.value(text) for name, text in changes.items()}
     try:
         RetrievalConfig.from_dict(values)

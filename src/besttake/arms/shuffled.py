@@ -1,20 +1,20 @@
-"""The arm `shuffled`: a warm start from a chunk of a random event, which tells what any demonstrated chunk does."""
+"""The arm `shuffled`: the chunk of a random event instead of the best match, which tells what any chunk does."""
 
 from __future__ import annotations
 
-from besttake.arms.base import Acting, ArmSpec, Request, Sample, Tools
-from besttake.types import Warm
+from besttake.arms.base import Acting, ArmSpec, Request, Tools
+from besttake.arms.ways import bring_in
 
 
 class Shuffled:
-    """One sample, started from a demonstrated chunk that has nothing to do with what is seen."""
+    """One sample, with a demonstrated chunk in it that has nothing to do with what is seen."""
 
-    spec = ArmSpec("shuffled", needs=("warm start",), library=True, settings=("retrieval",))
+    spec = ArmSpec("shuffled", needs=("way in",), library=True, settings=("retrieval",))
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """``a_init = alpha * (a random event's chunk) + (1 - alpha) eps``."""
+        """As `retrieve`, with a random event's chunk."""
         chunk = tools.retriever(take).random(take.draw.generator("shuffle")).chunk
-        return (yield Sample(take.observation, take.draw, Warm(tools.config.alpha, chunk)))
+        return (yield from bring_in(take, tools, chunk, tools.config))
 
 
 def make(_: str = "") -> Shuffled:

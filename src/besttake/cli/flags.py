@@ -21,7 +21,7 @@ Flags = Mapping[str, Any]
 
 _FIELDS: dict[str, FieldInfo] = {
     **{name: field for name, field in Plan.model_fields.items() if name != "retrieval"},
-    **{name: Retrieval.model_fields[name] for name in ("alpha", "rule")},
+    **{name: Retrieval.model_fields[name] for name in ("alpha", "rule", "way")},
 }
 
 
@@ -79,8 +79,8 @@ def plan_table() -> str:
         "",
         *_rows(Plan.model_fields),
         "",
-        "Keys of `retrieval` (`rule` and `alpha` may also stand alone). A key that is left out is as tuned in the",
-        "library, or the default.",
+        "Keys of `retrieval` (`rule`, `way` and `alpha` may also stand alone). A key that is left out is as tuned in",
+        "the library, or the default.",
         "",
         *_rows(Retrieval.model_fields),
     ]  # fmt: skip

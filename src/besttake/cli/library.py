@@ -18,10 +18,14 @@ Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
 
 
 @app.command()
-@plan_flags("encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims")
+@plan_flags("demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims")
 def build(
     given: Flags,
-    demos: Annotated[str, typer.Argument(help="The demonstrations: lerobot:…, hdf5:…, video:…, run:…, testbed")],
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[DEMOS]", help="The demonstrations: a path, or a URI (lerobot:…, hdf5:…, rlds:…)."),
+    ] = None,
+    *,
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to make.")],
     stride: Annotated[int, typer.Option(min=1, help="Embed every n-th frame, and the frames of events.")] = 1,
     max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many per task.")] = None,
@@ -41,7 +45,7 @@ def build(
 
     Examples:
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
-      besttake library build hdf5:demos.hdf5 -o libraries/mine --skip-bad
+      besttake library build data/my_demos.hdf5 -o libraries/mine --skip-bad
     """
     from besttake.config import parse_dims
     from besttake.demos.build import Options, Work
@@ -50,6 +54,11 @@ def build(
     from besttake.reporting.terminal.library import render_built
     from besttake.threads import one_thread
 
+    if (source is None) == ("demos" not in given):
+        raise PlanError(
+            "name the demonstrations once, as DEMOS or with `demos`: a path, or a URI such as lerobot:org/name"
+        )
+    demos = source or str(given["demos"])
     if pad not in ("hold", "repeat"):
         raise PlanError(f"`pad` {pad}: choose hold or repeat")
     try:

@@ -16,17 +16,22 @@ def rank(
     demos: Annotated[str, typer.Option(help="Library directory, demonstrations (URI), or a folder of videos.")],
     task: Annotated[str, typer.Option(help="Compare with the demonstrations of this task only.")] = "",
     window: Annotated[
-        str, typer.Option(help="Frames to score: common (up to the shortest take's end) or episode.")
+        str, typer.Option(help="What to score: common (the time that all takes have) or episode (all of each).")
     ] = "common",
     scorer: Annotated[
         str, typer.Option(help="The scorer that orders takes: manifold, coverage, or a URI (default manifold).")
     ] = "manifold",
     encoder: Annotated[str | None, option("encoder")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every n-th frame.")] = 1,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with the score traces.")] = None,
+    fps: Annotated[float, typer.Option(help="Frames a second of takes that are folders of pictures.")] = 10.0,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with pictures and the score traces.")] = None,
     as_json: Json = False,
 ) -> None:
     """Rank takes you already recorded by how close they stay to demonstrations.
+
+    Takes are compared by time, whatever their frame rates. Takes within each other's error share a place; a take that
+    scores below every demonstration held out, or no better than shuffled pixels, is marked. Exits with 2 when no take
+    could be ranked.
 
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
@@ -36,10 +41,12 @@ def rank(
     from besttake.reporting.terminal.rank import render
     from besttake.verbs.rank import rank as order
 
-    result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride)
+    result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
     if html is not None:
         make_html(result, html)
     show(render(result), result.to_json(), as_json)
+    if all(take.place is None for take in result.takes):
+        raise typer.Exit(2)
 
 
 def ingest(

@@ -20,6 +20,9 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 Rule = Literal["next", "current", "frame"]
+Way = Literal["start", "path", "blend"]
+RULES: tuple[Rule, ...] = ("next", "current", "frame")
+WAYS: tuple[Way, ...] = ("start", "path", "blend")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,10 @@ class RetrievalConfig:
     ``rule``: `next` matches the current event and returns the chunk of the event ``lead`` events later in the same
     demonstration (of its last event, where fewer follow); `current` returns the matched event's own chunk; `frame`
     matches any frame and returns the chunk that starts there.
-    ``weights``: of image, action and state. ``alpha``: of the retrieved chunk in Eq. 6.
+    ``weights``: of image, action and state.
+    ``way``: how the chunk gets into the sample, and ``alpha`` how strongly. `start`: the sample starts from
+    ``alpha * chunk + (1 - alpha) * eps`` (Eq. 6). `path`: it starts there too, but at flow time ``alpha``, where
+    training put such a mixture. `blend`: actions are ``alpha * chunk + (1 - alpha) * (the sample cooled by alpha)``.
     ``onset_alignment``: the query is the take's state at the onset of its current event (`events.current`) instead of
     now; whoever makes the query does this. ``whitening``: the embedding is also decorrelated, on the principal axes
     that carry 95 % of the candidates' variance (z-scoring alone whitens per dimension, which the distance does anyway).
@@ -40,6 +46,7 @@ class RetrievalConfig:
     """
 
     rule: Rule = "next"
+    way: Way = "start"
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     alpha: float = 0.3
     onset_alignment: bool = False
@@ -50,8 +57,10 @@ class RetrievalConfig:
     lead: int = 1
 
     def __post_init__(self) -> None:
-        if self.rule not in ("next", "current", "frame"):
+        if self.rule not in RULES:
             raise ValueError(f"rule must be next, current or frame, not {self.rule!r}")
+        if self.way not in WAYS:
+            raise ValueError(f"way must be start, path or blend, not {self.way!r}")
         if len(self.weights) != 3 or min(self.weights) < 0 or sum(self.weights) <= 0:
             raise ValueError(f"weights must be three numbers of at least 0, not all 0, not {self.weights}")
         if not 0 <= self.alpha <= 1:

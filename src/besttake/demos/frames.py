@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake.types import U8
 
@@ -44,10 +46,37 @@ def check_size(width: int, height: int, count: int = 1, largest: int = LARGEST) 
 
 def video_frames(path: Path, largest: int = LARGEST) -> U8:
     """All frames of a video, uint8 (F, h, w, 3)."""
-    frames = [fitted(picture, largest) for _, picture in _decoded(path, 0.0)]
+    return timed_frames(path, largest)[0]
+
+
+def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.float64]]:
+    """All frames of a video, uint8 (F, h, w, 3), and the second (F,) at which each is shown, from 0 on."""
+    frames, seconds = [], []
+    for second, picture in _decoded(path, 0.0):
+        frames.append(fitted(picture, largest))
+        seconds.append(second)
     if not frames:
         raise Unreadable(f"has no frames in {path.name}")
-    return np.stack(frames)
+    times = np.array(seconds)
+    if len(times) > 1 and np.diff(times).min() <= 0:  # a stream without times of its own
+        times = np.arange(len(frames)) / (video_rate(path) or 30)
+    return np.stack(frames), times - times[0]
+
+
+def jpeg(frame: U8, largest: int) -> bytes:
+    """A frame (h, w, 3) as a small picture for people."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(fitted(Image.fromarray(frame), largest)).save(buffer, format="JPEG", quality=80)
+    return buffer.getvalue()
+
+
+def video_frame(path: Path, place: int) -> U8:
+    """Frame number ``place`` of a video, full size: uint8 (h, w, 3)."""
+    for _, picture in islice(_decoded(path, 0.0), place, None):
+        return fitted(picture, max(picture.size))
+    raise Unreadable(f"has no frame {place} in {path.name}")
 
 
 def video_slice(path: Path, start: float, count: int, fps: float, largest: int = LARGEST) -> U8:
@@ -128,10 +157,19 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
             for frame in container.decode(stream):
                 seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
                 if seconds >= start - slack:
-                    yield seconds, frame.to_image()
+                    yield seconds, _upright(frame.to_image(), getattr(frame, "rotation", 0))
     except (av.error.FFmpegError, IndexError, OSError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise Unreadable(f"has a damaged video {path.name} ({reason.split(': ')[0]})") from error
+
+
+def _upright(image: Any, degrees: int) -> Any:
+    """The image as its rotation tag says to show it: phones store what they see and how they were held."""
+    from PIL import Image
+
+    turns = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
+    turn = turns.get(degrees % 360)
+    return image if turn is None else image.transpose(turn)
 
 
 def _av() -> Any:

@@ -42,23 +42,42 @@ def opened(path: Path) -> Iterator[Any]:
         raise Unreadable(f"cannot be read ({one_line(error, 120)})") from error
 
 
+@contextmanager
+def opened_at(path: Path, group: str) -> Iterator[Any]:
+    """A ``group`` of the file, open for reading; `Unreadable` where there is none."""
+    with opened(path) as file:
+        content = item(file, group)
+        if not isinstance(content, h5py().Group):
+            raise Unreadable(f"is not there (no {group} in {path.name})")
+        yield content
+
+
+def names(group: Any, path: str) -> list[str]:
+    """What the group at ``path`` holds; empty where there is no such group."""
+    content = item(group, path)
+    return [str(key) for key in content] if isinstance(content, h5py().Group) else []
+
+
 def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
     """The group or dataset at ``path``, None where there is none; `Unreadable` where it is not in this very file."""
     library = h5py()
     for part in (part for part in path.split("/") if part):
         if not isinstance(group, library.Group):
             return None
-        link = group.get(part, getlink=True)
-        if link is None:
+        # By the link itself: to ask whether ``part in group`` would follow it, and open the file that it leads to.
+        stored, name = group.id.links, part.encode()
+        if not stored.exists(name):
             return None
-        if isinstance(link, library.ExternalLink):
-            raise Unreadable(f"has {part} in another file, which is not read")
-        if isinstance(link, library.SoftLink):
+        kind = stored.get_info(name).type
+        if kind == library.h5l.TYPE_SOFT:
             if not links:
                 raise Unreadable(f"has links at {part} that lead nowhere")
-            group = item(group.file if link.path.startswith("/") else group, link.path, links - 1)
-        else:
+            target = stored.get_val(name).decode("utf-8", "replace")
+            group = item(group.file if target.startswith("/") else group, target, links - 1)
+        elif kind == library.h5l.TYPE_HARD:
             group = group[part]
+        else:
+            raise Unreadable(f"has {part} in another file, which is not read")
     if isinstance(group, library.Dataset) and (group.external or group.is_virtual):
         raise Unreadable(f"has {path} in another file, which is not read")
     return group
@@ -127,12 +146,13 @@ def json_attribute(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def by_number(keys: Iterable[str]) -> list[str]:
     """``demo_2`` before ``demo_10``."""
+    return sorted(keys, key=by_number_key)
 
-    def number(key: str) -> tuple[int, str]:
-        digits = re.search(r"\d{1,15}$", key)
-        return (int(digits.group()) if digits else -1, key)
 
-    return sorted(keys, key=number)
+def by_number_key(name: str) -> tuple[int, str]:
+    """The number at the end of ``name``, and the name."""
+    digits = re.search(r"\d{1,15}$", name)
+    return (int(digits.group()) if digits else -1, name)
 
 
 def files_of(path: Path) -> list[Path]:

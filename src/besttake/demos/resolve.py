@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from besttake import registry
 from besttake.demos.base import Source
 from besttake.demos.build import Options, Work, build, build_cached
 from besttake.demos.checks import check_encoder_uri
+from besttake.demos.guess import guess
 from besttake.demos.library import Library
 from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached
@@ -49,13 +51,24 @@ def build_at(
 
 
 def source_of(named: str) -> Source:
-    """The demonstrations ``named`` by a URI, or by the path of a LeRobot data set or of a folder of videos."""
-    path, (scheme, colon, _), known = Path(named), named.partition(":"), registry.schemes("demos")
-    if path.is_dir() and not (colon and scheme in known):
-        kind = "lerobot" if (path / "meta" / "info.json").is_file() else "video"
-        return registry.demos(f"{kind}:{named}")  # type: ignore[no-any-return]
-    if colon or named in known:
+    """The demonstrations ``named`` by a URI, or by a path whose format is guessed (`besttake.demos.guess`).
+
+    A bare path may have options, too: ``data/libero?camera=image``.
+    """
+    (scheme, colon, _), known = named.partition(":"), (*registry.schemes("demos"), "python")
+    path, query = (named, "") if _exists(named) else named.partition("?")[::2]
+    if _exists(path) and not (colon and scheme in known):
+        return registry.demos(f"{guess(Path(path))}:{path}{'?' if query else ''}{query}")  # type: ignore[no-any-return]
+    if colon or path in known:
         return registry.demos(named)  # type: ignore[no-any-return]
+    hub = f"; on the hub it would be lerobot:{path}" if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) else ""
     raise LibraryError(
-        f"{named} is neither a library directory, nor a folder of videos, nor a source (lerobot:…, hdf5:…)"
+        f"{path} is neither a library directory, nor data on this machine, nor a source (lerobot:…, hdf5:…){hub}"
     )
+
+
+def _exists(path: str) -> bool:
+    try:
+        return bool(path) and Path(path).exists()
+    except (OSError, ValueError):
+        return False

@@ -45,13 +45,14 @@ class Recording:
 class VideoDemos:
     """Recordings of a folder, in the order of their names."""
 
-    gripper_dim, gripper_open, eef_dims = None, -1, None
+    gripper_dim, gripper_open, eef_dims = None, None, None
 
     def __init__(self, root: Path, name: str, task: str, camera: str, fps: float, size: int) -> None:
         self.name, self.camera, self._root, self._size = name, camera, root, size
         self.recordings = _recordings(root, task)
         if not self.recordings:
             raise LibraryError(f"{name} holds no videos ({', '.join(VIDEOS)}) and no folders of pictures")
+        self.notes = (f"{len(self.recordings)} recordings, videos or folders of pictures",)
         first = self.recordings[0].path
         self.fps = (video_rate(first) if first.is_file() else 0.0) or fps
         digest = hashlib.sha256(repr([task, camera, size]).encode())
@@ -62,6 +63,14 @@ class VideoDemos:
 
     def __len__(self) -> int:
         return len(self.recordings)
+
+    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
+        """States and actions of the tables."""
+        for recording in self.recordings:
+            try:
+                yield _table(recording.table)
+            except Unreadable:
+                continue
 
     def __iter__(self) -> Iterator[Demo | Bad]:
         for recording in self.recordings:
@@ -123,7 +132,7 @@ def _files(recording: Recording) -> list[Path]:
     return [*files, recording.table] if recording.table.is_file() else files
 
 
-def _table(path: Path, frames: int) -> tuple[F32 | None, F32 | None]:
+def _table(path: Path, frames: int | None = None) -> tuple[F32 | None, F32 | None]:
     """States (T, s) and actions (T, a) of a CSV file; None for what it does not have."""
     if not path.is_file():
         return None, None
@@ -133,7 +142,7 @@ def _table(path: Path, frames: int) -> tuple[F32 | None, F32 | None]:
         values = np.array([[float(cell) for cell in row] for row in rows if row], np.float32).reshape(-1, len(head))
     except (ValueError, UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"has a table {path.name} that is not numbers under one header ({error})") from error
-    if len(values) != frames:
+    if frames is not None and len(values) != frames:
         raise Unreadable(f"has {frames} frames, but {path.name} has {len(values)} rows")
     columns = []
     for kind in ("state", "action"):

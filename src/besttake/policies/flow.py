@@ -28,7 +28,7 @@ from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
 from besttake.options import Reader
 from besttake.takes.draws import Draw
-from besttake.testbed.network import EULER_STEPS, Weights, carry, sliced, time_features, times
+from besttake.testbed.network import EULER_STEPS, Weights, begins_at, carry, sliced, time_features, times
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
@@ -58,7 +58,8 @@ class FlowPolicy:
         self.spec = PolicySpec(
             name=name, kind="flow", horizon=self._horizon, action_dim=len(self._mean), replan=steps,
             state_dim=self._map.shape[0],
-            warm_start=True, cools=True, small=True, fingerprint=weights.fingerprint(steps, blur),
+            warm_start=True, cools=True, flow_steps=EULER_STEPS, small=True,
+            fingerprint=weights.fingerprint(steps, blur),
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
@@ -79,17 +80,17 @@ class FlowPolicy:
         context = np.concatenate(
             [self._seen(observation, draw) @ self._map + self._shift, self._which(observation.instruction)]
         )
-        flown = self._flow(x.reshape(-1), context.astype(np.float32)).reshape(x.shape)
+        flown = self._flow(x.reshape(-1), context.astype(np.float32), begins_at(warm)).reshape(x.shape)
         return np.asarray(np.clip(flown * self._std + self._mean, -1, 1), np.float32)
 
     def _seen(self, observation: Observation, draw: Draw) -> F32:
         blur: F32 = draw.normal((len(self._blur),), "perception") @ self._blur
         return observation.state + blur
 
-    def _flow(self, x: F32, context: F32) -> F32:
+    def _flow(self, x: F32, context: F32, begin: int) -> F32:
         """Noise (chunk,) to a normalised chunk, in Euler steps."""
         given = times(self._context_in, context)
-        return carry(x, lambda x, step: times(self._noise_in, x) + given + self._at_time[step], self._rest)
+        return carry(x, lambda x, step: times(self._noise_in, x) + given + self._at_time[step], self._rest, begin)
 
     def _which(self, instruction: str) -> F32:
         """Which of its instructions this is, as one of n; all zero when there is none."""

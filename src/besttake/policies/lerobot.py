@@ -92,6 +92,7 @@ class LerobotPolicy:
             name=name, kind=self._family.kind, horizon=horizon, action_dim=int(config.action_feature.shape[0]),
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())),
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
+            flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
             fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}{turned}",
             convention=trained if gripper is None else replace(trained, gripper=gripper),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
@@ -155,8 +156,9 @@ class LerobotPolicy:
             rows = np.concatenate([self._noise(layer) for layer in layers])
             noise = torch.from_numpy(rows).to(self._checkpoint.config.device)
         draws = [draw for layer in layers for _, draw, _ in layer]
+        times = [0.0 if warm is None else warm.time for layer in layers for _, _, warm in layer]
         with torch.inference_mode():
-            normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws)
+            normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws, times)
         return [self._finished(normalised[first : first + self._width]) for first in range(0, len(draws), self._width)]
 
     def _noise(self, layer: Sequence[Row]) -> F32:
@@ -227,6 +229,8 @@ class LerobotPolicy:
                 continue
             if not self.spec.cools or (row.chunk is not None and not self.spec.warm_start):
                 raise ComponentError(f"{self.spec.name}: a {self._checkpoint.family} policy cannot be warm-started")
+            if row.time and not self.spec.flow_steps:
+                raise ComponentError(f"{self.spec.name}: a {self._checkpoint.family} policy cannot begin mid-flow")
             if row.chunk is not None and row.chunk.shape != self._shape:
                 raise ComponentError(
                     f"{self.spec.name}: a warm chunk of {row.chunk.shape} where {self._shape} is needed"

@@ -23,6 +23,7 @@ class Family(ABC):
 
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``shares``: ``noise`` and
     ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
+    ``begins_midway``: `predict` heeds ``times``, the flow time (0 noise, 1 action) from which each row goes on.
     """
 
     horizon: int
@@ -33,13 +34,14 @@ class Family(ABC):
     alone: ClassVar[bool] = False
     resizes: ClassVar[bool] = False
     shares: ClassVar[bool] = False
+    begins_midway: ClassVar[bool] = False
 
     def place(self, chunk: Any) -> Any:
         """A normalised chunk (B, horizon, action_dim) as a latent (B, *latent), in a family that has one."""
         raise NotImplementedError
 
     @abstractmethod
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
 
 
@@ -48,6 +50,7 @@ class Flow(Family):
 
     resizes = True
     shares = True
+    begins_midway = True
 
     def place(self, chunk: Any) -> Any:
         """Zeros beyond the action's own dimensions, as in training."""
@@ -55,20 +58,26 @@ class Flow(Family):
         latent[:, :, : chunk.shape[2]] = chunk
         return latent
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The class's own call, with the noise it would otherwise draw.
 
         It computes the prefix (pictures, instruction, state) once and denoises against it. With more rows of noise
         than observations, each denoising step goes layer by layer: the same shapes and bits as one layer at a time.
+        A row that sets out at a later time stands still until then.
         """
-        from torch import cat
+        from torch import cat, tensor, where
 
         model, step = policy.model, policy.model.denoise_step
         width = len(batch["observation.language.tokens"])
 
         def layer_by_layer(**inputs: Any) -> Any:
             parts = zip(inputs["x_t"].split(width), inputs["timestep"].split(width), strict=True)
-            return cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
+            moves = cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
+            if not any(times):
+                return moves
+            # Their clock runs from 1 to 0; a thousandth is far less than a step and far more than rounding.
+            waits = inputs["timestep"] > 1 - tensor(times, device=moves.device) + 1e-3
+            return where(waits[:, None, None], 0.0, moves)
 
         model.denoise_step = layer_by_layer
         try:
@@ -88,7 +97,7 @@ class Diffusion(Family):
         index = np.clip(np.arange(self.latent[0]) - self.past, 0, chunk.shape[1] - 1)
         return chunk[:, index]
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """One observation stands for the whole window of the past; DDPM's later noise comes from each row's draw."""
         import torch
 
@@ -110,7 +119,7 @@ class Deterministic(Family):
     kind = "deterministic"
     shares = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The class's own call, once for all layers: they have the same answer."""
         policy.reset()
         actions = policy.predict_action_chunk(batch)
@@ -122,7 +131,7 @@ class Seeded(Family):
 
     alone = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw]) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The one call that every class has, under a seed, until the actions it holds ready are out.
 
         It fills its window of past observations with the one it is given, as at the start of an episode.

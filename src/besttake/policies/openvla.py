@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from besttake.conventions import COMMANDS, FAMILIES, Convention, gripper_in
+from besttake.conventions import Gripper as GripperCommand
 from besttake.encoders.torch_common import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
@@ -82,7 +83,7 @@ class OpenvlaPolicy:
         self.spec = PolicySpec(
             name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
             action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
-            fingerprint=fingerprint, notes=notes, convention=self._convention(stats[self._key]),
+            fingerprint=fingerprint, notes=notes, convention=convention_of(stats[self._key], settings.gripper),
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
@@ -104,16 +105,6 @@ class OpenvlaPolicy:
         if self._settings.gripper in COMMANDS:
             action[-1:] = COMMANDS[self._settings.gripper].command(action[-1:])
         return action
-
-    def _convention(self, stats: Mapping[str, Any]) -> Convention:
-        """What its gripper means: 0 to 1 is how open it is, as in all data sets that OpenVLA's own code prepares."""
-        if self._settings.gripper in COMMANDS:
-            return Convention(COMMANDS[self._settings.gripper])
-        kept = stats.get("action", {})
-        ranges = list(zip(kept.get("min", ()), kept.get("max", ()), strict=False))
-        known = FAMILIES["openvla:"].convention.gripper
-        gripper = gripper_in(ranges, -1) if len(ranges) == _ARM_AND_GRIPPER else None
-        return Convention(known if gripper is not None and known is not None and gripper.low == known.low else gripper)
 
     def _temperature(self, warm: Warm | None) -> float:
         if warm is None:
@@ -151,6 +142,20 @@ class OpenvlaPolicy:
         if not hasattr(model, "predict_action"):
             raise ComponentError(f"{self._name}: a {type(model).__name__}, which has no predict_action; not an OpenVLA")
         return processor, model.to(self._device).eval()
+
+
+def convention_of(stats: Mapping[str, Any], gripper: Gripper) -> Convention:
+    """What the gripper of its actions means, by the statistics of the data that it was trained on.
+
+    0 to 1 is how open it is, as in all data sets that OpenVLA's own code prepares.
+    """
+    if gripper in COMMANDS:
+        return Convention(COMMANDS[gripper])
+    kept = stats.get("action", {})
+    ends = next(((kept[low], kept[high]) for low, high in (("min", "max"), ("q01", "q99")) if low in kept), ((), ()))
+    ranges = list(zip(*ends, strict=False))
+    known = gripper_in(ranges, -1) if len(ranges) == _ARM_AND_GRIPPER else None
+    return Convention(FAMILIES["openvla:"].convention.gripper if known == GripperCommand(0, 1) else known)
 
 
 def _central(image: Any) -> Any:

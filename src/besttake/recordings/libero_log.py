@@ -2,9 +2,9 @@
 
 Layout: ``experiments/robot/libero/run_libero_eval.py`` of openvla/openvla and of its many forks writes
 ``EVAL-SUITE-FAMILY-DATE[--NOTE].txt`` and prints the same lines; ``examples/libero/main.py`` of
-Physical-Intelligence/openpi logs them with a prefix (``INFO:root:``), between the bars of tqdm. Each episode has
-``Task: ...``, ``Starting episode 3...`` (counted from 1 within its task), ``Success: True`` and
-``# episodes completed so far: 23``; an exception is logged and the episode then called a failure.
+Physical-Intelligence/openpi logs them with a prefix (``INFO:root:``; others ``INFO | >>`` or ``- INFO -``), between the
+bars of tqdm. Each episode has ``Task: ...``, ``Starting episode 3...`` (counted from 1 within its task),
+``Success: True`` and ``# episodes completed so far: 23``; an exception is logged and the episode then called a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUN = re.compile(
     r"EVAL-(?P<suite>.+?)-(?P<family>[^-]+)-(?P<time>\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d)(?:--(?P<note>.+?))?(?=\.txt|$)"
 )
 DATE = re.compile(r"\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d")
-_AT = r"(?:^|[:\]|-]\s*)"
+_AT = r"(?:^|[:\]|>-])\s*"
 _SUITE = re.compile(_AT + r"Task suite: (\S+)\s*$")
 _TASK = re.compile(_AT + r"Task: (.+?)\s*$")
 _START = re.compile(_AT + r"Starting episode (\d+)\.\.\.\s*$")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from besttake import files
 from besttake.errors import one_line
 from besttake.recordings.episodes import IngestError, UnknownFormat
 
@@ -62,17 +62,12 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file. Nesting deeper than Python reads, and a file larger than `LARGEST_JSON`, are refused."""
+    """The JSON of a file; UnknownFormat where it is damaged, nested deeply or larger than `LARGEST_JSON`."""
     try:
-        size = path.stat().st_size
-        if size > LARGEST_JSON:
-            raise UnknownFormat(f"{path}: {size >> 20} MB of JSON, and {LARGEST_JSON >> 20} is the most that is read")
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return files.read_json(path, LARGEST_JSON)
     except (OSError, ValueError) as error:
-        reason = one_line(error)
+        reason = one_line(error, 160)
         raise UnknownFormat(f"{path}: damaged JSON ({reason}); write it again with the program that made it") from error
-    except RecursionError as error:
-        raise UnknownFormat(f"{path}: JSON nested too deeply to be a file of outcomes") from error
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

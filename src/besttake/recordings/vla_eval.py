@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, outcome, whole
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
 
 # As vla-eval's own export: when an episode was run again, its last result counts.
 _EPISODES = """
@@ -55,7 +55,9 @@ def read_recording(path: Path) -> list[Recording]:
                 for evaluation in database.execute("select eval_id, metadata from eval_metadata").fetchall()
             ]
     except (sqlite3.Error, ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise IngestError(
+        # Other programs keep databases, too (a BestTake run its takes).
+        kind = UnknownFormat if "no such table" in str(error) else IngestError
+        raise kind(
             f"{path}: not a vla-eval recording ({one_line(error)}); give a recording-<id>.sqlite of vla-eval 0.8"
         ) from error
 

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from besttake.errors import RunError
 from besttake.files import write_text
 from besttake.reporting import numbers
 from besttake.reporting.drawing import PAGE, Figure, marker
@@ -33,7 +34,11 @@ class Page:
 
     def save(self, out: str | Path, template: str, **context: Any) -> Path:
         """Write a template of this package whole or not at all, with the directories above it."""
-        return write_text(Path(out), self.render(template, **context), parents=True)
+        text = self.render(template, **context)
+        try:
+            return write_text(Path(out), text, parents=True)
+        except OSError as error:
+            raise RunError(f"{out}: cannot be written ({error.strerror}); choose another file") from error
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from besttake.files import version
-from besttake.reporting.axes import Frame, shorten, spread
+from besttake.reporting.axes import Frame, horizontal, shorten, spread, ticks
 from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
 from besttake.reporting.page import Page, svg
 
@@ -22,9 +22,14 @@ _TIPS = 40
 
 def make_html(result: RankResult, out: str | Path) -> Path:
     """Write the page of a ranking."""
-    page = Page({"besttake": version(), **asdict(result)})
+    page = Page({"besttake": version(), **result.document()})
     rows = [(i, take, svg(traces(result, [take]))) for i, take in enumerate(result.takes)]
-    return page.save(out, "rank.html.j2", result=result, rows=rows)
+    return page.save(out, "rank.html.j2", result=result, rows=rows, inline=inline)
+
+
+def inline(picture: bytes) -> str:
+    """A JPEG as the address of itself, so that the page needs no other file."""
+    return f"data:image/jpeg;base64,{b64encode(picture).decode()}"
 
 
 def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
@@ -35,41 +40,56 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
     drawn = [take for take in takes if take.best]
     if not drawn:
         return None
-    last = max([1, *(step for take in result.takes for step in take.steps)])
+    last = max([0.1, *(second for take in result.takes for second in take.seconds)])
     low, high = spread([value for take in result.takes for value in take.best], low=1.0, high=1.0)
     legend = 16 * len(drawn) if len(drawn) > 1 else 0
-    frame = Frame.of((460, 150 + legend), (44, 8 + legend, 10, 26), (0, last), (low, max(high, low + 0.01)))
-    below = frame.height - 6
+    frame = Frame.of((460, 166 + legend), (44, 24 + legend, 14, 34), (0, last), (low, max(high, low + 0.01)))
     shapes: list[Element] = [
-        *frame.grid(about=3),
-        Label(frame.x.end, below, f"frame {last}", "muted", 11.5, "end"),
-        Label(frame.x.start, below, "cosine to the nearest demonstration frame", "muted", 11.5),
+        *_cosines(frame),
+        *horizontal(frame.x, frame.y.end, frame.y.start, scale=1),
+        Label(frame.x.end, frame.height - 4, "seconds", "muted", 11.5, "end"),
+        Label(frame.x.start, legend + 14, "cosine to the nearest demonstration frame", "muted", 11.5),
     ]
     for i, take in enumerate(drawn):
         color = f"s{i % SERIES}" if legend else "accent" if take.place == 1 else "ink"
         if legend:
             shapes.append(Label(frame.x.start, 16 * (i + 1), f"{take.place}. {shorten(take.name, 60)}", color, 12))
         else:
-            shapes += _unscored(take, result.window, frame)
+            shapes += _unscored(take, result, frame)
         shapes += _trace(take, color, frame)
     name = f"{len(drawn)} takes" if legend else shorten(drawn[0].name, 60)
     return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
 
 
+def _cosines(frame: Frame) -> list[Element]:
+    """Lines at round cosines, with as many digits as tell them apart."""
+    shapes: list[Element] = []
+    steps = ticks(frame.y.low, frame.y.high, 3)
+    for digits in (1, 2, 3, 4):
+        if len({f"{tick:.{digits}f}" for tick in steps}) == len(steps):
+            break
+    for tick in steps:
+        y = frame.y(tick)
+        shapes.append(Polyline([(frame.x.start, y), (frame.x.end, y)], color="faint"))
+        shapes.append(Label(frame.x.start - 7, y + 4, f"{tick:.{digits}f}", color="muted", size=11.5, anchor="end"))
+    return shapes
+
+
 def _trace(take: RankedTake, color: str, frame: Frame) -> list[Element]:
-    points = [frame.at(step, best) for step, best in zip(take.steps, take.best, strict=True)]
+    points = [frame.at(second, best) for second, best in zip(take.seconds, take.best, strict=True)]
     shapes: list[Element] = [Polyline(points, color, 1.8)]
     for i in range(0, len(points), max(1, len(points) // _TIPS)):
-        tip = f"frame {take.steps[i]}: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
+        tip = f"{take.seconds[i]:.2f} s: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
         shapes.append(Mark(*points[i], 2.4, color, tip=tip))
     return shapes
 
 
-def _unscored(take: RankedTake, window: str, frame: Frame) -> list[Element]:
+def _unscored(take: RankedTake, result: RankResult, frame: Frame) -> list[Element]:
     """The grey area over the frames that the window leaves out."""
-    end = take.steps[take.scored - 1] if take.scored else 0
-    if take.steps[-1] <= end:
+    scored = [second for second in take.seconds if second * result.rate < take.scored - 0.5]
+    end = scored[-1] if scored else 0.0
+    if take.seconds[-1] <= end:
         return []
-    left, right, top, bottom = frame.x(end), frame.x(take.steps[-1]), frame.y.end, frame.y.start
+    left, right, top, bottom = frame.x(end), frame.x(take.seconds[-1]), frame.y.end, frame.y.start
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-    return [Area(corners, "muted", opacity=0.12, tip=f"not scored: beyond the window {window}")]
+    return [Area(corners, "muted", opacity=0.12, tip=f"not scored: beyond the window {result.window}")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from besttake.files import short_hash
 from besttake.testbed.tasks import ACTION_DIM
-from besttake.types import F32, Array
+from besttake.types import F32, Array, Warm
 
 HORIZON = 10
 EULER_STEPS = 10
@@ -83,13 +83,19 @@ class FlowNet:
         self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
         self._width = next(width for width in _WIDTHS if width == 1 or self._places_are_alike(width))
 
-    def __call__(self, noise: F32, states: F32) -> F32:
-        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1]."""
+    def __call__(self, noise: F32, states: F32, begins: Array | None = None) -> F32:
+        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1].
+
+        ``begins`` (B,): after which step of the flow each row sets out (0: at its beginning).
+        """
         count = len(noise)
+        rows = np.zeros(count + -count % self._width, np.int64)
+        rows[:count] = 0 if begins is None else begins
         inputs = np.concatenate([noise.reshape(count, _CHUNK), states * SCALE], axis=1)
         inputs = np.pad(inputs, ((0, -count % self._width), (0, 0)))
         blocks = inputs.reshape(-1, self._width, inputs.shape[1])
-        flown = np.concatenate([self._flow(block) for block in blocks])[:count]
+        parts = zip(blocks, rows.reshape(-1, self._width), strict=True)
+        flown = np.concatenate([self._flow(block, begin) for block, begin in parts])[:count]
         chunks = flown.reshape(count, HORIZON, ACTION_DIM) * self.std + self.mean
         return np.asarray(np.clip(chunks, -1, 1), np.float32)
 
@@ -97,19 +103,19 @@ class FlowNet:
         """A chunk (10, 4) of the environment's actions in the space that the flow lives in."""
         return np.asarray((chunk - self.mean) / self.std, np.float32)
 
-    def _flow(self, block: F32) -> F32:
+    def _flow(self, block: F32, begin: Array) -> F32:
         """Noise and state (width, 60) to normalised chunks (width, 40), in Euler steps."""
         columns = np.ascontiguousarray(block.T)
         context = times(self._state_in, columns[_CHUNK:])
         first = [context + shift for shift in self._first]
-        return carry(columns[:_CHUNK], lambda x, step: times(self._noise_in, x) + first[step], self._rest).T
+        return carry(columns[:_CHUNK], lambda x, step: times(self._noise_in, x) + first[step], self._rest, begin).T
 
     def _places_are_alike(self, width: int) -> bool:
         block = np.random.default_rng(0).standard_normal((width, _CHUNK + len(SCALE)), np.float32)
-        flown = self._flow(block)
-        places = np.arange(width)
+        places, begin = np.arange(width), np.zeros(width, np.int64)
+        flown = self._flow(block, begin)
         moved = [np.roll(places, shift) for shift in range(1, width)] + [places[::-1]]
-        return all(np.array_equal(self._flow(block[order]), flown[order]) for order in moved)
+        return all(np.array_equal(self._flow(block[order], begin), flown[order]) for order in moved)
 
 
 def sliced(weight: F32) -> F32:
@@ -126,15 +132,24 @@ def times(weight: F32, x: F32) -> F32:
     return np.asarray(np.matmul(weight, x).reshape(-1, *x.shape[1:]), np.float32)
 
 
-def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]]) -> F32:
-    """Noise to a normalised chunk in Euler steps; ``first(x, step)`` is the first layer before its activation."""
+def begins_at(warm: Warm | None) -> int:
+    """After which Euler step a sample sets out."""
+    return 0 if warm is None else round(warm.time * EULER_STEPS)
+
+
+def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]], begin: int | Array = 0) -> F32:
+    """Noise to a normalised chunk in Euler steps; ``first(x, step)`` is the first layer before its activation.
+
+    ``begin``, of x or of each of its columns: the steps before it leave x as it is.
+    """
     with np.errstate(over="ignore"):
-        for step in range(EULER_STEPS):
+        for step in range(int(np.min(begin)), EULER_STEPS):
             hidden = _silu(first(x, step))
             for weight, shift in rest[:-1]:
                 hidden = _silu(times(weight, hidden) + shift)
             weight, shift = rest[-1]
-            x = x + (times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
+            moved = x + (times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
+            x = moved if np.max(begin) <= step else np.where(step >= begin, moved, x)
     return x
 
 

@@ -175,9 +175,18 @@ def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> 
         raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
     if directory.is_file():
         raise IngestError(f"{directory} is a file, and `out` a directory; to read several files, pass a list of them")
-    directory.mkdir(parents=True, exist_ok=True)
-    result.save(directory / "result.json")
-    with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        result.save(directory / "result.json")
+        _write_outcomes(directory / "outcomes.csv", recordings)
+    except OSError as error:
+        raise IngestError(
+            f"{directory}: cannot be written ({error.strerror}); choose another directory with `out`"
+        ) from error
+
+
+def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow((*OWN, "file"))
         for recording in recordings:

@@ -1,7 +1,9 @@
 """Rank takes that were already recorded: videos, folders of pictures, or episodes of a LeRobot data set.
 
-Takes are compared on the window `common` by default: only the first frames that all of them have, because where a
-recording stops at success its length gives the outcome away.
+Takes are compared by time: frames of all of them are taken at the rate of the slowest recording, and by default over
+the window `common`, the stretch of time that all of them have, because where a recording stops at success its length
+gives the outcome away. Two yardsticks stand beside the takes: what the library's own demonstrations score when they are
+held out, and what the takes score with their pixels shuffled.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake import registry
+from besttake.config import Plan
 from besttake.core.score import window_until
 from besttake.demos.base import Bad
-from besttake.demos.frames import Unreadable
+from besttake.demos.frames import Unreadable, jpeg, timed_frames
 from besttake.demos.resolve import open_or_build
 from besttake.demos.video import read_frames
 from besttake.demos.view import View
@@ -27,7 +31,8 @@ from besttake.encoders.cache import cached
 from besttake.errors import PlanError
 from besttake.files import as_paths
 from besttake.reporting.notebook import Table, Tabular
-from besttake.scorers.base import Footage, Score, Scorer
+from besttake.reporting.numbers import count
+from besttake.scorers.base import Footage, Scorer
 from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
@@ -35,16 +40,43 @@ from besttake.types import U8
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
 WINDOWS = ("common", "episode")
+SCORER: str = Plan.model_fields["scorer"].default
+FPS = 10.0
+"""The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""
+UNLIKE = "unlike the demonstrations"
+_SHORT = 0.25
+"""A take shorter than this part of the median one is not compared: it would cut all others to its own length."""
+_SLACK = 0.25
+"""Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
+_BLOCKS = 8
+_SAMPLED = 16
+_HELD_OUT = 8
+_SHOWN, _SIDE = 6, 112
+_LIKENESS = {"embeddings", "nearest", "visited", "library"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A frame of a take as JPEG, when it was seen, and the demonstration frame it is most like (empty: unknown)."""
+
+    seconds: float
+    frame: bytes = field(repr=False)
+    nearest: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
 class RankedTake:
     """A take with its place (1 is best), its score and the frames it rests on.
 
-    ``best[i]`` is the highest cosine of the frame at ``steps[i]`` to any demonstration frame, ``nearest[i]`` that
-    frame of the library; they are empty where the scorer does not compare frames with demonstrations. A take that could
-    not be read or scored has no place, and ``problem`` says why.
+    Takes whose scores lie within each other's error share a place. ``error`` is the standard error of the score: how
+    much it changes when a stretch of time is left out. ``unlike`` says why a take is marked "unlike the
+    demonstrations". ``best[i]`` is the highest cosine of the frame at ``seconds[i]`` to any demonstration frame,
+    ``nearest[i]`` that frame of the library; they are empty where the scorer does not compare frames with
+    demonstrations. A take that could not be read or scored has no place, and ``problem`` says why.
     """
 
     name: str
@@ -52,15 +84,28 @@ class RankedTake:
     score: float | None
     frames: int
     scored: int
-    steps: tuple[int, ...] = ()
+    seconds: tuple[float, ...] = ()
     best: tuple[float, ...] = ()
     nearest: tuple[int, ...] = ()
     problem: str = ""
+    error: float | None = None
+    unlike: str = ""
+    duration: float = 0.0
+    pictures: tuple[Picture, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """What a score is measured against: the lowest of ``demos`` held-out demonstrations, and shuffled pixels."""
+
+    held_out: float | None = None
+    demos: int = 0
+    shuffled: float | None = None
 
 
 @dataclass(frozen=True)
 class RankResult(Tabular):
-    """Takes from best to worst, and what their scores mean."""
+    """Takes from best to worst, and what their scores mean. Frames were compared ``rate`` times a second."""
 
     takes: tuple[RankedTake, ...]
     window: str
@@ -72,10 +117,20 @@ class RankResult(Tabular):
     task: str
     matched: str
     notes: tuple[str, ...]
+    rate: float = 0.0
+    yardsticks: Yardsticks = Yardsticks()
 
     def to_json(self) -> str:
-        """As JSON text."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False)
+        """As JSON text, without the pictures."""
+        return json.dumps(self.document(), indent=1, allow_nan=False)
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, without the pictures."""
+        bare = replace(self, takes=tuple(replace(take, pictures=()) for take in self.takes))
+        document = asdict(bare)
+        for take in document["takes"]:
+            del take["pictures"]
+        return document
 
     def plot(self) -> Figure | None:
         """The score of each take over time, as an SVG figure; None where no take has a score."""
@@ -84,9 +139,10 @@ class RankResult(Tabular):
         return traces(self, self.takes)
 
     def _table(self) -> Table:
-        rows = [(t.place, t.name, t.score, t.scored, t.frames, t.problem) for t in self.takes]
-        heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}"
-        return Table(heading, ("place", "take", "score", "scored", "frames", "problem"), rows, self.notes)
+        rows = [(t.place, t.name, t.score, t.error, t.unlike, t.scored, t.frames, t.problem) for t in self.takes]
+        heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}, embedded by {self.encoder}"
+        columns = ("place", "take", "score", "error", "unlike", "scored", "frames", "problem")
+        return Table(heading, columns, rows, self.notes)
 
 
 def rank(
@@ -95,116 +151,317 @@ def rank(
     *,
     task: str = "",
     window: str = "common",
-    scorer: str = "manifold",
+    scorer: str = SCORER,
     encoder: str | None = None,
     stride: int = 1,
+    fps: float = FPS,
 ) -> RankResult:
     """Order recorded ``takes`` (a list or one) by a ``scorer``: by default, by how close they stay to ``demos``.
 
     ``demos`` is a library directory, a URI, or a folder of videos; ``task`` picks the demonstrations of one task.
-    ``encoder`` is the library's own, or `pixels` where a library has to be built.
+    ``encoder`` is the library's own, or `pixels` where a library has to be built. ``fps`` is the rate of takes that are
+    folders of pictures.
     """
+    chosen = _checked(takes, demos, window, scorer, stride, fps)
+    films = [film for name in as_paths(takes) for film in _films(str(name), fps)]
+    with one_thread():
+        library = open_or_build(str(demos), encoder)
+        view, coder = library.view(task), cached(library.encoder())
+        clock = _clock(films, window, stride)
+        ranked, yardsticks = _Ranking(chosen, view, coder, clock, task).of(films)
+    return RankResult(
+        takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
+        library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
+        matched=view.matched, notes=tuple(_notes(clock, films, view, task, yardsticks)), rate=clock.rate,
+        yardsticks=yardsticks,
+    )  # fmt: skip
+
+
+def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: int, fps: float) -> Scorer:
+    """The scorer, once everything that the user asked for can be done."""
     if window not in WINDOWS:
         raise PlanError(f"`window` {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
     if stride < 1:
         raise PlanError(f"`stride` {stride}: must be at least 1")
     if not takes:
         raise PlanError("no takes to rank; name videos, folders of pictures, or LeRobot episodes as DATASET#3")
+    if not 0 < fps < math.inf:
+        raise PlanError(f"`fps` {fps}: must be above 0")
+    if not str(demos).strip():
+        raise PlanError("`demos` is empty; name a library directory, demonstrations (URI), or a folder of videos")
     chosen = registry.scorer(scorer)
     if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
         raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
-    films = [film for name in as_paths(takes) for film in _films(str(name))]
-    with one_thread():
-        library = open_or_build(str(demos), encoder)
-        view, coder = library.view(task), cached(library.encoder())
-        readable = [film.frames for film in films if film.frames is not None]
-        ranked = _ranked(films, _footage(readable, coder, window, stride, task), chosen, view)
-    return RankResult(
-        takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
-        library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
-        matched=view.matched, notes=tuple(_notes(window, films, view, task)),
-    )  # fmt: skip
+    return chosen
 
 
 @dataclass(frozen=True)
-class _Recorded:
-    """A recorded take: its ``frames`` uint8 (F, h, w, 3), or what is wrong with it."""
+class _Film:
+    """A recorded take: its ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) seconds, or what is wrong with it."""
 
     name: str
-    frames: U8 | None
+    frames: U8 | None = None
+    times: F64 = field(default_factory=lambda: np.zeros(0))
     problem: str = ""
 
+    @property
+    def rate(self) -> float:
+        """Frames a second; 0 of a single frame."""
+        return (len(self.times) - 1) / float(self.times[-1]) if len(self.times) > 1 else 0.0
 
-def _footage(films: Sequence[U8], encoder: Encoder, window: str, stride: int, task: str) -> list[Footage]:
-    """The takes as a scorer sees them: every ``stride``-th frame of those in the window."""
-    takes, shortest = [], min(map(len, films), default=0)
-    for film in films:
-        steps, end = np.arange(0, len(film), stride, dtype=np.int32), len(film) - 1
-        if window == "common":
-            end = shortest - 1
-        frames, until = film[steps], (window_until(steps, end),)
-        (embedded,) = embed(encoder, [frames])
-        takes.append(Footage(steps, until, (end,), frames=frames, embeddings=embedded, instruction=task))
-    return takes
+    @property
+    def duration(self) -> float:
+        """Seconds from its first frame to the end of its last."""
+        return float(self.times[-1]) + 1 / self.rate if self.rate else 0.0
 
 
-def _ranked(films: Sequence[_Recorded], footage: Sequence[Footage], scorer: Scorer, view: View) -> list[RankedTake]:
-    """Readable takes from best to worst, then those without a score."""
+@dataclass(frozen=True)
+class _Clock:
+    """When takes are looked at: ``rate`` times a second, until ``end`` seconds (None: each to its own end).
+
+    ``short``: takes below this duration are not compared.
+    """
+
+    window: str
+    rate: float
+    end: float | None
+    short: float
+
+    def rows(self, times: F64) -> I64:
+        """Which of the frames shown at ``times`` are seen: at each tick the one that stands then."""
+        ticks = np.arange(math.floor(float(times[-1]) * self.rate + 1e-6) + 1)
+        slack = _SLACK * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+        rows: I64 = np.searchsorted(times, ticks / self.rate + slack, side="right") - 1
+        return rows
+
+
+def _clock(films: Sequence[_Film], window: str, stride: int) -> _Clock:
     readable = [film for film in films if film.frames is not None]
-    judged = judge([scorer], [footage], view)[0] if footage else []
-    takes = [
-        _scored(film, take, one, one.scores[scorer.spec.name])
-        for film, take, one in zip(readable, footage, judged, strict=True)
-    ]
-    takes += [RankedTake(film.name, None, None, 0, 0, problem=film.problem) for film in films if film.frames is None]
-    valid = sorted((take for take in takes if take.score is not None), key=lambda take: -float(take.score or 0.0))
-    placed = [replace(take, place=place) for place, take in enumerate(valid, start=1)]
-    return [*placed, *(take for take in takes if take.score is None)]
+    if not readable:
+        return _Clock(window, FPS, None, 0.0)
+    short = _SHORT * float(np.median([film.duration for film in readable]))
+    long_enough = [film for film in readable if film.duration >= short]
+    rate = min((film.rate for film in long_enough if film.rate), default=FPS) / stride
+    return _Clock(window, rate, min(film.duration for film in long_enough) if window == "common" else None, short)
 
 
-def _scored(film: _Recorded, take: Footage, judged: Judged, score: Score) -> RankedTake:
-    assert film.frames is not None
-    (value,), (window,) = score.values, take.windows
-    sizes = len(film.frames), int(window.sum())
-    if not math.isfinite(value):
-        problem = "it has no valid score, because a frame's embedding is not finite"
-        return RankedTake(film.name, None, None, *sizes, problem=problem)
-    compared = np.flatnonzero(judged.nearest >= 0)
-    steps, nearest = take.steps[compared].tolist(), judged.nearest[compared].tolist()
-    best = tuple(round(cosine, 5) for cosine in judged.best[compared].tolist())
-    return RankedTake(film.name, None, float(value), *sizes, tuple(steps), best, tuple(nearest))
+@dataclass(frozen=True)
+class _Ranking:
+    """How takes are scored: by which scorer, against what, and when they are looked at."""
 
+    scorer: Scorer
+    view: View
+    encoder: Encoder
+    clock: _Clock
+    task: str
 
-def _notes(window: str, films: Sequence[_Recorded], view: View, task: str) -> list[str]:
-    notes = []
-    lengths = [len(film.frames) for film in films if film.frames is not None]
-    differ = len(set(lengths)) > 1
-    if window == "common" and differ:
-        notes.append(
-            f"takes differ in length: only the first {min(lengths)} frames of each are compared (window common)"
+    def of(self, films: Sequence[_Film]) -> tuple[list[RankedTake], Yardsticks]:
+        """Takes from best to worst, then those without a score; and the yardsticks."""
+        compared = [film for film in films if film.frames is not None and film.duration >= self.clock.short]
+        footage = [self._footage(film) for film in compared]
+        judged = judge([self.scorer], [footage], self.view)[0] if footage else []
+        takes = [self._ranked(*one) for one in zip(compared, footage, judged, strict=True)]
+        if not self.scorer.spec.compares:
+            takes = [replace(take, error=self._error(one)) for take, one in zip(takes, footage, strict=True)]
+        yardsticks = Yardsticks()
+        # A scorer that looks at neither demonstrations nor embeddings says nothing about likeness.
+        if footage and not self.scorer.spec.compares and set(self.scorer.spec.reads) & _LIKENESS:
+            yardsticks = Yardsticks(*self._held_out(), self._shuffled(footage))
+            few = self._values([_sampled(take) for take in footage])
+            takes = [replace(take, unlike=_unlike(take, one, yardsticks)) for take, one in zip(takes, few, strict=True)]
+        return [*_placed(takes), *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
+
+    def _left_out(self, films: Sequence[_Film]) -> list[RankedTake]:
+        left_out = []
+        for film in films:
+            if film.frames is None:
+                left_out.append(RankedTake(film.name, None, None, 0, 0, problem=film.problem))
+            elif film.duration < self.clock.short:
+                problem = f"it lasts {film.duration:.1f} s, too short to be compared with the others"
+                length = len(film.frames)
+                left_out.append(RankedTake(film.name, None, None, length, 0, duration=film.duration, problem=problem))
+        return left_out
+
+    def _footage(self, film: _Film) -> Footage:
+        """A take as a scorer sees it. Its steps are ticks of the clock, so that takes of any rate have the same."""
+        assert film.frames is not None
+        rows = self.clock.rows(film.times)
+        frames = film.frames[rows]
+        (embedded,) = embed(self.encoder, [frames])
+        return self._cut(np.arange(len(rows)), frames, embedded)
+
+    def _cut(self, ticks: Any, frames: U8 | None, embedded: Any) -> Footage:
+        last = len(ticks) - 1
+        end = (
+            last
+            if self.clock.end is None
+            else min(last, max(0, math.ceil(self.clock.end * self.clock.rate - 1e-6) - 1))
         )
-    elif window == "common" and len(lengths) > 1:
-        notes.append(f"all {lengths[0]} frames of each take were compared (window common)")
-    elif window == "episode" and differ:
+        steps = np.asarray(ticks, np.int32)
+        window = (window_until(steps, end),)
+        return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
+
+    def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:
+        """The score of each take."""
+        judged = judge([self.scorer], [takes], view or self.view)[0]
+        return [float(one.scores[self.scorer.spec.name].values[0]) for one in judged]
+
+    def _error(self, take: Footage) -> float | None:
+        """The standard error of a score by the jackknife: stretches of time are left out in turn."""
+        parts = _without_blocks(take)
+        values = self._values(parts) if parts else []
+        if len(values) < 2 or not np.isfinite(values).all():
+            return None
+        return float(np.sqrt((len(values) - 1) * np.var(values)))
+
+    def _held_out(self) -> tuple[float | None, int]:
+        """The lowest score of demonstrations against the others, on the clock of the takes; and of how many."""
+        view = self.view
+        if len(view.demos) < 2 or "frames" in self.scorer.spec.reads:
+            return None, 0
+        fps = view.library.head.fps or FPS
+        places = np.linspace(0, len(view.demos) - 1, min(_HELD_OUT, len(view.demos))).round().astype(int)
+        scores = []
+        for demo in view.demos[np.unique(places)]:
+            own = view.frame_demo == demo
+            rows = self.clock.rows((view.frame_step[own] - view.frame_step[own][0]) / fps)
+            embedded = np.asarray(view.embeddings[np.flatnonzero(own)[rows]])
+            others = View(view.library, view.demos[view.demos != demo], view.matched)
+            scores += self._values([self._cut(np.arange(len(rows)), None, embedded)], others)
+        known = [score for score in scores if math.isfinite(score)]
+        return (min(known), len(known)) if known else (None, 0)
+
+    def _shuffled(self, footage: Sequence[Footage]) -> float | None:
+        """The highest score, with two standard errors, that a take gets when its pixels are shuffled."""
+        scores, rng = [], np.random.default_rng(0)
+        for take in map(_sampled, footage):
+            assert take.frames is not None
+            flat = take.frames.reshape(len(take.frames), -1, 3)
+            mixed = rng.permuted(flat, axis=1).reshape(take.frames.shape)
+            (embedded,) = embed(self.encoder, [mixed])
+            (judged,) = judge([self.scorer], [[replace(take, frames=mixed, embeddings=embedded)]], self.view)[0]
+            value = float(judged.scores[self.scorer.spec.name].values[0])
+            spread = float(np.nanstd(judged.best)) if np.isfinite(judged.best).any() else 0.0
+            scores.append(value + 2 * spread / math.sqrt(len(take.frames)))
+        known = [score for score in scores if math.isfinite(score)]
+        return max(known) if known else None
+
+    def _ranked(self, film: _Film, take: Footage, judged: Judged) -> RankedTake:
+        assert film.frames is not None
+        (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
+        sizes = len(film.frames), int(window.sum())
+        if not math.isfinite(value):
+            problem = "it has no valid score, because a frame's embedding is not finite"
+            return RankedTake(film.name, None, None, *sizes, duration=film.duration, problem=problem)
+        compared = np.flatnonzero(judged.nearest >= 0)
+        seconds = tuple(round(float(tick) / self.clock.rate, 4) for tick in take.steps[compared])
+        best = tuple(round(cosine, 5) for cosine in judged.best[compared].tolist())
+        return RankedTake(
+            film.name, None, float(value), *sizes, duration=film.duration, seconds=seconds, best=best,
+            nearest=tuple(judged.nearest[compared].tolist()), pictures=self._pictures(take, judged),
+        )  # fmt: skip
+
+    def _pictures(self, take: Footage, judged: Judged) -> tuple[Picture, ...]:
+        assert take.frames is not None
+        scored = np.flatnonzero(take.windows[0])
+        shown = np.unique(np.linspace(0, len(scored) - 1, min(_SHOWN, len(scored))).round().astype(int))
+        pictures = []
+        for row in scored[shown].tolist():
+            nearest = int(judged.nearest[row])
+            like = jpeg(self.view.library.frame_image(nearest), _SIDE) if nearest >= 0 else b""
+            pictures.append(Picture(row / self.clock.rate, jpeg(take.frames[row], _SIDE), like))
+        return tuple(pictures)
+
+
+def _placed(takes: Sequence[RankedTake]) -> list[RankedTake]:
+    """Takes in order; those within the error of the first of their place share it."""
+    ordered = sorted(
+        (take for take in takes if take.score is not None), key=lambda take: (-(take.score or 0), take.name)
+    )
+    placed: list[RankedTake] = []
+    first: RankedTake | None = None
+    for number, take in enumerate(ordered, start=1):
+        if first is None or not _tied(first, take):
+            first = replace(take, place=number)
+        placed.append(replace(take, place=first.place))
+    return placed
+
+
+def _tied(one: RankedTake, two: RankedTake) -> bool:
+    reach = 1.96 * math.hypot(one.error or 0.0, two.error or 0.0)
+    return abs((one.score or 0.0) - (two.score or 0.0)) <= reach
+
+
+def _unlike(take: RankedTake, sampled: float, yardsticks: Yardsticks) -> str:
+    """Why a take is not like the demonstrations; empty where it may be."""
+    if take.score is None:
+        return ""
+    if yardsticks.shuffled is not None and sampled <= yardsticks.shuffled:
+        return f"{UNLIKE}: no better than shuffled pixels"
+    if yardsticks.held_out is not None and take.score < yardsticks.held_out:
+        return f"{UNLIKE}: below every demonstration that was held out"
+    return ""
+
+
+def _sampled(take: Footage) -> Footage:
+    """A few frames of the window, spread evenly: what shuffled pixels are compared on."""
+    rows = np.flatnonzero(take.windows[0])
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows))).round().astype(int))]
+    return _kept(take, rows)
+
+
+def _without_blocks(take: Footage) -> list[Footage]:
+    rows = np.flatnonzero(take.windows[0])
+    blocks = np.array_split(rows, min(_BLOCKS, len(rows)))
+    return [_kept(take, np.setdiff1d(rows, block)) for block in blocks] if len(blocks) > 1 else []
+
+
+def _kept(take: Footage, rows: Any) -> Footage:
+    """The take as if it had these frames alone."""
+    steps = np.arange(len(rows), dtype=np.int32)
+    whole = np.ones(len(rows), bool)
+    frames = None if take.frames is None else take.frames[rows]
+    embedded = None if take.embeddings is None else take.embeddings[rows]
+    return replace(take, steps=steps, windows=(whole,), ends=(len(rows) - 1,), frames=frames, embeddings=embedded)
+
+
+def _notes(clock: _Clock, films: Sequence[_Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
+    readable = [film for film in films if film.frames is not None and film.duration >= clock.short]
+    notes, lengths = [], {round(film.duration, 3) for film in readable}
+    if len({round(film.rate, 2) for film in readable}) > 1:
+        notes.append(f"takes differ in frame rate: all are compared at {clock.rate:g} frames a second")
+    if clock.window == "common" and len(lengths) > 1:
+        notes.append(f"takes differ in length: only the first {clock.end:.1f} s of each are compared (window common)")
+    elif clock.window == "common" and len(readable) > 1:
+        notes.append(f"all {clock.end:.1f} s of each take were compared (window common)")
+    elif clock.window == "episode" and len(lengths) > 1:
         notes.append(
             "takes of different length were compared on all their frames (window episode): where recordings stop at"
             " success, length gives the outcome away"
         )
     if task and view.matched == "all":
         notes.append(f"no demonstration is of task {task!r}, so all were used")
+    if readable and yardsticks.held_out is None:
+        notes.append("no demonstration could be held out, so it is not known what one like these would score")
+    elif readable:
+        held = count(yardsticks.demos, "demonstration")
+        notes.append(f"the lowest of {held} held out against the others scores {yardsticks.held_out:.4f}")
     return notes
 
 
-def _films(name: str) -> list[_Recorded]:
+def _films(name: str, fps: float) -> list[_Film]:
     """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
     dataset, hash_, episodes = name.rpartition("#")
     if hash_ and not Path(name).exists():
+        first = _first(name, episodes)
         source = registry.demos(f"lerobot:{dataset.removeprefix('lerobot:')}", episodes=episodes)
         films = []
-        for number, demo in enumerate(source, start=int(episodes.partition(":")[0] or 0)):
+        for number, demo in enumerate(source, start=first):
             label = f"{dataset}#{number}"
-            bad = isinstance(demo, Bad)
-            films.append(_Recorded(label, None, demo.reason) if bad else _Recorded(label, demo.frames))
+            if isinstance(demo, Bad):
+                films.append(_Film(label, problem=demo.reason))
+            else:
+                films.append(_Film(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
         if not films:
             raise PlanError(f"{name}: the data set has no such episode")
         return films
@@ -212,6 +469,16 @@ def _films(name: str) -> list[_Recorded]:
     if not path.exists():
         raise PlanError(f"{name}: no such file or folder; name a video, a folder of pictures, or DATASET#3")
     try:
-        return [_Recorded(name, read_frames(path))]
+        if path.is_file():
+            return [_Film(name, *timed_frames(path))]
+        frames = read_frames(path)
+        return [_Film(name, frames, np.arange(len(frames)) / fps)]
     except Unreadable as error:
-        return [_Recorded(name, None, str(error))]
+        return [_Film(name, problem=str(error))]
+
+
+def _first(name: str, episodes: str) -> int:
+    try:
+        return int(episodes.partition(":")[0] or 0)
+    except ValueError:
+        raise PlanError(f"{name}: episodes are numbers, as in DATASET#3 or DATASET#0:10") from None

@@ -153,6 +153,7 @@ def plan_for(
         *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in wanted.items()
           if name in theirs and name != "arms" and str(value) != str(theirs[name])),
         *(f"the arm {arm} is not run" for arm in table.own_arms if arm not in plan.arms),
+        *(f"of the tasks only {task} is run" for task in [", ".join(plan.task)] if task),
         *(f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]),
         *(f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}),
         *table.notes,

@@ -17,6 +17,8 @@ import writers
 from typer.testing import CliRunner
 
 from besttake.cli.main import app
+from besttake.envs.libero_conventions import EVALUATIONS
+from besttake.envs.libero_setup import import_libero, locate
 from besttake.result import Result
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,13 +42,13 @@ def _places(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module", params=SETS)
-def data(request, tmp_path_factory):
+def written(name, directory):
+    """The URI of a set of three made-up demonstrations of the task, in the layout ``name``."""
     episodes = [
         replace(writers.episode(number), task=INSTRUCTION.replace(" ", "_"), instruction=INSTRUCTION)
         for number in range(3)
     ]
-    return f"lerobot:{SETS[request.param](tmp_path_factory.mktemp('set') / 'data', episodes)}"
+    return f"lerobot:{SETS[name](directory / 'data', episodes)}"
 
 
 def besttake(*words):
@@ -55,7 +57,9 @@ def besttake(*words):
     return done.stdout
 
 
-def test_diagnose_and_reproduce_run_from_beginning_to_end(checkpoint, data, tmp_path):
+@pytest.mark.parametrize("layout", SETS)
+def test_diagnose_and_reproduce_run_from_beginning_to_end(checkpoint, layout, tmp_path):
+    data = written(layout, tmp_path)
     policy, few = f"lerobot:{checkpoint('pi0')}?width=2", ("--starts", "1", "--encoder", "pixels", "--workers", "1")
     run = tmp_path / "diagnosis"
     probed = ("--probe-states", "4", "--seeds", "2")
@@ -81,7 +85,18 @@ def test_diagnose_and_reproduce_run_from_beginning_to_end(checkpoint, data, tmp_
     assert any("the library has 3 demonstrations of a task, the paper's 50" in text for text in told["left_protocol"])
 
 
-def test_doctor_says_in_one_screen_that_they_fit(checkpoint, data):
+def test_the_lerobot_convention_is_that_of_lerobot_eval():
+    import_libero(locate())
+    from lerobot.envs.configs import LiberoEnv
+    from lerobot.envs.libero import TASK_SUITE_MAX_STEPS
+
+    ours, theirs = EVALUATIONS["lerobot"], LiberoEnv()
+    assert {f"libero_{suite}": steps for suite, steps in ours.horizons.items()} == TASK_SUITE_MAX_STEPS
+    assert (theirs.observation_height, theirs.observation_width) == (ours.rendered, ours.given)
+
+
+def test_doctor_says_in_one_screen_that_they_fit(checkpoint, tmp_path):
+    data = written("IPEC-COMMUNITY", tmp_path)
     shown = besttake("doctor", "--demos", data, "--policy", f"lerobot:{checkpoint('pi0')}", "--env", ENV)
     assert "They fit." in shown
     assert "position 3, axis-angle 3, fingers 2" in shown

@@ -224,6 +224,30 @@ def test_a_warm_start_is_equation_6_in_the_policys_own_space(policy, name, monke
 
 
 @pytest.mark.parametrize("name", FLOW)
+def test_a_sample_that_begins_mid_flow_is_the_rest_of_one_that_came_by(policy, name, monkeypatch):
+    """What the class's own loop holds halfway, handed in at that time, ends where the whole flow does."""
+    ours, seen, which = policy(name), observations(3), draws(3)
+    model, steps = ours._checkpoint.policy.model, ours.spec.flow_steps
+    held, plain, normal = [], type(model).denoise_step, Draw.normal
+
+    def noting(self, *args, **inputs):
+        held.append(inputs["x_t"].numpy().copy())
+        return plain(self, *args, **inputs)
+
+    monkeypatch.setattr(type(model), "denoise_step", noting)
+    whole, half = ours.sample(seen, which), steps // 2
+    there = dict(zip(which, held[half], strict=False))
+    monkeypatch.setattr(Draw, "normal", lambda self, shape, stream="noise": there[self])
+    rest = ours.sample(seen, which, [Warm(0.0, None, half / steps)] * 3)
+    np.testing.assert_allclose(rest, whole, atol=1e-5)
+    assert np.abs(ours.sample(seen, which) - whole).max() > 1e-3
+    monkeypatch.setattr(Draw, "normal", normal)
+    mixed = ours.sample(seen, which, [None, Warm(0.5, chunks(ours, 1)[0], 0.5), None])
+    np.testing.assert_array_equal(mixed[::2], whole[::2])
+    assert not np.array_equal(mixed[1], ours.sample(seen, which, [None, Warm(0.5, chunks(ours, 1)[0]), None])[1])
+
+
+@pytest.mark.parametrize("name", FLOW)
 def test_samples_of_one_observation_share_its_prefix_and_keep_their_bits(policy, name, monkeypatch):
     """Three samples at each of four observations: one prefix for each observation, and the chunks of separate calls."""
     ours = policy(name)

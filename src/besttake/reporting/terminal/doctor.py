@@ -40,7 +40,10 @@ def _pairing(pairing: Pairing) -> list[RenderableType]:
     parts += [Text(problem, style="red") for problem in pairing.problems]
     if not pairing.problems and len(pairing.named) > 1:
         parts.append(Text("They fit.", style="green"))
-    return [*parts, *notes(pairing.notes)]
+    asked = [line for line in pairing.conventions if line.compared and len(pairing.named) > 1]
+    unsettled = [line.what for line in asked if "unknown" in pairing.sides(line)]
+    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled else []
+    return [*parts, *notes([*unknown, *pairing.notes])]
 
 
 def _row(pairing: Pairing, line: Line) -> tuple[Value, ...]:

@@ -1,0 +1,96 @@
+"""Which format a bare path has. The reader then says in its notes what it took the data for."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+
+from besttake.demos import h5
+from besttake.demos.frames import Unreadable
+from besttake.demos.video import PICTURES, VIDEOS
+from besttake.errors import LibraryError, MissingExtra
+
+KNOWN = {
+    "lerobot": "a LeRobotDataset (meta/info.json)",
+    "run": "a run of BestTake (run.json)",
+    "rlds": "RLDS (features.json and .tfrecord files)",
+    "zarr": "a Zarr replay buffer (data/ and meta/)",
+    "droid": "DROID folders (trajectory.h5 and metadata_….json)",
+    "hdf5": "LIBERO or robomimic HDF5 (data/demo_0)",
+    "maniskill": "ManiSkill trajectories (traj_0)",
+    "aloha": "ALOHA HDF5 (observations/qpos)",
+    "video": "videos or folders of pictures",
+}
+"""The formats by scheme, in the order in which they are tried."""
+_DEEPEST = 8
+_MOST_FOLDERS = 20_000
+
+
+def guess(path: Path) -> str:
+    """The scheme of the reader for ``path``; LibraryError where no format fits."""
+    scheme = _of_file(path) if path.is_file() else _of_directory(path)
+    if scheme is None:
+        raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
+    return scheme
+
+
+def _of_file(path: Path) -> str | None:
+    if path.suffix in h5.SUFFIXES:
+        return _of_hdf5(path)
+    if path.name.endswith(".zarr.zip"):
+        return "zarr"
+    if ".tfrecord" in path.name:
+        raise LibraryError(f"{path} is one file of a data set; name the directory that has features.json in it")
+    if path.suffix.lower() in VIDEOS:
+        raise LibraryError(f"{path} is one video; name the directory that it is in")
+    return None
+
+
+def _of_directory(path: Path) -> str | None:
+    if (path / "meta" / "info.json").is_file():
+        return "lerobot"
+    if (path / "run.json").is_file():
+        return "run"
+    if (path / "features.json").is_file() or any(path.glob("*/features.json")):
+        return "rlds"
+    if any((path / name).is_file() for name in (".zgroup", "zarr.json", ".zmetadata")):
+        return "zarr"
+    if _has_droid(path):
+        return "droid"
+    files = h5.files_of(path)
+    if files:
+        return _of_hdf5(files[0])
+    names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())
+    shown = (*VIDEOS, *PICTURES)
+    is_video = any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
+    return "video" if is_video else None
+
+
+def _has_pictures(path: Path) -> bool:
+    return any(p.suffix.lower() in PICTURES for p in islice(path.iterdir(), 100))
+
+
+def _has_droid(path: Path) -> bool:
+    """Whether a folder in it, not too deep, is an episode of DROID."""
+    for number, (folder, inner, files) in enumerate(os.walk(path)):
+        if number > _MOST_FOLDERS:
+            return False
+        if "trajectory.h5" in files and any(f.startswith("metadata_") and f.endswith(".json") for f in files):
+            return True
+        if len(Path(folder).relative_to(path).parts) >= _DEEPEST:
+            inner.clear()
+    return False
+
+
+def _of_hdf5(path: Path) -> str | None:
+    try:
+        with h5.opened(path) as file:
+            keys = list(islice(file, 100))
+            if any(key.startswith("traj_") for key in keys):
+                return "maniskill"
+            if "observations" in keys and "action" in keys:
+                return "aloha"
+            return "hdf5" if "data" in keys else None
+    except (Unreadable, MissingExtra):
+        return "hdf5"  # its reader says what is wrong

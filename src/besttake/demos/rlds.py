@@ -1,0 +1,270 @@
+"""RLDS as tfds writes it, read without TensorFlow: ``rlds:DIRECTORY`` (Open X, Bridge, DROID, OpenVLA's LIBERO).
+
+The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or the one
+above it. An episode is one record; its ``steps`` are lists with an entry per step. The task and the instruction are the
+language instruction of the first step. RLDS does not say how fast it was recorded: known data sets have their rate,
+others 10 unless ``fps`` says it.
+
+Options: ``split`` (``train``), ``camera`` (a picture among the observations; by default the one in the hand, else the
+first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, such as
+``observation/cartesian_position+observation/gripper_position``), ``fps``, ``size`` (longest side of a frame, 320),
+``map`` (``agentview:image``, where the names do not say which camera is which).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.demos.base import choose_camera, uri_again
+from besttake.demos.episodes import About, Episodes
+from besttake.demos.frames import LARGEST, Unreadable, picture
+from besttake.demos.paths import inside, read_json
+from besttake.demos.tfrecord import Example, places, record_at
+from besttake.errors import LibraryError
+from besttake.options import Reader
+from besttake.types import F32, U8, Demo
+
+_FULL = 1 << 20
+_DEEP = 16
+_STATES = (
+    ("observation/state",),
+    ("observation/cartesian_position", "observation/gripper_position"),
+    ("observation/EEF_state", "observation/gripper_state"),
+    ("observation/proprio",),
+)
+_ACTIONS = (
+    ("action",),
+    ("action/world_vector", "action/rotation_delta", "action/gripper_closedness_action"),
+    ("action/world_vector", "action/rotation_delta", "action/open_gripper"),
+)
+_INSTRUCTIONS = ("language_instruction", "observation/natural_language_instruction")
+_KNOWN = (("libero", 20.0, -1), ("bridge", 5.0, 1), ("droid", 15.0, -1), ("fractal", 3.0, -1))
+"""Begin of a name, steps a second, and the sign of the gripper command that opens, for data sets that people have."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A leaf of ``features.json`` under ``steps``: its kind, ``image``, ``text`` or ``tensor``, and its shape."""
+
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RldsReader:
+    """Reads the episodes of one split."""
+
+    root: Path
+    shards: Sequence[Path]
+    camera: str
+    state: tuple[str, ...] | None
+    action: tuple[str, ...] | None
+    text: str | None
+    size: int
+
+    def ids(self) -> Iterator[str]:
+        """``SHARD@BYTE`` of each record; a damaged shard is one key without a place, which cannot be read."""
+        for shard in self.shards:
+            try:
+                for place in places(inside(self.root, shard.name)):
+                    yield f"{shard.name}@{place}"
+            except (Unreadable, OSError):
+                yield f"{shard.name}@"
+
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of an episode."""
+        example = self._example(key)
+        steps = _steps(example)
+        return _joined(example, self.state, steps), _joined(example, self.action, steps)
+
+    def demo(self, key: str) -> Demo:
+        """An episode."""
+        example = self._example(key)
+        steps = _steps(example)
+        pictures = example.texts(f"steps/{self.camera}")
+        if len(pictures) != steps:
+            raise Unreadable(f"has {len(pictures)} pictures for {steps} steps")
+        frames = [picture(data, self.size) for data in pictures]
+        if len({frame.shape for frame in frames}) > 1:
+            raise Unreadable("has pictures of different size")
+        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
+        words = texts[0].decode("utf-8", "replace").strip() if texts else ""
+        stacked = np.stack(frames) if frames else np.zeros((0, 1, 1, 3), np.uint8)
+        states, actions = _joined(example, self.state, steps), _joined(example, self.action, steps)
+        return Demo(key, words, stacked, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """What ``camera`` saw at ``step``, full size."""
+        pictures = self._example(key).texts(f"steps/{camera}")
+        if not 0 <= step < len(pictures):
+            raise Unreadable(f"has no step {step}")
+        return picture(pictures[step], _FULL)
+
+    def _example(self, key: str) -> Example:
+        shard, _, place = key.rpartition("@")
+        try:
+            path = inside(self.root, shard)
+            if not place.isdecimal():
+                list(places(path))  # says what is wrong with it
+                raise Unreadable("cannot be read")
+            return Example(record_at(path, int(place)))
+        except OSError as error:
+            raise Unreadable(f"cannot be read ({error.strerror})") from error
+
+
+def make(
+    rest: str,
+    split: str = "train",
+    camera: str | None = None,
+    state: str | None = None,
+    action: str | None = None,
+    fps: float | str | None = None,
+    size: int | str = LARGEST,
+    map: str = "",
+) -> Episodes:
+    """The source ``rlds:rest``."""
+    name, read = f"rlds:{rest}", Reader(f"rlds:{rest}")
+    root = version_of(Path(rest), name)
+    features = _features(read_json(root / "features.json", name), name)
+    named = read.mapping("map", map)
+    cameras = [key for key, feature in features.items() if feature.kind == "image" and feature.shape[-1:] == (3,)]
+    if not cameras:
+        raise LibraryError(f"{name} has no pictures among its observations")
+    chosen = choose_camera(cameras, camera, named, name)
+    shards = _shards(root, split, name)
+    states, actions = _columns(features, state, _STATES, name), _columns(features, action, _ACTIONS, name)
+    text = next((key for key in _INSTRUCTIONS if key in features), None)
+    reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
+    rate, sign = next(((rate, sign) for begin, rate, sign in _KNOWN if _is_named(root, begin)), (None, None))
+    given = None if fps is None else read.number("fps", fps, 1e-3)
+    again = uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map)
+    notes = [f"an RLDS data set, split {split} in {len(shards)} files"]
+    if given is None and rate is None:
+        notes.append("RLDS does not say how many steps a second it has; 10 were assumed, ?fps=… says it")
+    for columns, option in ((states, "state"), (actions, "action")):
+        if columns is None:
+            notes.append(
+                f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the"
+                f" {option}, name it with ?{option}=… (features: {', '.join(features)})"
+            )
+    width = sum(int(np.prod(features[key].shape)) for key in actions or ())
+    is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
+    about = About(
+        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
+        sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
+    )  # fmt: skip
+    return Episodes(reader, about, cameras, named)
+
+
+def version_of(path: Path, name: str) -> Path:
+    """The directory of one version: ``path`` itself, or the newest of those in it."""
+    if (path / "features.json").is_file():
+        return path
+    versions = [p.parent for p in path.glob("*/features.json")] if path.is_dir() else []
+    if not versions:
+        raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
+    return max(versions, key=lambda p: [int(n) for n in re.findall(r"\d{1,9}", p.name)])
+
+
+def _is_named(root: Path, begin: str) -> bool:
+    """Whether the data set's directory, or that of the version above it, is named so."""
+    return any(begin in each.name.lower() for each in (root, root.parent))
+
+
+def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
+    """The features of a step by their path, ``observation/image`` …"""
+    leaves: dict[str, Feature] = {}
+
+    def walk(node: Any, path: str, depth: int) -> None:
+        if not isinstance(node, dict) or depth > _DEEP:
+            return
+        inner = node.get("featuresDict")
+        if isinstance(inner, dict) and isinstance(inner.get("features"), dict):
+            for key, child in inner["features"].items():
+                walk(child, f"{path}/{key}" if path else str(key), depth + 1)
+        elif isinstance(node.get("sequence"), dict):
+            walk(node["sequence"].get("feature"), path, depth + 1)
+        else:
+            for kind in ("image", "text", "tensor"):
+                if isinstance(node.get(kind), dict):
+                    leaves[path] = Feature(kind, _shape(node[kind]))
+
+    walk(described, "", 0)
+    steps = {path.removeprefix("steps/"): leaf for path, leaf in leaves.items() if path.startswith("steps/")}
+    if not steps:
+        raise LibraryError(f"{name}: features.json describes no steps; this is not RLDS")
+    return steps
+
+
+def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:
+    shape = node.get("shape")
+    dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else []
+    try:
+        return tuple(int(each) for each in dimensions) if isinstance(dimensions, list) else ()
+    except (TypeError, ValueError):
+        return ()
+
+
+def _columns(
+    features: Mapping[str, Feature], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
+) -> tuple[str, ...] | None:
+    if wanted is None:
+        return next((keys for keys in usual if all(_is_numbers(features.get(key)) for key in keys)), None)
+    keys = tuple(wanted.replace(" ", "+").split("+"))
+    for key in keys:
+        if not _is_numbers(features.get(key)):
+            raise LibraryError(f"{name} has no numbers steps/{key}; it has {', '.join(features)}")
+    return keys
+
+
+def _is_numbers(feature: Feature | None) -> bool:
+    return feature is not None and feature.kind == "tensor"
+
+
+def _shards(root: Path, split: str, name: str) -> list[Path]:
+    files = sorted(p for p in root.iterdir() if re.fullmatch(r".+\.tfrecord-\d+-of-\d+", p.name))
+    chosen = [p for p in files if p.name.split(".tfrecord-")[0].endswith(f"-{split}")]
+    if not chosen:
+        known = sorted({p.name.split(".tfrecord-")[0].rpartition("-")[2] for p in files})
+        raise LibraryError(f"{name} has no split {split}; it has {', '.join(known) or 'no TFRecord files'}")
+    total = int(chosen[0].name.rpartition("-of-")[2])
+    if len(chosen) != total:
+        raise LibraryError(f"{name} has {len(chosen)} of the {total} files of split {split}; download the rest")
+    return chosen
+
+
+def _steps(example: Example) -> int:
+    for key in ("steps/is_first", "steps/is_last", "steps/is_terminal"):
+        if key in example:
+            return len(example.numbers(key))
+    raise Unreadable("does not say how many steps it has")
+
+
+def _joined(example: Example, keys: tuple[str, ...] | None, steps: int) -> F32 | None:
+    """The numbers of several features side by side, (steps, n)."""
+    if keys is None:
+        return None
+    parts = []
+    for key in keys:
+        values = example.numbers(f"steps/{key}")
+        if steps and len(values) % steps:
+            raise Unreadable(f"has {len(values)} numbers of {key} for {steps} steps")
+        parts.append(values.reshape(steps, -1) if steps else np.zeros((0, 1), np.float32))
+    return np.concatenate(parts, axis=1)
+
+
+def _fingerprint(reader: RldsReader) -> str:
+    chosen = (reader.camera, reader.state, reader.action, reader.text, reader.size)
+    digest = hashlib.sha256(repr(chosen).encode() + (reader.root / "features.json").read_bytes())
+    for path in reader.shards:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode() + head)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,265 @@
+"""Diffusion Policy's ReplayBuffer: ``zarr:DIRECTORY`` or ``zarr:FILE.zarr.zip``, read with the zarr library.
+
+``data/…`` holds all steps of all episodes one after the other, ``meta/episode_ends`` where each ends. Pictures are
+arrays (N, H, W, 3), whole numbers or floats from 0 to 255 (or to 1). The state is ``state``, or else the pose and the
+gripper width of UMI's robot 0; actions are ``action``. The task is the option ``task``, by default the file's name.
+
+Only plain codecs are read. A Zarr file can ask for codecs that unpickle what it holds, and those would run its code.
+
+Options: ``camera`` (a picture under ``data``; by default the one in the hand, else the first), ``state`` and
+``action`` (arrays under ``data`` joined by ``+``), ``task``, ``fps`` (10), ``size`` (longest side of a frame, 320).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.demos.base import choose_camera, uri_again
+from besttake.demos.episodes import About, Episodes
+from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
+from besttake.errors import LibraryError, need, one_line
+from besttake.options import Reader
+from besttake.types import F32, U8, Demo
+
+_PLAIN = {
+    "blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "bytes", "crc32c", "transpose",
+    "sharding_indexed", "bitround", "fixedscaleoffset", "astype", "quantize", "packbits",
+}  # fmt: skip
+_STATES = (("state",), ("robot0_eef_pos", "robot0_eef_rot_axis_angle", "robot0_gripper_width"))
+_MOST_ROWS = 1 << 26
+_MOST_JSON = 1 << 20
+_MOST_CHUNK = 1 << 32
+_MOST_NUMBERS = 1 << 28
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class ZarrReader:
+    """Reads episodes by ``episode N``."""
+
+    data: Any
+    ends: Sequence[int]
+    camera: str
+    state: tuple[str, ...] | None
+    action: tuple[str, ...] | None
+    task: str
+    size: int
+
+    def ids(self) -> Iterator[str]:
+        """All episodes."""
+        return (f"episode {i}" for i in range(len(self.ends)))
+
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of an episode."""
+        first, end = self._span(key)
+        return _numbers(self.data, self.state, first, end), _numbers(self.data, self.action, first, end)
+
+    def demo(self, key: str) -> Demo:
+        """An episode."""
+        first, end = self._span(key)
+        height, width = self.data[self.camera].shape[1:3]
+        check_size(width, height, end - first, self.size)
+        blocks = [
+            fitted_array(_pictures(self.data[self.camera], i, min(i + _BLOCK, end)), self.size)
+            for i in range(first, end, _BLOCK)
+        ]
+        frames = np.concatenate(blocks) if blocks else np.zeros((0, 1, 1, 3), np.uint8)
+        states, actions = self.numbers(key)
+        steps, words = np.arange(end - first, dtype=np.int64), self.task.replace("_", " ")
+        return Demo(key, self.task, frames, steps, states, actions, words, {"first": first, "end": end})
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """What ``camera`` saw at ``step``, full size."""
+        first, end = self._span(key)
+        if not 0 <= step < end - first:
+            raise Unreadable(f"has no step {step}")
+        check_size(*self.data[camera].shape[2:0:-1])
+        shown: U8 = _pictures(self.data[camera], first + step, first + step + 1)[0]
+        return shown
+
+    def _span(self, key: str) -> tuple[int, int]:
+        number = int(key.rpartition(" ")[2])
+        return (self.ends[number - 1] if number else 0), self.ends[number]
+
+
+def make(
+    rest: str,
+    camera: str | None = None,
+    state: str | None = None,
+    action: str | None = None,
+    task: str | None = None,
+    fps: float | str = 10.0,
+    size: int | str = LARGEST,
+    map: str = "",
+) -> Episodes:
+    """The source ``zarr:rest``."""
+    name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
+    data, ends = _opened(path, name)
+    arrays = {str(key): data[key] for key in data if getattr(data[key], "shape", ())}
+    cameras = [key for key, each in arrays.items() if len(each.shape) == 4 and each.shape[-1] == 3]
+    if not cameras:
+        raise LibraryError(f"{name} has no pictures under data/; it has {', '.join(arrays) or 'nothing'}")
+    for key, each in arrays.items():
+        if each.shape[0] < ends[-1]:
+            raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
+    named = read.mapping("map", map)
+    chosen = choose_camera(cameras, camera, named, name)
+    states = _columns(arrays, state, _STATES, name)
+    actions = _columns(arrays, action, (("action",),), name)
+    called = task or path.name.split(".zarr")[0]
+    reader = ZarrReader(arrays, ends, chosen.stored, states, actions, called, read.whole("size", size))
+    notes = [f"a Zarr replay buffer of {len(ends)} episodes"]
+    if actions is None:
+        notes.append(f"it has no actions; if one of its arrays is, name it with ?action=… ({', '.join(arrays)})")
+    again = uri_again(
+        "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map
+    )  # fmt: skip
+    rate = read.number("fps", fps, 1e-3)
+    about = About(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
+    return Episodes(reader, about, cameras, named)
+
+
+def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
+    """The group ``data`` and the ends of the episodes; LibraryError where the file is none such, or not plain."""
+    zarr = need("zarr", f"{name}", "zarr")
+    if not path.exists():
+        raise LibraryError(f"{name}: there is no such file or directory")
+    _check_plain(path, name)
+    try:
+        store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
+        root = zarr.open_group(store, mode="r")
+        data, stored = root["data"], root["meta/episode_ends"]
+        _check_sizes({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        ends = np.asarray(stored[:])
+    except LibraryError:
+        raise
+    except Exception as error:  # zarr and its codecs raise whatever a damaged file leads them to
+        raise LibraryError(f"{name} is not a replay buffer of Diffusion Policy ({one_line(error, 120)})") from error
+    if ends.ndim != 1 or ends.dtype.kind not in "iu" or (np.diff(ends.astype(np.int64), prepend=0) < 0).any():
+        raise LibraryError(f"{name}: meta/episode_ends are no rising whole numbers")
+    if not len(ends) or int(ends[-1]) > _MOST_ROWS:
+        raise LibraryError(f"{name} has {len(ends)} episodes of {int(ends[-1]) if len(ends) else 0} steps")
+    return data, [int(end) for end in ends]
+
+
+def _check_sizes(arrays: Mapping[str, Any], name: str) -> None:
+    """LibraryError where an array is of more rows, or is cut into larger pieces, than can be meant."""
+    for key, each in arrays.items():
+        chunks, shape = getattr(each, "chunks", ()), getattr(each, "shape", ())
+        if int(np.prod(chunks, dtype=object)) * 8 > _MOST_CHUNK or (shape and shape[0] > _MOST_ROWS):
+            raise LibraryError(f"{name}: {key} of shape {shape} is stored in pieces of {chunks}, larger than are read")
+
+
+def _check_plain(path: Path, name: str) -> None:
+    """LibraryError where an array asks for a codec that is not plain, or a part of the file lies elsewhere."""
+    for place, text in _descriptions(path, name):
+        try:
+            described = json.loads(text)
+        except (ValueError, RecursionError):
+            raise LibraryError(f"{name}: {place} is damaged") from None
+        for codec in _codecs(described):
+            if codec not in _PLAIN:
+                raise LibraryError(f"{name}: {place} asks for the codec {codec[:40]!r}, which is not read")
+
+
+def _descriptions(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """The JSON descriptions of all arrays."""
+    wanted = (".zarray", "zarr.json", ".zmetadata")
+    if path.is_file():
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.infolist():
+                    if entry.filename.endswith(wanted):
+                        if entry.file_size > _MOST_JSON:
+                            raise LibraryError(f"{name}: {entry.filename} is too large")
+                        yield entry.filename, archive.read(entry)
+        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+            raise LibraryError(f"{name} is not a zip file ({one_line(error, 80)})") from error
+        return
+    for folder, inner, files in os.walk(path):
+        for each in (*inner, *files):
+            part = Path(folder) / each
+            if part.is_symlink() or not (part.is_dir() or part.is_file()):
+                raise LibraryError(f"{name}: {each} is a link or no file; copy what it leads to into the data set")
+        for each in files:
+            if each in wanted:
+                file = Path(folder) / each
+                if file.stat().st_size > _MOST_JSON:
+                    raise LibraryError(f"{name}: {each} is too large")
+                yield str(file.relative_to(path)), file.read_bytes()
+
+
+def _codecs(node: Any) -> Iterator[str]:
+    """The names of all codecs in a description, of version 2 (``id``) or 3 (``name``), at any depth."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in ("compressor", "filters", "codecs", "serializer", "compressors", "index_codecs"):
+                for codec in value if isinstance(value, list) else [value]:
+                    if isinstance(codec, Mapping):
+                        yield str(codec.get("id", codec.get("name", ""))).removeprefix("numcodecs.")
+            if key == "dtype" and value == "|O":
+                yield "object"
+            yield from _codecs(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _codecs(value)
+
+
+def _columns(
+    arrays: Mapping[str, Any], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
+) -> tuple[str, ...] | None:
+    if wanted is None:
+        return next((keys for keys in usual if all(key in arrays for key in keys)), None)
+    keys = tuple(wanted.replace(" ", "+").split("+"))
+    for key in keys:
+        if key not in arrays:
+            raise LibraryError(f"{name} has no data/{key}; it has {', '.join(arrays)}")
+    return keys
+
+
+def _numbers(data: Any, keys: tuple[str, ...] | None, first: int, end: int) -> F32 | None:
+    if keys is None:
+        return None
+    parts = []
+    for key in keys:
+        if (end - first) * int(np.prod(data[key].shape[1:], dtype=object)) > _MOST_NUMBERS:
+            raise Unreadable(f"has more numbers in {key} than are read")
+        rows = _read(data[key], first, end)
+        parts.append(rows.reshape(len(rows), -1).astype(np.float32))
+    return np.concatenate(parts, axis=1)
+
+
+def _pictures(array: Any, first: int, end: int) -> U8:
+    """Rows of pictures as uint8; those of floats are from 0 to 255, as PushT's, or from 0 to 1."""
+    rows = _read(array, first, end)
+    if rows.dtype != np.uint8:
+        scale = 255 if rows.dtype.kind == "f" and rows.size and rows.max() <= 1 else 1
+        rows = np.clip(rows * scale, 0, 255).round()
+    return np.asarray(rows, np.uint8)
+
+
+def _read(array: Any, first: int, end: int) -> Any:
+    try:
+        return np.asarray(array[first:end])
+    except Exception as error:  # as above
+        raise Unreadable(f"cannot be read ({one_line(error, 120)})") from error
+
+
+def _fingerprint(path: Path, reader: ZarrReader) -> str:
+    chosen = (reader.camera, reader.state, reader.action, reader.task, reader.size, list(reader.ends))
+    digest = hashlib.sha256(repr(chosen).encode())
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    for file in files:
+        digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+    for text in (text for _, text in _descriptions(path, "zarr")):
+        digest.update(text)
+    return digest.hexdigest()[:16]
