@@ -213,6 +213,15 @@ def test_a_bare_path_may_have_options(tmp_path):
     assert source_of(f"{root}?camera=image").camera == "image"
 
 
+def test_several_data_sets_side_by_side_are_told_by_name(tmp_path):
+    writers.rlds_libero(tmp_path / "all", EPISODES[:1])
+    writers.libero_hdf5(tmp_path / "all" / "libero_10", EPISODES[:1])
+    with pytest.raises(
+        LibraryError, match=r"holds 2 data sets \(libero_10, libero_object_no_noops\); name one of them"
+    ):
+        source_of(str(tmp_path / "all"))
+
+
 def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     for path in (tmp_path, tmp_path / "notes.txt"):

@@ -37,9 +37,11 @@ _STATES = (
     ("observation/state",),
     ("observation/cartesian_position", "observation/gripper_position"),
     ("observation/EEF_state", "observation/gripper_state"),
+    ("observation/base_pose_tool_reached", "observation/gripper_closed"),
     ("observation/proprio",),
 )
 _ACTIONS = (
+    ("action_dict/cartesian_velocity", "action_dict/gripper_position"),
     ("action",),
     ("action/world_vector", "action/rotation_delta", "action/gripper_closedness_action"),
     ("action/world_vector", "action/rotation_delta", "action/open_gripper"),
