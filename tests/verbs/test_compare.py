@@ -172,6 +172,18 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
         assert sorted(sizes.pop()) == [9] * 6 + [11] * 3
 
 
+def test_starts_measured_otherwise_are_not_joined_to_a_cell(runs: list[Path], tmp_path: Path) -> None:
+    """As above, but the grown run keeps one of two takes: its own starts are a cell of their own."""
+    shutil.copytree(runs[0], tmp_path / "pairs")
+    document = json.loads((runs[0] / "result.json").read_text())
+    for cell in document["cells"]:
+        cell["headroom"]["n"] = 2
+    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    with contextlib.closing(sqlite3.connect(tmp_path / "pairs" / "takes.sqlite")) as database, database:
+        database.execute("update takes set sha256 = 'other' || sha256 where arm = 'base' and start in (6, 7, 8)")
+    assert compare([runs[0], tmp_path / "pairs"]).result.relation.cells == 6
+
+
 def test_every_number_is_read_on_the_window_asked_for(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of the window `episode` are turned round here: selection then picks the worst take everywhere."""
     whole = Scores.open
