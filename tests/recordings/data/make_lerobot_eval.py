@@ -1,4 +1,4 @@
-"""Makes ``lerobot_eval/`` and ``lerobot_recordings/``: evaluations by ``lerobot-eval`` itself, small and with a tiny policy.
+"""Makes ``lerobot_eval/`` and ``lerobot_recordings/``: small evaluations by ``lerobot-eval`` itself of a tiny policy.
 
 Run with a Python that has lerobot 0.6.1 (with diffusion): ``python make_lerobot_eval.py``. Only the top-level numbers
 of each ``eval_info.json`` are kept as written; paths of videos are shortened to their file names. Of recorded data sets
