@@ -263,6 +263,33 @@ class TaskLine(_Model):
     gain: Estimate
 
 
+class PathPoint(_Model):
+    """A question after ``starts`` starts, when the cell had spent ``takes``: the mean so far, and bounds on it."""
+
+    starts: int
+    takes: int
+    value: float
+    low: float
+    high: float
+
+
+class CellPath(_Model):
+    """How a cell of a run until decided went (schema 4).
+
+    ``stopped``: "decided", "budget", "starts" (there are no more) or "hopeless" (the budget cannot decide it);
+    ``unsettled``: the parts of the verdict that are open. ``settled``: after how many takes of the cell each question
+    was answered. ``points``: its estimate along the way, with bounds that hold at any time. ``paper_takes``: what the
+    paper's protocol, 500 starts, spends on the same arms and seeds.
+    """
+
+    stopped: str
+    unsettled: list[str]
+    takes: int
+    paper_takes: int
+    settled: dict[str, int]
+    points: dict[str, list[PathPoint]]
+
+
 class Cell(_Model):
     """A policy in a group of tasks. A policy's own summary has ``group: "*"`` and pools all its starts."""
 
@@ -285,6 +312,7 @@ class Cell(_Model):
     tasks: list[TaskLine] = []
     notes: list[str] = []
     retest: Retest | None = None
+    path: CellPath | None = None
 
     @property
     def chosen(self) -> Selector | None:

@@ -54,6 +54,8 @@ def summarise(path: str | Path) -> Summary:
         rows, damaged, takes, torn, manifest = store.rows(), store.damaged(), store.digest(), store.torn, store.manifest
     scores, lost = Scores.intact(path, older=True)
     extent, bad = manifest.extent, {row.key for row in damaged}
+    # A run until decided plans as it goes: what it has is what was asked for.
+    until = manifest.plan.get("until") is not None
     each = len(extent.starts) * len(extent.seeds)
     counts = {
         (policy, env, task, arm): [0, 0, 0]
@@ -68,11 +70,12 @@ def summarise(path: str | Path) -> Summary:
         elif row.key not in bad:
             own[0] += 1
             own[1] += bool(row.success)
-    lines = tuple(ArmProgress(*name, d, s, f, each - d - f) for name, (d, s, f) in counts.items())
+    lines = tuple(ArmProgress(*name, d, s, f, 0 if until else each - d - f) for name, (d, s, f) in counts.items())
     done, failed, missing = (sum(getattr(line, kind) for line in lines) for kind in ("done", "failed", "missing"))
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
     failures = tuple(reasons.most_common())
+    planned = done + failed if until else each * len(counts)
     return Summary(
-        str(path), each * len(counts), done, failed, missing, len(damaged) + torn, tuple(lost),
-        run_digest(takes, scores), takes, lines, failures,
+        str(path), planned, done, failed, missing, len(damaged) + torn, tuple(lost), run_digest(takes, scores), takes,
+        lines, failures,
     )  # fmt: skip
