@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,54 @@ def test_a_lone_word_is_a_list_of_one_and_short_keys_belong_to_retrieval() -> No
     assert (plan.policy, plan.arms, plan.starts) == (("p?map=a,b",), ("base", "cooled"), "5")
     assert plan.model_dump(mode="json")["retrieval"] == {"alpha": 0}
     assert Plan.model_validate(plan.model_dump(mode="json")) == plan
+
+
+BOMB = "".join(f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'x, x, x'}]\n" for i in range(9))
+HOSTILE = {
+    "not UTF-8": b"policy: \xff\xfe\nenv: testbed\n",
+    "a date that is none": b"policy: testbed:half\nenv: testbed\nstarts: 2001-99-99\n",
+    "a tagged date": b"policy: testbed:half\nenv: testbed\nstarts: !!timestamp 2001-99-99\n",
+    "no boolean": b"policy: testbed:half\nenv: testbed\ntrust_remote_code: !!bool maybe\n",
+    "no integer": b"policy: testbed:half\nenv: testbed\nseeds: !!int abc\n",
+    "5000 digits": b"policy: testbed:half\nenv: testbed\nseeds: " + b"9" * 5000 + b"\n",
+    "4000 digits": b"policy: testbed:half\nenv: testbed\nseeds: " + b"9" * 4000 + b"\n",
+    "hexadecimal": b"policy: testbed:half\nenv: testbed\nseeds: !!int 0x" + b"f" * 8000 + b"\n",
+    "deep lists": b"policy: " + b"[" * 2000 + b"]" * 2000,
+    "deep maps": b"{a: " * 2000,
+    "an alias bomb": BOMB.encode(),
+    "a map of itself": b"policy: &a\n  env: *a\n",
+    "a map as a key": b"{policy: x}: y\n",
+    "a NUL": b"policy: \x00\n",
+    "a set": b"!!set {policy}\n",
+    "an object": b"!!python/object/apply:os.system [true]\n",
+    "not a number": b"policy: testbed:half\nenv: testbed\nworth: .nan\n",
+    "infinite": b"policy: testbed:half\nenv: testbed\nskip_still: .inf\n",
+    "empty": b"",
+    "large": b"# " + b"x" * (2 << 20),
+    "merge": b"<<: &a {policy: testbed:half}\nenv: *a\n",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_plan_is_one_short_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_bytes(content)
+    began = time.monotonic()
+    with pytest.raises(PlanError, match=r"plan\.yaml: ") as raised:
+        load_plan(path, {})
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 500 + len(str(path))
+    assert time.monotonic() - began < 10
+
+
+def test_a_plan_that_is_no_file_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "missing"):
+        with pytest.raises(PlanError):
+            load_plan(path, {})
+
+
+def test_an_alias_of_a_single_value_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("policy: &p testbed:half\nenv: testbed\nscorer: *p\n")
+    assert load_plan(path, {}).scorer == "testbed:half"

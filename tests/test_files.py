@@ -1,6 +1,7 @@
 """Files are written whole, and say what they are."""
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from safetensors.numpy import save
 
 from besttake import files
+from besttake.files import read_json
 
 
 def test_a_file_is_written_whole_and_replaces_the_old_one(tmp_path: Path) -> None:
@@ -68,3 +70,21 @@ def test_version_of_what_is_and_is_not_installed() -> None:
     assert files.version("numpy") == np.__version__
     assert files.version("no-such-distribution") == "unknown"
     assert files.version("no-such-distribution", "") == ""
+
+
+def test_json_is_read_up_to_a_depth_and_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for good in ("[" * 60 + "]" * 60, json.dumps(["[" * 500, '"{' * 500, "\\"] * 100), "{}", "3"):
+        path.write_text(good)
+        assert read_json(path) == read_json(good) == read_json(good.encode()) == json.loads(good)
+    for bad in ("[" * 65 + "]" * 65, "[" * 100_000, '{"a":' * 5000, "", "\xff", "9" * 5000, "[1,", b"\xff\xfe[]"):
+        with pytest.raises(ValueError, match=r".*"):
+            read_json(bad)
+    path.write_text("[" + "1," * 1000 + "1]")
+    with pytest.raises(ValueError, match="more than 100 bytes"):
+        read_json(path, most=100)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_json(tmp_path / "pipe")
+    with pytest.raises(OSError, match="directory"):
+        read_json(tmp_path)

@@ -112,14 +112,6 @@ class Plan(BaseModel):
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
-    until: Literal["decided"] | None = Field(
-        default=None,
-        description="decided: run starts in random order, each arm only while a question about it is open; `starts` is"
-        " then the most per task (default 500).",
-    )
-    budget: int | None = Field(
-        default=None, ge=1, description="Most takes of a run until decided (default: 1500 per policy and task group)."
-    )
     seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
     best_of: int | None = Field(default=None, description="Keep the best of this many takes (default: all seeds).")
     arms: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
@@ -167,11 +159,6 @@ class Plan(BaseModel):
     trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
     workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
     batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
-    patience: float | None = Field(
-        default=None, gt=0,
-        description="Replace a worker that gives no answer for this many seconds (default: 20 times what its orders"
-        " have taken so far, at least 300).",
-    )  # fmt: skip
     on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")
     seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
 
@@ -180,7 +167,7 @@ class Plan(BaseModel):
     def _one_line(cls, values: Any, handler: Callable[[Any], Plan]) -> Plan:
         """A wrong plan is a PlanError that names the first wrong key."""
         try:
-            return handler(_with_most_starts(_with_short_keys(values)))
+            return handler(_with_short_keys(values))
         except ValidationError as error:
             raise PlanError(_explain(error.errors()[0])) from None
 
@@ -189,13 +176,6 @@ class Plan(BaseModel):
     def _starts(cls, value: Any) -> str:
         parse_starts(value)
         return str(value).strip()
-
-    @field_validator("budget")
-    @classmethod
-    def _budget(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and info.data.get("until", "decided") is None:
-            raise ValueError("a budget is spent until something is decided: give `until` decided, too")
-        return value
 
     @field_validator("best_of")
     @classmethod
@@ -231,8 +211,6 @@ class Plan(BaseModel):
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
         """The start indexes that ``starts`` picks out of those an env offers."""
         first, end = parse_starts(self.starts)
-        if self.until is not None:
-            end = min(end, len(offered))
         if end > len(offered):
             raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
         return tuple(offered[first:end])
@@ -254,13 +232,6 @@ def _with_short_keys(values: Any) -> Any:
     return {**rest, "retrieval": {**settings, **named}} if isinstance(settings, Mapping) else values
 
 
-def _with_most_starts(values: Any) -> Any:
-    """A run until decided may use as many starts as the test is laid out for, unless the plan says fewer."""
-    if isinstance(values, Mapping) and values.get("until") is not None and values.get("starts") is None:
-        return {**values, "starts": "500"}
-    return values
-
-
 def parse_starts(value: int | str) -> tuple[int, int]:
     """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts an env offers, end excluded."""
     text = str(value).strip()
@@ -272,6 +243,12 @@ def parse_starts(value: int | str) -> tuple[int, int]:
     if not 0 <= span[0] < span[1]:
         raise ValueError(f"{text!r} holds no start")
     return span
+
+
+def check_worth(worth: float) -> None:
+    """PlanError unless ``worth`` is a number of points between 0 and 100, as in a plan."""
+    if not 0 < worth < 100:
+        raise PlanError(f"`worth` {worth}: must be above 0 and below 100 points")
 
 
 def as_plan(plan: Plan | str | Path) -> Plan:

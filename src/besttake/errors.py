@@ -47,6 +47,12 @@ class RolloutError(BestTakeError):
     exit_code = 1
 
 
+class Interrupted(BestTakeError):
+    """The user stopped it; the message says what is kept."""
+
+    exit_code = 130
+
+
 def one_line(error: BaseException, most: int = 500) -> str:
     """An error as one line of at most ``most`` characters; errors that are not ours come with the name of their type.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib.metadata
-import itertools
 import json
 import os
 import re
@@ -73,10 +72,12 @@ def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
     """
     data = read_regular(source, most) if isinstance(source, Path) else source
     raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    if not isinstance(raw, bytes):
+        raise ValueError(f"a {type(raw).__name__} is not JSON text")
     if raw.count(b"[") + raw.count(b"{") > DEEPEST and _depth(raw) > DEEPEST:
         raise ValueError(f"lists and mappings are nested more than {DEEPEST} deep")
     try:
-        return json.loads(raw.decode("utf-8"))
+        return json.loads(raw.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -89,15 +90,6 @@ def _depth(raw: bytes) -> int:
     opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
     closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
     return int(np.cumsum(opened - closed).max(initial=0))
-
-
-def clear(path: Path) -> None:
-    """Make ``path`` free: remove a file, move anything else aside, to a name that ends in ``.aside``."""
-    if path.is_dir() and not path.is_symlink():
-        names = (path.with_name(f"{path.name}{number or ''}.aside") for number in itertools.count())
-        path.rename(next(name for name in names if not name.exists()))
-    else:
-        path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 
+from besttake.escapes import printable
+
 _SHOWN = "BESTTAKE_LOG"
 
 
@@ -17,7 +19,7 @@ class _StandardError(logging.Handler):
     """Writes to what standard error is at the time, so that a progress bar can keep the lines above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(printable(self.format(record)), file=sys.stderr, flush=True)
 
 
 def show(level: int = logging.DEBUG) -> None:

@@ -150,3 +150,23 @@ def test_it_can_begin_in_the_middle_of_its_flow(file):
     end = policy.sample(seen, draws, [Warm(1.0, chunk, 1.0)] * 2)
     np.testing.assert_allclose(end, np.stack([chunk] * 2), atol=1e-6)
     assert not np.allclose(sampled, policy.sample(seen, draws, [Warm(0.4, chunk)] * 2), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"w1": np.full((64, 64), np.nan)}, "w1 holds values that are not finite"),
+        ({"action_std": np.array([0.5, 0.0, 0.9])}, "action_std has values that are not above zero"),
+        ({"action_std": np.ones(4)}, "action_std has a shape"),
+        ({"w1": np.ones((64, 32))}, "w1 has a shape"),
+        ({"b2": np.ones(5)}, "w2 has a shape"),
+        ({"state_blur": np.ones((2, 3))}, "state_blur has a shape"),
+        ({"state_shift": np.ones(3)}, "state_shift has a shape"),
+        ({"state_map": np.ones(7)}, "not a flow policy"),
+        ({"action_mean": np.ones((3, 1))}, "not a flow policy"),
+    ],
+)
+def test_arrays_that_cannot_be_right_are_refused_when_the_file_is_read(tmp_path, changes, words):
+    path = write(tmp_path / "wrong.safetensors", **changes)
+    with pytest.raises(ComponentError, match=words):
+        registry.policy(f"flow:{path}")

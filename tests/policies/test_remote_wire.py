@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from PIL import Image
 
 from besttake.policies.remote_wire import (
     Message,
@@ -53,3 +56,16 @@ def test_only_plain_numbers_are_sent(array):
 def test_a_text_frame_is_reported_by_its_last_line():
     with pytest.raises(WireError, match=r"KeyError: 'prompt'$"):
         unpack_openpi("Traceback (most recent call last):\n  File x\nKeyError: 'prompt'\n")
+
+
+def test_a_message_of_bytes_that_unpack_to_gigabytes_is_refused():
+    """A map is one byte on the wire and 64 in memory; a PNG of one colour is a thousandth of its pixels."""
+    maps = b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x80" * (1 << 20)
+    with pytest.raises(WireError, match="more than 200000 maps and lists"):
+        unpack_openpi(maps)
+    buffer = io.BytesIO()
+    Image.new("RGB", (4000, 3000)).save(buffer, "PNG")
+    picture = {"__image__": True, "format": "png", "data": buffer.getvalue()}
+    payload = {"type": "observation", "seq": 1, "payload": {"images": {str(i): picture for i in range(3)}}}
+    with pytest.raises(WireError, match="4000 x 3000 pixels refused"):
+        unpack_message(msgpack.packb(payload))

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 import urllib.request
 
 import msgpack
 import numpy as np
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 from besttake.errors import ComponentError
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
-from besttake.serving import serve
+from besttake.serving import Limits, serve
 from besttake.takes.draws import Draw
 
 
@@ -150,7 +153,7 @@ def test_pictures_arrive_as_png_too(policy, observation):
 
 
 def test_a_request_over_the_limit_ends_that_connection_only(policy, observation):
-    with serve(policy, max_bytes=4096) as server:
+    with serve(policy, limits=Limits(max_bytes=4096)) as server:
         with connect(server.url) as socket:
             socket.send(b"\0" * 5000)
             with pytest.raises(ConnectionClosed) as closed:
@@ -207,3 +210,50 @@ def test_a_taken_port_and_an_unknown_protocol_are_said_plainly(policy):
 def test_cameras_may_have_other_names_at_the_client(policy, observation):
     with serve(policy, cameras={"wrist": "hand"}) as server, connect(server.url) as socket:
         assert act(socket, observation, images={"hand": observation.images["wrist"]}).type == "action"
+
+
+def test_web_pages_are_refused_unless_their_origin_is_allowed(policy, observation):
+    with serve(policy) as server:
+        for origin in ("http://evil.example", "null", "", f"http://127.0.0.1:{server.port}"):
+            with pytest.raises(InvalidStatus) as refused:
+                connect(server.url, additional_headers={"Origin": origin})
+            assert refused.value.response.status_code == 403
+        with connect(server.url) as socket:
+            assert act(socket, observation).type == "action"
+    with serve(policy, limits=Limits(origins=("http://lab.example",))) as server:
+        with connect(server.url, additional_headers={"Origin": "http://lab.example"}) as socket:
+            assert act(socket, observation).type == "action"
+        with pytest.raises(InvalidStatus):
+            connect(server.url, additional_headers={"Origin": "http://lab.example.evil.example"})
+
+
+@pytest.mark.parametrize("path", ["//[", "/%", "//[::1", "/health\x7f"])
+def test_an_odd_address_is_answered_without_a_traceback(policy, path, capfd):
+    with serve(policy) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = raw.recv(4096)
+        assert answer == b"" or b" 500 " not in answer.partition(b"\r\n")[0]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_connections_are_bounded_also_before_the_handshake(policy, observation):
+    with serve(policy, limits=Limits(max_sessions=3)) as server:
+        idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(3)]
+        time.sleep(0.3)
+        with pytest.raises((OSError, EOFError, InvalidMessage, ConnectionClosed)):
+            connect(server.url, open_timeout=5)
+        assert sum("handler" in thread.name or "Thread-" in thread.name for thread in threading.enumerate()) < 12
+        for each in idle:
+            each.close()
+        _until_it_answers(server, observation)
+
+
+def _until_it_answers(server, observation):
+    for _ in range(50):
+        try:
+            with connect(server.url, open_timeout=5) as client:
+                assert act(client, observation).type == "action"
+                return
+        except (OSError, EOFError, InvalidMessage, ConnectionClosed):
+            time.sleep(0.1)
+    raise AssertionError("the server does not recover")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -10,14 +9,14 @@ from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, doctor, interrupt, library, plan, recorded, reproduce, runs, serve
+from besttake.cli import diagnose, doctor, library, plan, recorded, reproduce, runs, serve
 from besttake.cli.options import trusting
 from besttake.errors import BestTakeError
+from besttake.progress import SafeConsole
 from besttake.registry import schemes
 
 _HELP = """What does a frozen robot policy need at test time?
@@ -28,18 +27,9 @@ BestTake measures it, with intervals, controls and the cost of each.
     besttake demo               the whole diagnosis on the embedded testbed
     besttake diagnose --help    on your own policy and benchmark
 """
-_EXIT = (
-    "Exit codes: 0 done, 1 could not go on (disk full) or takes failed, 2 bad input, 3 undecided with --strict, 130"
-    " interrupted."
-)
-_LIMITS = {
-    errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
-    errno.ENFILE: "use fewer workers",
-    errno.ENOMEM: "use fewer workers or a smaller batch",
-    errno.EAGAIN: "use fewer workers",
-    errno.ENOSPC: "make room and run the same command again",
-    errno.EDQUOT: "make room and run the same command again",
-}
+_INTERRUPTED = 130
+_KEEP_TAKES = {"diagnose", "demo", "reproduce"}
+_EXIT = "Exit codes: 0 done, 1 could not go on (disk full), 2 bad input, 3 undecided with --strict, 130 interrupted."
 
 
 def _kept(text: str) -> str:
@@ -113,24 +103,24 @@ def _main(
 
 def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
-    interrupt.listen()
     try:
         code = app(standalone_mode=False)
+        if code == _INTERRUPTED:  # typer turns Ctrl-C into this code
+            raise KeyboardInterrupt
     except typer.Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = interrupt.CODE
+        kept = "; finished takes are kept, run the same command to go on" if {*sys.argv} & _KEEP_TAKES else ""
+        code = _say(f"interrupted{kept}", _INTERRUPTED)
     except BestTakeError as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except MemoryError:
-        code = _say("memory is short; use fewer workers, a smaller batch or a larger machine", 1)
     except OSError as error:
-        if error.filename is None and error.errno not in _LIMITS:
+        if error.filename is None:
             raise
-        code = _say(_file_error(error), 1)
+        code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}; name another file or directory", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -139,16 +129,7 @@ def main() -> NoReturn:
             code = 0
         else:
             code = _say(_with_help(error), 2)
-    if code == interrupt.CODE:  # typer turns Ctrl-C into this code
-        _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _file_error(error: OSError) -> str:
-    """What is wrong with a file or with a limit of the machine, and what to do."""
-    advice = _LIMITS.get(error.errno or 0, "mend that, or name another place")
-    where = f"cannot use {error.filename}: " if error.filename is not None else ""
-    return f"{where}{error.strerror or error}; {advice}"
 
 
 def _with_help(error: Any) -> str:
@@ -160,6 +141,5 @@ def _with_help(error: Any) -> str:
 
 def _say(text: str, code: int) -> int:
     line = " ".join(text.split())
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False, soft_wrap=True)
-    console.print(f"besttake: {line}", style="red")
+    SafeConsole(stderr=True, soft_wrap=True).print(f"besttake: {line}", style="red")
     return code

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from besttake import log
 from besttake.cli.flags import is_argument, option
-from besttake.progress import Reporter
+from besttake.progress import Reporter, SafeConsole
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The run directory; an unfinished run in it goes on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress and no notes.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what happens, e.g. why a take failed.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a verdict is undecided.")]
-AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with 0 even when takes failed.")]
 Run = Annotated[Path, typer.Argument(help="The run directory.")]
 Worth = Annotated[float, option("worth")]
 
@@ -88,5 +87,5 @@ def show(renderable: RenderableType, data: Any = None, as_json: bool = False) ->
     if as_json:
         print(data if isinstance(data, str) else json.dumps(data, indent=1))
     else:
-        console = Console(highlight=False, emoji=False, markup=False)
+        console = SafeConsole()
         console.print(renderable, soft_wrap=isinstance(renderable, str | Text))

@@ -23,6 +23,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     token: Annotated[str | None, typer.Option(help="What clients must show (default: $BESTTAKE_TOKEN).")] = None,
     cameras: Annotated[str | None, typer.Option(help="The clients' names of cameras: wrist=wrist_image,…")] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Let web pages of this origin connect, e.g. http://localhost:3000. Repeatable."),
+    ] = None,
+    max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Connections at once.")] = 32,
     seed: Annotated[int, option("seed")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
 ) -> None:
@@ -34,9 +39,11 @@ def serve(
       besttake serve --policy testbed:half --cooled --protocol openpi --port 0
     """
     from besttake import registry
-    from besttake.errors import PlanError
+    from besttake.errors import Interrupted, PlanError
+    from besttake.escapes import printable
     from besttake.policies import augmented
     from besttake.serving.retrieval import retrieval_from
+    from besttake.serving.server import Limits
     from besttake.serving.server import serve as start
 
     if retrieve is not None and cooled:
@@ -48,6 +55,10 @@ def serve(
         model = augmented.cooled(model, 0.3 if alpha is None else alpha)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
     shown = token or os.environ.get("BESTTAKE_TOKEN")
-    with start(model, protocol, host, port, shown, seed=seed, cameras=names) as server:
-        print(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it", flush=True)
-        threading.Event().wait()
+    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()))
+    with start(model, protocol, host, port, shown, seed=seed, limits=limits, cameras=names) as server:
+        print(printable(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it"), flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            raise Interrupted("the server has ended") from None

@@ -17,8 +17,7 @@ and, as metadata, ``horizon``, ``replan`` and ``instructions`` (JSON; the policy
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,14 @@ import numpy as np
 
 from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
+from besttake.files import read_json
 from besttake.options import Reader
 from besttake.takes.draws import Draw
 from besttake.testbed.network import EULER_STEPS, Weights, begins_at, carry, sliced, time_features, times
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
+_LONGEST = 10_000
 
 
 class FlowPolicy:
@@ -39,8 +40,9 @@ class FlowPolicy:
 
     def __init__(self, name: str, weights: Weights, replan: int | None, blur: float) -> None:
         arrays: dict[str, Any] = {key: array.astype(np.float32) for key, array in weights.arrays.items()}
-        self._horizon = int(weights.metadata["horizon"])
-        self._instructions: tuple[str, ...] = tuple(json.loads(weights.metadata["instructions"]))
+        _check(arrays)
+        self._horizon = Reader(name).whole("horizon", weights.metadata["horizon"], most=_LONGEST)
+        self._instructions: tuple[str, ...] = tuple(map(str, read_json(weights.metadata["instructions"])))
         self._map, self._shift = arrays["state_map"], arrays["state_shift"]
         self._blur = np.float32(blur) * arrays["state_blur"]
         self._mean, self._std = arrays["action_mean"], arrays["action_std"]
@@ -98,6 +100,31 @@ class FlowPolicy:
             known = ", ".join(self._instructions)
             raise ComponentError(f"{self.spec.name} was not trained on {instruction!r}; it knows {known}")
         return np.array([instruction == known for known in self._instructions], np.float32)
+
+
+def _check(arrays: Mapping[str, F32]) -> None:
+    """ValueError where the arrays are not numbers or do not fit together."""
+    for key, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{key} holds values that are not finite numbers")
+    inputs, chunk = arrays["state_map"].shape, arrays["action_mean"].shape
+    shapes = {
+        "state_shift": inputs[1:],
+        "state_blur": (*arrays["state_blur"].shape[:1], inputs[0]),
+        "action_std": chunk,
+    }
+    wrong = [key for key, shape in shapes.items() if arrays[key].shape != shape or len(inputs) != 2 or len(chunk) != 1]
+    layers = [key for key in arrays if key.startswith("w")]
+    width = arrays["w0"].shape[0]
+    for index in range(len(layers)):
+        weight, shift = arrays[f"w{index}"], arrays[f"b{index}"]
+        if weight.shape != (width, *shift.shape) or weight.ndim != 2:
+            wrong.append(f"w{index}")
+        width = weight.shape[-1]
+    if wrong:
+        raise ValueError(f"{wrong[0]} has a shape that does not fit the others")
+    if not (arrays["action_std"] > 0).all():
+        raise ValueError("action_std has values that are not above zero")
 
 
 def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) -> FlowPolicy:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
 from besttake.options import Reader
 from besttake.policies.remote_connection import Connection
 from besttake.takes.draws import Draw
@@ -60,6 +60,10 @@ def settings(uri: str, options: Mapping[str, Any], state: str, timeout: float) -
     )
 
 
+_MOST_ACTIONS = 10_000
+"""Steps of a chunk, and numbers of an action, that a server can be believed to mean."""
+
+
 @dataclass(frozen=True)
 class ServedPolicy:
     """What a `besttake serve` says about its policy in its greeting. Other servers say nothing."""
@@ -76,9 +80,13 @@ class ServedPolicy:
         if not isinstance(entry, dict):
             return None
         try:
-            return cls(int(entry["horizon"]), int(entry["action_dim"]), int(entry["replan"]), tuple(entry["cameras"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ComponentError(f"the server's description of its policy is damaged: {error}") from None
+            sizes = [int(entry[name]) for name in ("horizon", "action_dim", "replan")]
+            cameras = tuple(map(str, entry["cameras"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ComponentError(f"the server's description of its policy is damaged: {one_line(error)}") from None
+        if not all(1 <= size <= _MOST_ACTIONS for size in sizes):
+            raise ComponentError(f"the server's policy has chunks of {sizes[0]} x {sizes[1]}, which no policy has")
+        return cls(sizes[0], sizes[1], sizes[2], cameras)
 
 
 class RemotePolicy(ABC):
@@ -169,6 +177,8 @@ class RemotePolicy(ABC):
         array = np.asarray(reply["actions"])
         if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
             raise self._wrong(f"actions of {array.dtype} {array.shape}; expected (horizon, action_dim)")
+        if max(array.shape, default=0) > _MOST_ACTIONS or not array.size:
+            raise self._wrong(f"actions of shape {array.shape}, which no policy has")
         chunk = np.atleast_2d(array).astype(np.float32)
         if action_dim is not None and chunk.shape[1] != action_dim:
             raise self._wrong(f"{chunk.shape[1]} action dimensions where {action_dim} were agreed")

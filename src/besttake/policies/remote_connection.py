@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from besttake.errors import ComponentError, need
+from besttake.policies.remote_wire import MOST_BYTES
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class Connection:
 
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else None
         # No pings: a server that compiles its model can be silent for longer than they allow.
-        limits = {"open_timeout": self.timeout, "close_timeout": 1, "max_size": None, "ping_interval": None}
+        limits = {"open_timeout": self.timeout, "close_timeout": 1, "max_size": MOST_BYTES, "ping_interval": None}
         try:
             entered = connect(self.url, compression=None, additional_headers=headers, proxy=None, **limits)
             self._socket = entered.__enter__()

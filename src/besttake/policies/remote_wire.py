@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,7 +23,10 @@ from besttake.types import Array
 
 VLA_EVAL_VERSION = 1
 MESSAGE_TYPES = ("hello", "observation", "action", "episode_start", "episode_end", "error")
-_MAX_PIXELS = 64_000_000
+MOST_BYTES = 32 << 20
+"""Bytes of one message, either way: ten pictures of 1280 x 720 without compression."""
+_MOST_PIXELS = 32_000_000
+_MOST_PARTS = 200_000
 _VLA_EVAL_KEYS = ("__ndarray__", "data", "dtype", "shape")
 _OPENPI_KEYS = tuple(key.encode() for key in _VLA_EVAL_KEYS)
 
@@ -84,11 +87,35 @@ def _packb(value: Any, keys: Sequence[str | bytes]) -> bytes:
     return bytes(_msgpack().packb(value, default=partial(_written, keys=keys), use_bin_type=True))
 
 
-def _unpackb(data: bytes | str, hook: Any) -> Any:
+class _Bounds:
+    """Counts what one message unpacks to: a byte can stand for a whole map, and a small PNG for gigabytes."""
+
+    def __init__(self) -> None:
+        self.parts = self.pixels = 0
+
+    def part(self, value: Any) -> Any:
+        """Note one map or list; WireError when there are too many."""
+        self.parts += 1
+        if self.parts > _MOST_PARTS:
+            raise WireError(f"a message of more than {_MOST_PARTS} maps and lists refused")
+        return value
+
+    def picture(self, width: int, height: int) -> None:
+        """Note one picture before it is unpacked."""
+        self.pixels += width * height
+        if self.pixels > _MOST_PIXELS:
+            raise WireError(f"image of {width} x {height} pixels refused: a message may hold {_MOST_PIXELS}")
+
+
+def _unpackb(data: bytes | str, hook: Callable[[dict[Any, Any], _Bounds], Any]) -> Any:
     if isinstance(data, str):
         raise WireError(f"expected a binary frame, got text: {last_line(data)}")
+    bounds = _Bounds()
     try:
-        return _msgpack().unpackb(data, object_hook=hook, raw=False, strict_map_key=False)
+        return _msgpack().unpackb(
+            data, object_hook=lambda value: hook(bounds.part(value), bounds), list_hook=bounds.part, raw=False,
+            strict_map_key=False,
+        )  # fmt: skip
     except WireError:
         raise
     except Exception as error:  # msgpack has no common base class for what malformed bytes raise
@@ -99,13 +126,13 @@ def _msgpack() -> Any:
     return need("msgpack", "talking to a model server", "serve")
 
 
-def _read_vla_eval(value: dict[Any, Any]) -> Any:
+def _read_vla_eval(value: dict[Any, Any], bounds: _Bounds) -> Any:
     if "__image__" in value:
-        return _image(value)
+        return _image(value, bounds)
     return _array(value, _VLA_EVAL_KEYS) if "__ndarray__" in value else value
 
 
-def _read_openpi(value: dict[Any, Any]) -> Any:
+def _read_openpi(value: dict[Any, Any], _: _Bounds) -> Any:
     if b"__npgeneric__" in value and b"__ndarray__" not in value:
         number, dtype = value.get(b"data"), _dtype(value.get(b"dtype"))
         if not isinstance(number, bool | int | float):
@@ -145,7 +172,7 @@ def _array(value: dict[Any, Any], keys: Sequence[str | bytes]) -> Array:
     return np.frombuffer(data, dtype).reshape(shape).copy()
 
 
-def _image(value: dict[Any, Any]) -> Array:
+def _image(value: dict[Any, Any], bounds: _Bounds) -> Array:
     if value.get("format") == "raw":
         return _array(value, _VLA_EVAL_KEYS)
     from PIL import Image
@@ -155,8 +182,7 @@ def _image(value: dict[Any, Any]) -> Array:
         raise WireError(f"image format {str(value.get('format'))[:40]!r} refused: raw, png or jpeg")
     try:
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
-            if picture.width * picture.height > _MAX_PIXELS:
-                raise WireError(f"image of {picture.width} x {picture.height} pixels refused")
+            bounds.picture(picture.width, picture.height)
             return np.array(picture)
     except (OSError, SyntaxError, ValueError) as error:
         raise WireError(f"damaged image: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from besttake import files
 from besttake.errors import one_line
 from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
 from besttake.recordings.places import lines_of
@@ -132,7 +132,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = files.read_json(line)
         except (ValueError, RecursionError) as error:
             raise IngestError(f"{path}: line {number} is damaged JSON ({one_line(error, 120)})") from error
         if not isinstance(row, dict):
@@ -170,7 +170,9 @@ name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)}
 
 
 def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if len(columns) > 20 else "")
+    return ", ".join(str(column)[:60] for column in columns[:20]) + (
+        f" and {len(columns) - 20} more" if len(columns) > 20 else ""
+    )
 
 
 def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:

@@ -7,13 +7,13 @@ orchestrator of 0.1.0, whose files ``NAME_shard0of4.json`` stay beside the file 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from besttake import files
 from besttake.errors import one_line
 from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
 
@@ -49,7 +49,7 @@ def read_recording(path: Path) -> list[Recording]:
                     path,
                     "vla-eval recording",
                     str(evaluation["eval_id"]),
-                    _object(json.loads(evaluation["metadata"])),
+                    _object(files.read_json(evaluation["metadata"])),
                     [_recorded(row) for row in database.execute(_EPISODES, (evaluation["eval_id"],))],
                 )
                 for evaluation in database.execute("select eval_id, metadata from eval_metadata").fetchall()
@@ -85,8 +85,8 @@ def read_export(path: Path, data: Mapping[str, Any]) -> list[Recording]:
 
 
 def _recorded(row: sqlite3.Row) -> dict[str, Any]:
-    context = _object(json.loads(row["context"])) if row["context"] else {}
-    metrics = json.loads(row["metrics"]) if row["metrics"] else {}
+    context = _object(files.read_json(row["context"])) if row["context"] else {}
+    metrics = files.read_json(row["metrics"]) if row["metrics"] else {}
     return {**context, **{name: row[name] for name in _COLUMNS}, "metrics": metrics}
 
 

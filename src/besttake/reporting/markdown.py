@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from besttake.escapes import markdown, printable
 from besttake.files import write_text
 from besttake.reporting import words
 from besttake.reporting.numbers import duration, estimate_percent, estimate_plain, estimate_points, spread
@@ -21,17 +22,17 @@ def make_json(run: str | Path, out: str | Path | None = None) -> Path:
     """Check ``RUN/result.json`` against its schema and write it to ``out``; without one it stays where it is."""
     source = Path(run) / "result.json"
     result = Result.load(source)
-    return write_text(Path(out), result.to_json(), parents=True) if out is not None else source
+    return write_text(Path(out), result.model_dump_json(indent=1), parents=True) if out is not None else source
 
 
 def render(result: Result) -> str:
     """The Markdown text of a result."""
-    parts = ["# BestTake", words.overview(result)]
+    parts = ["# BestTake", markdown(words.overview(result))]
     if not result.policies:
         parts.append("This run has no takes yet.")
     for cell in result.policies:
         parts += _policy(cell, result.worth)
-    parts += [f"> {_text(note)}" for note in result.notes]
+    parts += [f"> {markdown(note)}" for note in result.notes]
     if result.cells:
         parts += ["## Every cell", _cells(result.cells)]
         lines = [(cell.policy, line) for cell in result.cells for line in cell.tasks]
@@ -42,21 +43,21 @@ def render(result: Result) -> str:
             ]
             head = ("policy", "task", "starts", "pass@1", "pass@N", "gain")
             parts += ["## Every task", _table(head, rows)]
-        parts += ["## Gain against headroom", " ".join(_text(line) for line in words.relation(result.relation))]
+        parts += ["## Gain against headroom", " ".join(markdown(line) for line in words.relation(result.relation))]
     parts.append(_made(result))
     return "\n\n".join(parts) + "\n"
 
 
 def _policy(cell: Cell, worth: float) -> list[str]:
-    parts = [f"## {_text(cell.policy)}", f"**{_text(words.headline(cell))}**"]
+    parts = [f"## {markdown(cell.policy)}", f"**{markdown(words.headline(cell))}**"]
     state = words.state(cell)
     if state and state != words.headline(cell):
-        parts.append(state)
-    parts += [f"- {a.question} **{a.badge}**. {_text(a.sentence)}" for a in words.answers(cell, worth)]
+        parts.append(markdown(state))
+    parts += [f"- {a.question} **{a.badge}**. {markdown(a.sentence)}" for a in words.answers(cell, worth)]
     parts += _menu(cell, worth)
     if warning := words.leak(cell):
-        parts.append(f"> {warning}")
-    parts += [f"> {_text(note)}" for note in cell.notes]
+        parts.append(f"> {markdown(warning)}")
+    parts += [f"> {markdown(note)}" for note in cell.notes]
     if ladder := _ladder(cell):
         parts.append(_table(("kept take", "success", "gain"), ladder))
     if cell.arms is not None:
@@ -71,16 +72,16 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(_table(head, rows))
         parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")
         for name, arm in cell.arms.controlled.items():
-            parts.append(f"{_text(name)} minus {_text(str(arm.control))}: {_points(arm.beyond_control)}.")
+            parts.append(f"{markdown(name)} minus {markdown(str(arm.control))}: {_points(arm.beyond_control)}.")
     if cell.dfe is not None:
-        ratio = estimate_plain(cell.dfe.ratio) or cell.dfe.reason or "not measured"
+        ratio = estimate_plain(cell.dfe.ratio) or markdown(cell.dfe.reason or "not measured")
         parts.append(f"Demonstration-fit error over the floor: {ratio}.")
     return parts
 
 
 def _menu(cell: Cell, worth: float) -> list[str]:
     menu = cell.verdict.menu if cell.verdict is not None else None
-    lines = [_text(line) for line in words.menu_lines(cell, worth)]
+    lines = [markdown(line) for line in words.menu_lines(cell, worth)]
     if menu is None:
         return lines
     marks = {menu.best: "best", menu.cheaper: "cheaper, not shown to be worse"}
@@ -123,8 +124,9 @@ def _made(result: Result) -> str:
     cost = result.cost
     lines = [f"{cost.takes} takes, {cost.steps} steps, {cost.frames_encoded} frames encoded"]
     lines += [f"{name} {duration(seconds)}" for name, seconds in result.cost.seconds.items()]
-    made = f"Made by BestTake {result.besttake} at {result.created}: {', '.join(lines)}."
-    return f"{made}\n\n    {result.command}" if result.command else made
+    made = markdown(f"Made by BestTake {result.besttake} at {result.created}: {', '.join(lines)}.")
+    command = printable(" ".join(result.command.split()))
+    return f"{made}\n\n    {command}" if command else made
 
 
 def _percent(estimate: Estimate | None) -> str:
@@ -136,17 +138,9 @@ def _points(estimate: Estimate | None) -> str:
 
 
 def _why(estimate: Estimate | None) -> str:
-    return (_text(estimate.reason) if estimate else "") or "not measured"
+    return (markdown(estimate.reason) if estimate else "") or "not measured"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *(tuple(_text(str(v)) for v in row) for row in rows)]
+    lines = [head, tuple("---" for _ in head), *(tuple(markdown(str(v)) for v in row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _text(text: str) -> str:
-    """``text`` with what Markdown or HTML would act on made harmless."""
-    flat = " ".join(text.split())
-    for letter in "\\`*_|":
-        flat = flat.replace(letter, "\\" + letter)
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -29,7 +30,7 @@ class Page:
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
         self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
-        self._env.globals.update(pointer=pointer, asset=asset, marker=marker)
+        self._env.globals.update(pointer=pointer, asset=asset, marker=marker, may_load=may_load)
         self._env.filters.update(script=script, sentence=numbers.sentence)
 
     def save(self, out: str | Path, template: str, **context: Any) -> Path:
@@ -97,6 +98,18 @@ def _missing(reason: str) -> Markup:
 def asset(name: str) -> Markup:
     """A style sheet or script of this package, as it is (ours, so not escaped)."""
     return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
+
+
+def may_load() -> str:
+    """The page's Content-Security-Policy: nothing from the network, and no script but those of this package."""
+    templates = files("besttake.reporting") / "templates"
+    scripts = [file for file in templates.iterdir() if file.name.endswith(".js")]
+    hashes = [hashlib.sha256(asset(file.name).encode()).digest() for file in sorted(scripts, key=lambda f: f.name)]
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none';"
+        " form-action 'none'"
+    )
 
 
 def pointer(*parts: str | int) -> str:

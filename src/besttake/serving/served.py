@@ -20,6 +20,11 @@ from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
+_MOST_EPISODES = 1_000_000
+_MOST_LETTERS = 10_000
+MOST_STEPS = 1_000_000
+"""What a server keeps of its clients is bounded: named episodes, letters of a name, steps of one episode."""
+
 
 class Served:
     """The policy behind all sessions: one sample at a time, cameras by the client's names, episodes counted.
@@ -55,6 +60,8 @@ class Served:
     def episode(self, task: str, start: int) -> Draw:
         """The draw of the next episode of ``task`` from ``start``."""
         with self._lock:
+            if len(task) > _MOST_LETTERS or len(self._episodes) >= _MOST_EPISODES:
+                raise ComponentError("too many episodes, or too long a name; start the server again")
             seed = self._episodes[task, start]
             self._episodes[task, start] += 1
         return Draw(self.seed, task, start, seed)

@@ -21,7 +21,7 @@ import numpy as np
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
-from besttake.serving.served import Episode, Served
+from besttake.serving.served import MOST_STEPS, Episode, Served
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation
 
@@ -92,6 +92,8 @@ class VlaEvalSession(_Session):
 
     def _act(self, payload: Mapping[str, Any]) -> F32:
         course = self._episode.course
+        if len(course.actions) >= MOST_STEPS:
+            raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
         if self._served.follows:
             del course.states[len(course.actions) :]  # of an observation that was answered with an error
@@ -144,6 +146,8 @@ class OpenpiSession(_Session):
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
         if step == 0:
             self._episode = self._begun(entry.get("task"), entry.get("start"))
+        if step > MOST_STEPS:
+            raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         if self._episode is None:
             raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake.config import check_worth
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
@@ -72,6 +73,7 @@ def ingest(
     ``policy_name`` names the policy where files do not: one name for all of them, or one for each file or folder, as
     ``{"results/a": "pi0", "results/b": "smolvla"}``. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
     """
+    check_worth(worth)
     names = {} if isinstance(policy_name, str) else policy_name
     recordings, notes = read(as_paths(paths), columns, names)
     recordings, how_named = name_policies(recordings, policy_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from besttake.reporting.terminal.tables import table
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
+    from besttake.verbs.replay import ReplayResult
     from besttake.verbs.tune import Tuned
 
 
@@ -44,3 +46,14 @@ def render_tuned(tuned: Tuned) -> RenderableType:
         for trial in tuned.trials
     ]
     return table(("tried", "success on tuning starts", "error on held-out demos"), rows)
+
+
+def render_replay(result: ReplayResult) -> RenderableType:
+    """How many demonstrations succeeded again, and what became of the others."""
+    text = Text(f"{result.succeeded} of {len(result.replayed)} demonstrations replay to success in {result.env}")
+    if problems := Counter(demo.problem for demo in result.demos if demo.problem):
+        for problem, count in problems.most_common(5):
+            text.append(f"\n{count} were not replayed: {problem}", style="yellow")
+    for demo in [demo for demo in result.replayed if demo.success_step is None][:20]:
+        text.append(f"\n{demo.id} does not succeed again within its {demo.steps} steps", style="yellow")
+    return text
