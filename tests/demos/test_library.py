@@ -404,7 +404,7 @@ def test_library_json_is_written_again_byte_for_byte_and_older_ones_open(library
     LibraryHead.read(copy).write(copy)
     assert (copy / "library.json").read_bytes() == before
     values = json.loads(before)
-    del values["shows"]
+    del values["shows"], values["checksum"]
     (copy / "library.json").write_text(json.dumps(values))
     assert Library.open(copy).head.fingerprint == library.fingerprint
     del values["camera"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import os
 
 import av
 import numpy as np
@@ -9,6 +10,8 @@ from PIL import Image
 
 from besttake import registry
 from besttake.demos.build import Options, build
+from besttake.demos.frames import Unreadable
+from besttake.demos.video import read_frames
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError
 
@@ -61,13 +64,6 @@ def test_videos_and_picture_folders_are_demonstrations_of_the_task_their_folder_
         np.testing.assert_array_equal(demos[1].frames[step], picture(step))
     assert demos[0].actions is None
     assert demos[0].states is None
-
-
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi", ".mov"])
-def test_all_containers_are_read(tmp_path, suffix):
-    video(tmp_path / f"take{suffix}")
-    (demo,) = registry.demos(f"video:{tmp_path}")
-    assert len(demo.frames) == 12
 
 
 def test_a_table_beside_it_gives_states_and_actions_by_the_names_of_its_columns(tmp_path):
@@ -131,3 +127,13 @@ def test_an_empty_or_missing_folder_and_wrong_options_are_told_in_one_line(tmp_p
         with pytest.raises(ComponentError, match=f"{wrong} is not a"):
             registry.demos(f"video:{tmp_path}?{wrong}")
     assert registry.demos(f"video:{tmp_path}?fps=30").fps == 30
+
+
+def test_a_pipe_among_pictures_or_takes_does_not_block(tmp_path):
+    folder = tmp_path / "take"
+    folder.mkdir()
+    os.mkfifo(folder / "0.png")
+    with pytest.raises(Unreadable, match="cannot be read"):
+        read_frames(folder)
+    with pytest.raises(Unreadable, match="neither a video nor a folder"):
+        read_frames(folder / "0.png")

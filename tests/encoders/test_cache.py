@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 
 import numpy as np
 import pytest
@@ -97,3 +98,25 @@ def test_a_damaged_cache_and_an_encoder_without_a_fingerprint_are_said_plainly(t
 
 def test_no_frames_give_no_embeddings(tmp_path):
     assert CachedEncoder(Means(), tmp_path).encode(pictures(0)).shape == (0, 3)
+
+
+def test_a_damaged_row_is_encoded_again(tmp_path):
+    frames = pictures(40)
+    cached = CachedEncoder(Means(), tmp_path)
+    before = cached.encode(frames)
+    with sqlite3.connect(cached.path) as base:
+        key, blob = base.execute("SELECT hash, vector FROM frames LIMIT 1").fetchone()
+        base.execute("UPDATE frames SET vector = ? WHERE hash = ?", (bytes([blob[0] ^ 1]) + blob[1:], key))
+    base.close()
+    again = CachedEncoder(Means(), tmp_path)
+    np.testing.assert_array_equal(again.encode(frames), before)
+    assert again.encoded == 1
+
+
+def test_damage_in_a_text_of_sqlite_itself_is_said_plainly(tmp_path):
+    """Found by the campaign: the error of a damaged schema holds bytes that are no text."""
+    cached = CachedEncoder(Means(), tmp_path)
+    data = cached.path.read_bytes()
+    cached.path.write_bytes(data.replace(b"TABLE frames", b"TABLE \xff\xffames"))
+    with pytest.raises(ComponentError, match="it can be deleted"):
+        CachedEncoder(Means(), tmp_path).encode(pictures(2))

@@ -36,6 +36,7 @@ def build(
         str | None,
         typer.Option(help="Gripper commands that shall open and close in the library, e.g. -1,1 for LIBERO."),
     ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Keep embeddings as float16: half the size.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be used, and list it.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -50,7 +51,7 @@ def build(
     from besttake.config import parse_dims
     from besttake.demos.build import Options, Work
     from besttake.demos.resolve import build_at
-    from besttake.errors import PlanError
+    from besttake.errors import Interrupted, PlanError
     from besttake.reporting.terminal.library import render_built
     from besttake.threads import one_thread
 
@@ -66,14 +67,19 @@ def build(
     except ValueError as error:
         raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
     levels = _levels(gripper_as)
-    with reporter(quiet or as_json, verbose).stage("library", 0) as stage, one_thread():
+    with reporter(quiet or as_json, verbose).stage("library", -1, "frames") as stage, one_thread():
         options = Options(
             stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
             gripper_dim=given.get("gripper_dim"), eef_dims=dims, gripper_threshold=given.get("gripper_threshold"),
             gripper_open=given.get("gripper_open"), gripper_as=levels, angle=given.get("event_angle"),
-            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad,
+            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad, half=half,
         )  # fmt: skip
-        library = build_at(out, demos, given.get("encoder"), options, Work(lambda _: stage.advance()))
+        try:
+            library = build_at(out, demos, given.get("encoder"), options, Work(frames=stage.reach))
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"{out} was not made; frames that a slow encoder has embedded are kept, run the same command to go on"
+            ) from None
     summary = library.summary()
     show(render_built(out, summary), summary, as_json)
 
@@ -120,19 +126,39 @@ def show_library(
 
 
 @app.command()
-def check(directory: Directory) -> None:
-    """Read every byte of a library and compare it with what was written.
+def check(
+    directory: Directory,
+    replay: Annotated[
+        str | None, typer.Option(metavar="ENV", help="Also replay the demonstrations' actions in this env (URI).")
+    ] = None,
+    max_demos: Annotated[int | None, typer.Option(min=1, help="Replay at most this many per task.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Read every byte of a library and compare it with what was written; with --replay, act it out as well.
 
-    Example:
+    Replaying takes the actions of each demonstration from its own start; exit code 1 when one does not succeed again.
+
+    Examples:
       besttake library check libraries/mine
+      besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
     from besttake.demos.checks import check_content
     from besttake.demos.library import Library
+    from besttake.reporting.terminal.library import render_replay
+    from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
     check_content(library)
     library.encoder()
-    show(f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}")
+    whole = f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"
+    if replay is None:
+        show(whole, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
+        return
+    result = act_out(library, replay, max_demos=max_demos, progress=reporter(quiet or as_json))
+    show(render_replay(result), result.to_json(), as_json)
+    if result.succeeded < len(result.demos):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlencode
 
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo
@@ -98,6 +99,14 @@ class Showing(Protocol):
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
+
+
+@runtime_checkable
+class Started(Protocol):
+    """A source that knows the simulator's state at the beginning of a demonstration."""
+
+    def start_state(self, demo: str) -> NDArray[np.float64] | None:
+        """The state (n,) before the first action of the demonstration with id ``demo``; None where it is not kept."""
 
 
 def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,18 +17,21 @@ from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame, phases
 from besttake.demos.base import Bad, Divided, Shape, Showing, Source, fault, length_of
+from besttake.demos.checks import check_content
 from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
 from besttake.demos.layout import Layout, Said, layout_of
 from besttake.demos.library import Library
 from besttake.demos.write import Writer, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
-from besttake.types import U8, Demo
+from besttake.types import F32, U8, Demo
 
 _log = logging.getLogger(__name__)
 _FIT_FRAMES = 2048
 _FIT_BYTES = 160 << 20
 _HELD_BYTES = 96 << 20
+_SHOWN_EVERY = 8
+"""Frames of a slow encoder between two looks at the progress."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Options:
     those that follow: where the data do not say (`besttake.demos.layout.Said`). ``pad``: what a chunk holds past the
     end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead of stopping.
     ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so many.
+    ``half``: keep embeddings as float16, which halves the library and moves a cosine by less than 0.001.
     """
 
     stride: int = 1
@@ -57,6 +61,7 @@ class Options:
     encoder_uri: str = ""
     layout: Layout | None = None
     first: int | None = None
+    half: bool = False
 
     def resolved(self, source: Source) -> Options:
         """These options with what the source's numbers mean filled in."""
@@ -74,11 +79,13 @@ class Work:
     """How the building goes on, which does not change what is built.
 
     ``progress`` is called with the id of each demonstration done. ``each`` is a `map` that may have the parts of a
-    `Divided` source read elsewhere.
+    `Divided` source read elsewhere. ``frames`` is called with the frames embedded so far and with how many there will
+    be, as far as that can be told from the demonstrations read; 0 where the source does not say how many it has.
     """
 
     progress: Callable[[str], None] = lambda _: None
     each: Callable[..., Iterable[Any]] = map
+    frames: Callable[[int, int], None] = lambda done, expected: None
 
 
 def build(
@@ -96,7 +103,7 @@ def build(
         encoder = encoder.fit(frames)
         del frames
     items = _chosen(source, wanted, work.each) if held is None else held
-    _Building(source, encoder, wanted, work.progress).run(Path(out), items)
+    _Building(source, encoder, wanted, work).run(Path(out), items)
     return Library.open(out)
 
 
@@ -106,11 +113,15 @@ def build_cached(
     """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
     wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
-    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
+    settings = {name: value for name, value in asdict(wanted).items() if name != "half" or value}
+    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, settings]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
     try:
         library = Library.open(out)
-    except LibraryError:
+        check_content(library)
+    except LibraryError as error:
+        if out.exists():
+            _log.warning("%s", str(error).replace("build the library again", "it is built again"))
         _log.info("library of %s: building at %s", source.name, out)
         return build(source, encoder, out, wanted, work)
     _log.info("library of %s: found in the cache at %s", source.name, out)
@@ -118,10 +129,11 @@ def build_cached(
 
 
 class _Building:
-    def __init__(self, source: Source, encoder: Encoder, options: Options, progress: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, encoder: Encoder, options: Options, work: Work) -> None:
         assert options.layout is not None
-        self._source, self._encoder, self._options, self._progress = source, encoder, options, progress
+        self._source, self._encoder, self._options, self._work = source, encoder, options, work
         self._layout, self._gripper_moves = options.layout, False
+        self._embedded = 0
         self._shape: Shape | None = None
         self._demos: list[DemoHead] = []
         self._left_out: list[Bad] = []
@@ -134,7 +146,7 @@ class _Building:
                     self._refuse(item.id, reason)
                 elif isinstance(item, Demo):
                     self._add(writer, item)
-                    self._progress(item.id)
+                    self._work.progress(item.id)
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
@@ -158,11 +170,11 @@ class _Building:
         keep.update(onset_frame(demo.frame_steps, int(start)) for start in starts)
         rows = np.array(sorted(keep))
         frames = demo.frames[rows]
-        embeddings = self._encoder.encode(frames)
+        embeddings = self._encode(frames)
         if not np.isfinite(embeddings).all():
             raise LibraryError(f"{self._encoder.spec.name} gave embeddings that are not numbers for {demo.id}")
         number = len(self._demos)
-        writer.append("embeddings", embeddings, "<f4")
+        writer.append("embeddings", embeddings, "<f2" if self._options.half else "<f4")
         writer.append("frame_demo", np.full(len(rows), number), "<i8")
         writer.append("frame_step", demo.frame_steps[rows], "<i8")
         writer.append_pictures(frames)
@@ -180,6 +192,25 @@ class _Building:
         actions = demo.actions.copy()
         actions[:, gripper] = turn(actions[:, gripper])
         return replace(demo, actions=actions)
+
+    def _encode(self, frames: U8) -> F32:
+        """The embeddings of a demonstration's frames; some at a time where that takes long, so that progress is seen.
+
+        A cheap encoder gets them all at once: how many rows a matrix product has can change its last bits.
+        """
+        blocks = []
+        for first in range(0, len(frames), len(frames) if self._encoder.spec.cheap else _SHOWN_EVERY):
+            last = len(frames) if self._encoder.spec.cheap else first + _SHOWN_EVERY
+            blocks.append(self._encoder.encode(frames[first:last]))
+            self._work.frames(self._embedded + sum(map(len, blocks)), self._expected(len(frames)))
+        self._embedded += len(frames)
+        return np.concatenate(blocks)
+
+    def _expected(self, current: int) -> int:
+        """How many frames there will be: those of the demonstrations so far, and as many on average in each other."""
+        total, read = _how_many(self._source, self._options), len(self._demos) + 1
+        so_far = self._embedded + current
+        return round(so_far * max(total, read) / read) if total else 0
 
     def _events(self, demo: Demo) -> NDArray[np.int64]:
         layout = self._layout
@@ -222,6 +253,15 @@ class _Building:
             eef_dims=layout.eef_dims, event_config=layout.events, demos=tuple(self._demos),
             left_out=tuple(self._left_out), notes=self._notes(),
         )  # fmt: skip
+
+
+def _how_many(source: Source, options: Options) -> int:
+    """How many demonstrations will be used, at most; 0 where the source does not say how many it has."""
+    there = len(source) if isinstance(source, Sized) else 0
+    tasks = options.tasks if options.tasks is not None else getattr(source, "tasks", None)
+    if not there or options.max_demos is None or tasks is None:
+        return there
+    return min(there, options.max_demos * len(tasks))
 
 
 def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.files import read_regular
 from besttake.types import U8
 
 LARGEST = 320
 """Longest side of a frame that a reader keeps, unless it is told another: more than any encoder here looks at."""
 MOST_PIXELS = 64 << 20
 """Pixels of the largest picture that is read: 8192 x 8192. More is a mistake, or made to exhaust the memory."""
+_MOST_FILE = 256 << 20
 MOST_BYTES = 8 << 30
 """Bytes of the pictures of one demonstration, as read for a library."""
 
@@ -111,7 +113,7 @@ def picture(data: bytes | Path, largest: int = LARGEST) -> U8:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below
-            with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
+            with Image.open(io.BytesIO(data if isinstance(data, bytes) else read_regular(data, _MOST_FILE))) as image:
                 check_size(*image.size)
                 return fitted(image, largest)
     except Unreadable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake import files
 from besttake.demos.frames import Unreadable, check_size, fitted_array
 from besttake.errors import need, one_line
 from besttake.types import F32, U8
@@ -64,20 +64,17 @@ def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
     for part in (part for part in path.split("/") if part):
         if not isinstance(group, library.Group):
             return None
-        # By the link itself: to ask whether ``part in group`` would follow it, and open the file that it leads to.
-        stored, name = group.id.links, part.encode()
-        if not stored.exists(name):
+        link = group.get(part, getlink=True)
+        if link is None:
             return None
-        kind = stored.get_info(name).type
-        if kind == library.h5l.TYPE_SOFT:
+        if isinstance(link, library.ExternalLink):
+            raise Unreadable(f"has {part} in another file, which is not read")
+        if isinstance(link, library.SoftLink):
             if not links:
                 raise Unreadable(f"has links at {part} that lead nowhere")
-            target = stored.get_val(name).decode("utf-8", "replace")
-            group = item(group.file if target.startswith("/") else group, target, links - 1)
-        elif kind == library.h5l.TYPE_HARD:
-            group = group[part]
+            group = item(group.file if link.path.startswith("/") else group, link.path, links - 1)
         else:
-            raise Unreadable(f"has {part} in another file, which is not read")
+            group = group[part]
     if isinstance(group, library.Dataset) and (group.external or group.is_virtual):
         raise Unreadable(f"has {path} in another file, which is not read")
     return group
@@ -138,7 +135,7 @@ def attributes(group: Any) -> dict[str, Any]:
 def json_attribute(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The JSON object that an attribute holds; empty where there is none."""
     try:
-        value = json.loads(values.get(key, "{}"))
+        value = files.read_json(values.get(key, "{}"))
     except (ValueError, TypeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
 from besttake.demos import h5
@@ -138,6 +139,21 @@ class Hdf5Demos:
         except Unreadable as error:
             raise LibraryError(f"{self.name}: {demo} cannot be shown: it {error}") from error
         return {camera: upright(picture) if self._rotate else picture for camera, picture in pictures.items()}
+
+    def start_state(self, demo: str) -> NDArray[np.float64] | None:
+        """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
+        file, _, key = demo.rpartition("/")
+        path = next(p for p in self._files if p.name == file)
+        try:
+            with h5.opened(path) as content:
+                group = h5.item(content, f"data/{key}")
+                if group is None or h5.item(group, "states") is None:
+                    return None
+                states = h5.dataset(group, "states")
+                # states[j] comes before actions[j], and the library's first action is that of the shift.
+                return np.asarray(states[self._shift(group)], np.float64)
+        except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
+            raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
 
     def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
         data = h5.item(file, "data")

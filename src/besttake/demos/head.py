@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from besttake.core.events import EventConfig
 from besttake.demos.base import Bad
-from besttake.errors import LibraryError
-from besttake.files import write_text
+from besttake.errors import LibraryError, one_line
+from besttake.files import read_json, write_text
 
 FORMAT = 1
 FILE = "library.json"
@@ -82,13 +82,19 @@ class LibraryContent(_Part):
 
 
 class LibraryHead(LibraryContent):
-    """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy."""
+    """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
+
+    ``checksum`` covers all the rest of the file; libraries of older versions have none.
+    """
 
     files: dict[str, StoredFile]
     source: str
     shows: str | None = None
     retrieval: TunedHead | None = None
     fingerprint: str
+    checksum: str = ""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def of(
@@ -104,25 +110,40 @@ class LibraryHead(LibraryContent):
         """The head of the library in ``directory``; LibraryError when it is missing, damaged or of a newer format."""
         damaged = f"{directory}/{FILE} is damaged"
         try:
-            values = json.loads((directory / FILE).read_text(encoding="utf-8"))
+            values = read_json(directory / FILE)
             version = int(values["format"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise LibraryError(
                 f"{directory} is not a library (it has no {FILE}); make one with `besttake library build`"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LibraryError(f"{damaged} ({error}); build the library again") from error
+            raise LibraryError(f"{damaged} ({one_line(error, 150)}); build the library again") from error
         if version > FORMAT:
             raise LibraryError(
                 f"{directory} was written by a newer BestTake (format {version}, this one knows {FORMAT}); upgrade"
             )
+        if "checksum" in values and values["checksum"] != _checksum(values):
+            raise LibraryError(
+                f"{damaged} (it is not as it was written: its checksum differs); build the library again"
+            )
         try:
-            return cls.model_validate(values)
+            head = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise LibraryError(f"{damaged} ({place}: {first['msg']}); build the library again") from error
+        if outside := [name for name in head.files if Path(name).name != name]:
+            raise LibraryError(f"{damaged} ({outside[0]!r} is not the name of a file in it); build the library again")
+        return head
 
     def write(self, directory: Path) -> None:
         """Write ``library.json``, whole or not at all."""
-        write_text(directory / FILE, json.dumps(self.model_dump(), indent=1, sort_keys=True))
+        values = json.loads(json.dumps(self.model_dump(exclude={"checksum"})))
+        values["checksum"] = _checksum(values)
+        write_text(directory / FILE, json.dumps(values, indent=1, sort_keys=True))
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    """The sha256 over all of ``values`` but the checksum itself."""
+    rest = {name: value for name, value in values.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

@@ -2,11 +2,14 @@
 
 ```
 library.json         format, source, encoder, camera, sizes, demos with their events, retrieval (tuned) or null
-embeddings.npy       float32 (F, d), memory-mapped          frame_demo.npy, frame_step.npy   int64 (F,)
+embeddings.npy       float32 or float16 (F, d)               frame_demo.npy, frame_step.npy   int64 (F,)
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
 encoder.safetensors  the encoder, where it is fitted to the library
 ```
+
+``library.json`` has the sha256 of every file and of itself. The head is compared when a library is opened, each file
+when it is first used.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Showing
+from besttake.demos.base import Showing, Started
 from besttake.demos.checks import check_encoder
 from besttake.demos.head import FILE, LibraryHead, TunedHead
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
-from besttake.errors import BestTakeError, LibraryError
+from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line
+from besttake.files import sha256_of
 from besttake.types import F32, U8
 
 I64 = NDArray[np.int64]
@@ -42,6 +46,7 @@ class Library:
         self.path, self.head, self.demos = path, head, head.demos
         self._first = list(accumulate((demo.length for demo in head.demos), initial=0))
         self._views: dict[tuple[Matched | int, ...], View] = {}
+        self._whole: set[str] = set()
 
     @classmethod
     def open(cls, path: str | Path) -> Library:
@@ -67,8 +72,8 @@ class Library:
 
     @cached_property
     def embeddings(self) -> F32:
-        """Float32 (F, d), memory-mapped."""
-        return self._array("embeddings")
+        """Float32 (F, d), memory-mapped unless they are kept as float16."""
+        return np.asarray(self._array("embeddings", self.head.encoder.dim), np.float32)
 
     @cached_property
     def frame_demo(self) -> I64:
@@ -83,12 +88,12 @@ class Library:
     @cached_property
     def states(self) -> F32 | None:
         """Float32 (S, state_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.head.state_dim is None else self._array("states")
+        return None if self.head.state_dim is None else self._array("states", self.head.state_dim)
 
     @cached_property
     def actions(self) -> F32 | None:
         """Float32 (S, action_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.head.action_dim is None else self._array("actions")
+        return None if self.head.action_dim is None else self._array("actions", self.head.action_dim)
 
     def state(self, demo: int, step: int) -> F32:
         """The state (state_dim,) of ``demo`` at ``step``."""
@@ -122,19 +127,20 @@ class Library:
         from PIL import Image
 
         start, end = int(self._ends[frame - 1]) if frame else 0, int(self._ends[frame])
-        with (self.path / "pictures.bin").open("rb") as file:
+        with self.file("pictures.bin").open("rb") as file:
             file.seek(start)
-            with Image.open(io.BytesIO(file.read(end - start))) as picture:
+            with Image.open(io.BytesIO(file.read(end - start)), formats=("JPEG",)) as picture:
                 return np.asarray(picture.convert("RGB"))
 
     def encoder(self) -> Encoder:
         """The encoder that made the embeddings; LibraryError when it is not available as it was."""
-        stored = self.path / "encoder.safetensors"
         made: Any = registry.encoder(self._named(self.head.encoder.uri))
-        if isinstance(made, Fitted) and stored.exists():
+        if isinstance(made, Fitted) and _ENCODER in self.head.files:
             from safetensors.numpy import load_file
 
-            made = type(made).from_arrays(load_file(stored))
+            stored = self.file(_ENCODER)
+            with one_clear_error(f"{stored} is damaged ({{}}); build the library again"):
+                made = type(made).from_arrays(load_file(stored))
         check_encoder(self, made)
         return made  # type: ignore[no-any-return]
 
@@ -170,6 +176,10 @@ class Library:
     def _named(self, uri: str) -> registry.FromFile:
         """A URI of ``library.json``, which may have been written by anyone."""
         return registry.FromFile(uri, self.path / FILE)
+
+    def start_state(self, demo: int) -> NDArray[np.float64] | None:
+        """The simulator's state before the first action of ``demo``, where the source is still there and kept it."""
+        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, Started) else None
 
     @cached_property
     def _source(self) -> Showing | None:
@@ -219,11 +229,44 @@ class Library:
     def _ends(self) -> I64:
         return self._array("picture_ends")
 
-    def _array(self, name: str) -> NDArray[Any]:
+    def file(self, name: str) -> Path:
+        """The path of a file of the library, which is as it was written; LibraryError when it is not."""
+        path = self.path / name
+        if name not in self._whole:
+            try:
+                same = name in self.head.files and sha256_of(path) == self.head.files[name].sha256
+            except OSError as error:
+                raise LibraryError(f"{path} cannot be read ({error.strerror}); build the library again") from error
+            if not same:
+                uses = f", and {_USES[name]} rest on it" if name in _USES else ""
+                raise LibraryError(f"{path} is damaged (its checksum differs){uses}; build the library again")
+            self._whole.add(name)
+        return path
+
+    def _array(self, name: str, width: int | None = None) -> NDArray[Any]:
+        path = self.file(f"{name}.npy")
         try:
-            return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+            array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError) as error:
-            raise LibraryError(f"{self.path}/{name}.npy is damaged ({error}); build the library again") from error
+            raise LibraryError(f"{path} is damaged ({one_line(error, 150)}); build the library again") from error
+        shape = array.shape
+        rows = self._rows(name) or len(array)
+        if shape[:1] != (rows,) or (width is not None and shape[1:] != (width,)) or array.dtype.kind not in "fi":
+            raise LibraryError(f"{path} is damaged ({array.dtype} {shape} for {rows} rows); build the library again")
+        return array
+
+    def _rows(self, name: str) -> int:
+        """How many rows an array of the library has; 0 where an older library does not say."""
+        return self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
+
+
+_ENCODER = "encoder.safetensors"
+_USES = {
+    "embeddings.npy": "scores and retrieval", "frame_demo.npy": "scores and retrieval",
+    "frame_step.npy": "scores and retrieval", "states.npy": "retrieval and the demonstration-fit error",
+    "actions.npy": "retrieval and the demonstration-fit error", "pictures.bin": "the pictures of reports",
+    "picture_ends.npy": "the pictures of reports", _ENCODER: "embeddings of takes",
+}  # fmt: skip
 
 
 def _words(name: str) -> str:

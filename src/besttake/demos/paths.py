@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from besttake import files
 from besttake.demos.frames import Unreadable
 from besttake.errors import LibraryError
 
@@ -18,8 +18,7 @@ _FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 def inside(root: Path, path: str | Path) -> Path:
     """The file ``path`` of the data set in ``root``; `Unreadable` where it lies, or a link leads, outside.
 
-    Nor may it be a pipe or a device, which could be waited for without end. A snapshot in the hub's cache consists of
-    links to the blobs beside it, and those count as inside.
+    A snapshot in the hub's cache consists of links to the blobs beside it, and those count as inside.
     """
     home = root.resolve()
     homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
@@ -29,8 +28,6 @@ def inside(root: Path, path: str | Path) -> Path:
         raise Unreadable(f"names a file that cannot be ({str(path)[:80]!r})") from None
     if not any(target.is_relative_to(each) for each in homes):
         raise Unreadable(f"names a file outside the data set ({str(path)[:80]}); copy the file into it")
-    if target.exists() and not target.is_file():
-        raise Unreadable(f"names what is not a file ({str(path)[:80]})")
     return home / path
 
 
@@ -57,7 +54,9 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
     """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none or out of all bounds."""
     damaged = f"{name}: {path.name} is damaged"
     try:
-        value = json.loads(_text(path, damaged))
+        if path.stat().st_size > _MOST_TEXT:
+            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
+        value = files.read_json(path, _MOST_TEXT)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LibraryError(f"{damaged} ({reason[:120]})") from error
@@ -72,7 +71,9 @@ def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
     """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
     damaged = f"{name}: {path.name} is damaged"
     try:
-        lines = _text(path, damaged).splitlines()
+        if path.stat().st_size > _MOST_TEXT:
+            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise LibraryError(f"{damaged} ({getattr(error, 'strerror', None) or str(error)[:120]})") from error
     objects = []
@@ -80,18 +81,10 @@ def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = files.read_json(line)
         except (ValueError, RecursionError) as error:
             raise LibraryError(f"{damaged} (line {number}: {type(error).__name__})") from error
         if not isinstance(value, dict):
             raise LibraryError(f"{damaged} (line {number} holds a {type(value).__name__}, not an object)")
         objects.append(value)
     return objects
-
-
-def _text(path: Path, damaged: str) -> str:
-    if path.exists() and not path.is_file():
-        raise LibraryError(f"{damaged} (it is not a file)")
-    if path.stat().st_size > _MOST_TEXT:
-        raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
-    return path.read_text(encoding="utf-8")

@@ -27,6 +27,8 @@ def open_or_build(
 
     ``encoder`` is a URI: by default the library's own, or `pixels` where one is built.
     """
+    if not named.strip():
+        raise LibraryError("`demos` is empty; name a library, a data set or a folder of videos")
     if encoder is not None:
         registry.trust(encoder)
     if not (Path(named) / "library.json").is_file():

@@ -99,6 +99,8 @@ def read_frames(path: Path, largest: int = LARGEST) -> U8:
     """The frames of a video file or of a folder of pictures, uint8 (F, h, w, 3); `Unreadable` says what is wrong."""
     if path.is_file():
         return video_frames(path, largest)
+    if not path.is_dir():
+        raise Unreadable(f"is neither a video nor a folder of pictures ({path.name})")
     frames = [picture(file, largest) for file in _pictures(path)]
     if not frames:
         raise Unreadable(f"has no frames in {path.name}")

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -57,7 +58,9 @@ class Writer:
             raise LibraryError(f"{out} holds something that is not a library; choose an empty directory (`out`)")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            self.path = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+            _remove_leftovers(out)
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_beside(out)}{os.getpid()}-", dir=out.parent))
+            self.path.chmod(0o777 & ~_umask())  # mkdtemp lets nobody else in
         except OSError as error:
             raise LibraryError(f"cannot write {out}: {error.strerror}; choose another directory (`out`)") from error
         self._arrays: dict[str, GrowingArray] = {}
@@ -96,6 +99,8 @@ class Writer:
 
             save_file({k: np.ascontiguousarray(v) for k, v in encoder.items()}, self.path / "encoder.safetensors")
         paths = sorted(self.path.iterdir())
+        for path in paths:
+            path.chmod(0o666 & ~_umask())  # safetensors, too, lets nobody else in
         files = {path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path)) for path in paths}
         LibraryHead.of(content, files, source, shows).write(self.path)
         _replace_directory(self.path, self.out)
@@ -120,6 +125,27 @@ def writing(out: Path) -> Iterator[Writer]:
     finally:
         writer.close()
         shutil.rmtree(writer.path, ignore_errors=True)
+
+
+def _beside(out: Path) -> str:
+    """How the names of directories under construction begin: each ends with the process that makes it."""
+    return f".{out.name}-{socket.gethostname()}-"
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove what killed processes of this machine left beside ``out``."""
+    start = _beside(out)
+    for path in out.parent.iterdir():
+        pid = path.name.removeprefix(start).partition("-")[0]
+        if path.name.startswith(start) and pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The mask of the process, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _replace_directory(made: Path, out: Path) -> None:

@@ -9,17 +9,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from besttake.encoders.base import Encoder
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir
 from besttake.types import F32, U8
 
+T = TypeVar("T")
 _QUERY_WIDTH = 500
+_BLOCK = 32
+"""Frames that are encoded between two writes: what a killed process loses at most."""
 
 
 def cached(encoder: Encoder) -> Encoder:
@@ -45,12 +51,13 @@ class CachedEncoder:
         keys = [frame_hash(image) for image in images]
         known = self._read(sorted(set(keys)))
         fresh = {key: row for row, key in enumerate(keys) if key not in known}
-        if fresh:
-            vectors = self._encoder.encode(images[list(fresh.values())])
-            known.update(zip(fresh, vectors, strict=True))
+        for block in batched(fresh.items(), _BLOCK):
+            vectors = self._encoder.encode(images[[row for _, row in block]])
+            new = {key: vector for (key, _), vector in zip(block, vectors, strict=True)}
             with self._connect() as base:
-                rows = [(key, known[key].astype("<f4").tobytes()) for key in fresh]
+                rows = [(key, _packed(key, vector)) for key, vector in new.items()]
                 base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
+            known.update(new)
         self.encoded += len(fresh)
         self.reused += len(keys) - len(fresh)
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
@@ -62,8 +69,9 @@ class CachedEncoder:
                 part = keys[first : first + _QUERY_WIDTH]
                 marks = ",".join("?" * len(part))
                 for key, blob in base.execute(f"SELECT hash, vector FROM frames WHERE hash IN ({marks})", part):
-                    if len(blob) == 4 * self.spec.dim:
-                        vectors[key] = np.frombuffer(blob, "<f4").astype(np.float32)
+                    vector = _unpacked(key, blob, self.spec.dim)
+                    if vector is not None:
+                        vectors[key] = vector
         return vectors
 
     @contextlib.contextmanager
@@ -73,10 +81,31 @@ class CachedEncoder:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as base, base:
                 yield base
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # damage can be in SQLite's own texts, too
             raise ComponentError(
-                f"embedding cache {self.path}: {error}; it can be deleted, frames are then encoded again"
+                f"embedding cache {self.path}: {one_line(error, 200)}; it can be deleted, frames are then encoded again"
             ) from None
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """``items`` in lists of at most ``size``."""
+    left = iter(items)
+    while block := list(islice(left, size)):
+        yield block
+
+
+def _packed(key: bytes, vector: F32) -> bytes:
+    """A row of the cache: the vector and a checksum of it and its key."""
+    data = vector.astype("<f4").tobytes()
+    return data + zlib.crc32(key + data).to_bytes(4, "little")
+
+
+def _unpacked(key: bytes, blob: Any, dim: int) -> F32 | None:
+    """The vector of a row; None where the row is damaged or without a checksum, so that its frame is encoded again."""
+    if not isinstance(blob, bytes) or len(blob) != 4 * dim + 4:
+        return None
+    data, check = blob[:-4], int.from_bytes(blob[-4:], "little")
+    return np.frombuffer(data, "<f4").astype(np.float32) if zlib.crc32(key + data) == check else None
 
 
 def frame_hash(image: U8) -> bytes:

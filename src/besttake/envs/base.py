@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from besttake.types import F32, EnvSpec, Observation, Start, Step
 
 
@@ -43,4 +46,13 @@ class Restorable(Protocol):
 
     def restore(self, snapshot: Any) -> None:
         """Put ``snapshot`` back: what follows is bit for bit what would follow the reset it was saved after."""
+        ...
+
+
+@runtime_checkable
+class Placeable(Protocol):
+    """An env that can be put into a state that its simulator wrote down, so that recorded actions can be replayed."""
+
+    def place(self, task: str, state: NDArray[np.float64]) -> None:
+        """Go to the simulator's ``state`` (n,) of ``task``; no step is taken."""
         ...

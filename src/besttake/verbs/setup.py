@@ -97,14 +97,13 @@ def library_for(
     named = "testbed" if plan.demos is None and testbed else plan.demos
     if named is None:
         return None
-    wanted = {task.name for env in envs.values() for task in plan.chosen_tasks(env)}
-    with reporter.stage("library", len(wanted) * plan.demos_per_task, "demos") as stage:
+    with reporter.stage("library", -1, "frames") as stage:
         options = Options(
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
             gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
             angle=plan.event_angle,
         )  # fmt: skip
-        return open_or_build(named, plan.encoder, options, Work(lambda _: stage.advance(), each))
+        return open_or_build(named, plan.encoder, options, Work(each=each, frames=stage.reach))
 
 
 def gripper_of(envs: Mapping[str, EnvSpec]) -> tuple[float, float] | None:
