@@ -6,11 +6,11 @@ import argparse
 import sys
 import time
 
-from bench.campaign import kills, mutations
+from bench.campaign import kills, libraries, parsers
 from bench.campaign.run import Outcome, keep, run_stage, table
 from bench.campaign.stage import STAGES
 
-FILES = (kills, mutations)
+FILES = (kills, libraries, parsers)
 """Where stages are: importing a file registers its own."""
 
 
