@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,7 +48,6 @@ def build(
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
       besttake library build data/my_demos.hdf5 -o libraries/mine --skip-bad
     """
-    from besttake.config import parse_dims
     from besttake.demos.build import Options, Work
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
@@ -62,11 +61,7 @@ def build(
     demos = source or str(given["demos"])
     if pad not in ("hold", "repeat"):
         raise PlanError(f"`pad` {pad}: choose hold or repeat")
-    try:
-        dims = parse_dims(given.get("eef_dims"))
-    except ValueError as error:
-        raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
-    levels = _levels(gripper_as)
+    dims, levels = _dims(given.get("eef_dims")), _levels(gripper_as)
     with reporter(quiet or as_json, verbose).stage("library", -1, "frames") as stage, one_thread():
         options = Options(
             stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
@@ -82,6 +77,16 @@ def build(
             ) from None
     summary = library.summary()
     show(render_built(out, summary), summary, as_json)
+
+
+def _dims(text: Any) -> Any:
+    from besttake.config import parse_dims
+    from besttake.errors import PlanError
+
+    try:
+        return parse_dims(text)
+    except ValueError as error:
+        raise PlanError(f"`eef_dims` {text}: {error}") from None
 
 
 def _levels(text: str | None) -> tuple[float, float] | None:
