@@ -6,11 +6,11 @@ import argparse
 import sys
 import time
 
-from bench.campaign import kills, libraries, parsers
+from bench.campaign import kills, libraries, mutations, parsers
 from bench.campaign.run import Outcome, keep, run_stage, table
 from bench.campaign.stage import STAGES
 
-FILES = (kills, libraries, parsers)
+FILES = (kills, libraries, mutations, parsers)
 """Where stages are: importing a file registers its own."""
 
 

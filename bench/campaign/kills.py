@@ -59,6 +59,11 @@ def worker_kills(scratch: Path) -> Iterator[Attempt]:
     yield _on_worker(make_world(scratch), signal.SIGKILL)
 
 
+@stage("stops", "SIGSTOP a worker at a random moment, with a patience of 15 s", ci=2, full=20)
+def stops(scratch: Path) -> Iterator[Attempt]:
+    yield _on_worker(make_world(scratch), signal.SIGSTOP, "--patience", "15")
+
+
 def _on_worker(world: World, how: signal.Signals, *flags: str) -> Attempt:
     def attempt(rng: random.Random, place: Path) -> str:
         out, hit = place / "run", 0

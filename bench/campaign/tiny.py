@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bench.campaign.stage import Broken, check
 from besttake.takes.summary import summarise
@@ -51,12 +54,18 @@ class World:
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def besttake(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def besttake(self, *arguments: str | Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """The command line, to its end."""
         command = [sys.executable, "-m", "besttake", *map(str, arguments)]
         return subprocess.run(
             command, env=environment(self.cache), capture_output=True, text=True, timeout=timeout, check=False
         )
+
+    def run(self, plan: Path, out: Path) -> None:
+        """A diagnosis that must succeed."""
+        done = self.besttake("diagnose", plan, "-o", out, "-q")
+        if done.returncode:
+            raise Broken(f"the unbroken run failed: {done.stderr[-300:]}")
 
     def finish(self, out: Path) -> str:
         """Run the diagnosis to its end, check that it is the unbroken one's twin, and return what it said."""
@@ -79,16 +88,21 @@ def environment(cache: Path) -> dict[str, str]:
     return {**os.environ, "BESTTAKE_CACHE": str(cache)}
 
 
-def make_world(scratch: Path, plan: str = PLAN) -> World:
-    """The unbroken run, made in ``scratch``."""
+@contextmanager
+def environment_of(cache: Path) -> Iterator[None]:
+    """The same environment in this process."""
+    with patch.dict(os.environ, environment(cache)):
+        yield
+
+
+def make_world(scratch: Path, make: Callable[[Path, Path], object] | None = None) -> World:
+    """The unbroken run, made in ``scratch`` by the command line, or by ``make(plan, out)``."""
     path, cache, reference = scratch / "plan.yaml", scratch / "cache", scratch / "reference"
-    path.write_text(plan)
+    path.write_text(PLAN)
     world = World(path, cache, reference, "", {}, 0)
     for out in (scratch / "first", reference):  # the first also makes the library
         began = time.monotonic()
-        done = world.besttake("diagnose", path, "-o", out, "-q")
-        if done.returncode:
-            raise Broken(f"the unbroken run failed: {done.stderr[-300:]}")
+        (make or world.run)(path, out)
     seconds = time.monotonic() - began
     return World(path, cache, reference, summarise(reference).digest, numbers(reference), seconds)
 

@@ -112,6 +112,14 @@ class Plan(BaseModel):
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
+    until: Literal["decided"] | None = Field(
+        default=None,
+        description="decided: run starts in random order, each arm only while a question about it is open; `starts` is"
+        " then the most per task (default 500).",
+    )
+    budget: int | None = Field(
+        default=None, ge=1, description="Most takes of a run until decided (default: 1500 per policy and task group)."
+    )
     seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
     best_of: int | None = Field(default=None, description="Keep the best of this many takes (default: all seeds).")
     arms: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
@@ -159,6 +167,11 @@ class Plan(BaseModel):
     trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
     workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
     batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
+    patience: float | None = Field(
+        default=None, gt=0,
+        description="Replace a worker that gives no answer for this many seconds (default: 20 times what its orders"
+        " have taken so far, at least 300).",
+    )  # fmt: skip
     on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")
     seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
 
@@ -167,7 +180,7 @@ class Plan(BaseModel):
     def _one_line(cls, values: Any, handler: Callable[[Any], Plan]) -> Plan:
         """A wrong plan is a PlanError that names the first wrong key."""
         try:
-            return handler(_with_short_keys(values))
+            return handler(_with_most_starts(_with_short_keys(values)))
         except ValidationError as error:
             raise PlanError(_explain(error.errors()[0])) from None
 
@@ -176,6 +189,13 @@ class Plan(BaseModel):
     def _starts(cls, value: Any) -> str:
         parse_starts(value)
         return str(value).strip()
+
+    @field_validator("budget")
+    @classmethod
+    def _budget(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("until", "decided") is None:
+            raise ValueError("a budget is spent until something is decided: give `until` decided, too")
+        return value
 
     @field_validator("best_of")
     @classmethod
@@ -211,6 +231,8 @@ class Plan(BaseModel):
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
         """The start indexes that ``starts`` picks out of those an env offers."""
         first, end = parse_starts(self.starts)
+        if self.until is not None:
+            end = min(end, len(offered))
         if end > len(offered):
             raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
         return tuple(offered[first:end])
@@ -230,6 +252,13 @@ def _with_short_keys(values: Any) -> Any:
     retrieval = rest.get("retrieval") or {}
     settings = retrieval.given() if isinstance(retrieval, Retrieval) else retrieval
     return {**rest, "retrieval": {**settings, **named}} if isinstance(settings, Mapping) else values
+
+
+def _with_most_starts(values: Any) -> Any:
+    """A run until decided may use as many starts as the test is laid out for, unless the plan says fewer."""
+    if isinstance(values, Mapping) and values.get("until") is not None and values.get("starts") is None:
+        return {**values, "starts": "500"}
+    return values
 
 
 def parse_starts(value: int | str) -> tuple[int, int]:

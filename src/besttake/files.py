@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -90,6 +91,15 @@ def _depth(raw: bytes) -> int:
     opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
     closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
     return int(np.cumsum(opened - closed).max(initial=0))
+
+
+def clear(path: Path) -> None:
+    """Make ``path`` free: remove a file, move anything else aside, to a name that ends in ``.aside``."""
+    if path.is_dir() and not path.is_symlink():
+        names = (path.with_name(f"{path.name}{number or ''}.aside") for number in itertools.count())
+        path.rename(next(name for name in names if not name.exists()))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

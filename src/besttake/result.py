@@ -6,6 +6,7 @@ and, where it helps, a ``reason``. ``python -m besttake.result`` prints the JSON
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
 from besttake.errors import RunError
+from besttake.files import read_json, read_regular
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 4
+SCHEMA = 5
+_WITH_CHECKSUM = 5
 
 
 class _Model(BaseModel):
@@ -260,6 +263,33 @@ class TaskLine(_Model):
     gain: Estimate
 
 
+class PathPoint(_Model):
+    """A question after ``starts`` starts, when the cell had spent ``takes``: the mean so far, and bounds on it."""
+
+    starts: int
+    takes: int
+    value: float
+    low: float
+    high: float
+
+
+class CellPath(_Model):
+    """How a cell of a run until decided went (schema 4).
+
+    ``stopped``: "decided", "budget", "starts" (there are no more) or "hopeless" (the budget cannot decide it);
+    ``unsettled``: the parts of the verdict that are open. ``settled``: after how many takes of the cell each question
+    was answered. ``points``: its estimate along the way, with bounds that hold at any time. ``paper_takes``: what the
+    paper's protocol, 500 starts, spends on the same arms and seeds.
+    """
+
+    stopped: str
+    unsettled: list[str]
+    takes: int
+    paper_takes: int
+    settled: dict[str, int]
+    points: dict[str, list[PathPoint]]
+
+
 class Cell(_Model):
     """A policy in a group of tasks. A policy's own summary has ``group: "*"`` and pools all its starts."""
 
@@ -282,6 +312,7 @@ class Cell(_Model):
     tasks: list[TaskLine] = []
     notes: list[str] = []
     retest: Retest | None = None
+    path: CellPath | None = None
 
     @property
     def chosen(self) -> Selector | None:
@@ -345,6 +376,7 @@ class Result(_Model):
     """The whole diagnosis."""
 
     schema_version: int = SCHEMA
+    sha256: str = ""
     besttake: str
     created: str
     command: str
@@ -360,8 +392,10 @@ class Result(_Model):
     notes: list[str] = []
 
     def to_json(self) -> str:
-        """As JSON text, as in ``result.json``."""
-        return self.model_dump_json(indent=1)
+        """As JSON text, as in ``result.json``: ``sha256`` is that of all the rest."""
+        current = self.model_copy(update={"schema_version": SCHEMA, "sha256": ""})
+        checksum = _checksum(json.loads(current.model_dump_json()))
+        return current.model_copy(update={"sha256": checksum}).model_dump_json(indent=1)
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -388,21 +422,41 @@ class Result(_Model):
     def load(cls, path: Path) -> Result:
         """Read a ``result.json``; RunError when it is missing, damaged or newer than this BestTake."""
         try:
-            data = json.loads(path.read_text())
-            version = int(data["schema_version"])
-        except OSError as error:
+            data = read_regular(path)
+        except FileNotFoundError as error:
             raise RunError(f"{path} is missing; `besttake diagnose` makes it") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        return cls.from_bytes(data, str(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str = "result.json") -> Result:
+        """The result whose `to_json` this is; ``path`` is for errors."""
+        try:
+            data = read_json(content)
+            version = int(data["schema_version"])
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
         if version > SCHEMA:
             raise RunError(f"{path} is of schema {version}, this BestTake knows {SCHEMA}; upgrade besttake")
         try:
-            return cls.model_validate(data)
+            result = cls.model_validate(data)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise RunError(
                 f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
             ) from error
+        if version >= _WITH_CHECKSUM and data.get("sha256") != _checksum(data):
+            raise RunError(
+                f"{path} is damaged (its checksum is wrong); `besttake diagnose` on the same directory makes it again"
+            )
+        return result
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    """The sha256 of a result without its own, however it is laid out."""
+    rest = {name: value for name, value in data.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from besttake.cli import interrupt
 from besttake.errors import RunError
 from besttake.takes.key import Row
 from besttake.takes.store import Store
@@ -28,6 +30,19 @@ probe_states: 8
 demos_per_task: 6
 """
 TAKES = 2 * 2 * 2 * 3 * 2
+SHAKY = """
+from besttake.testbed.env import make as testbed
+
+def make():
+    env = testbed("pick")
+    reset = env.reset
+    def shaky(start):
+        if start.index == 1:
+            raise RuntimeError("the arm fell off")
+        reset(start)
+    env.reset = shaky
+    return env
+"""
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +127,54 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on(plan: Path, reference: Path, be
     ]
     besttake("diagnose", plan, "-o", out, "-q")
     assert digest(out, besttake) == digest(reference, besttake)
+
+
+def test_five_times_ctrl_c_ends_quickly_with_one_line_and_loses_nothing(
+    plan: Path, reference: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    while process.poll() is None and len(kept(out)) < 3:
+        time.sleep(0.02)
+    before = kept(out)
+    for _ in range(5):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines() == ["besttake: interrupted; finished takes are kept, run the same command to go on"]
+    assert before.items() <= kept(out).items()
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"), [("diagnose plan.yaml", True), ("demo", True), ("library build x", False)]
+)
+def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
+    command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["besttake", *command.split()])
+    assert ("takes are kept" in interrupt.text()) == kept
+
+
+def test_failed_takes_are_an_error_unless_they_are_allowed(besttake, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "shaky.py").write_text(SHAKY)
+    command = ["diagnose", "--policy", "testbed:half", "--env", "python:shaky:make", "--starts", "2", "--seeds", "2"]
+    command += ["--arms", "base", "--probe-states", "0", "--workers", "1", "-q", "-o", str(tmp_path / "run")]
+    done = besttake(*command, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("besttake: 2 takes failed; `besttake runs show ")
+    assert f"To try them again: besttake {' '.join(command)} (to accept them, add --allow-failed)" in line
+    assert (tmp_path / "run" / "report.html").exists()
+    assert besttake(*command, "--allow-failed").returncode == 0
 
 
 def test_a_damaged_take_is_made_again(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:

@@ -107,6 +107,17 @@ def test_noise_about_the_middle_of_a_range_is_no_change():
     assert events.hysteresis == pytest.approx(0.1)
 
 
+def test_more_demonstrations_are_looked_at_where_the_first_do_not_move_the_gripper():
+    def still(actions):
+        actions[:, 6] = 0
+        return actions
+
+    rows = episodes(still, count=1) * 20 + episodes(gripper(0, 1))
+    for declared in (None, 6):
+        layout = layout_of(Numbers(rows, gripper_dim=declared), Said())
+        assert (layout.gripper_dim, layout.events.gripper_threshold, layout.events.gripper_open) == (6, 0.5, -1)
+
+
 def test_a_gripper_that_is_not_named_or_never_moves_is_told():
     def still(actions):
         actions[:, 6] = -1

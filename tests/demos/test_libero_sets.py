@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+import types
+from fnmatch import fnmatch
 
 import numpy as np
 import pytest
@@ -112,6 +117,41 @@ def test_image2_can_be_named_in_every_way(tmp_path, camera):
         np.testing.assert_array_equal(demo.frames, EPISODES[0].pictures["wrist"][:-1])
     assert registry.demos(f"lerobot:{root}?map=wrist:{camera},agentview:image").shows(("agentview", "wrist"))
     assert registry.demos(f"lerobot:{root}?camera=image").camera == "observation.images.image"
+
+
+@pytest.mark.parametrize(
+    "write", [writers.ipec_libero, lambda root, e: writers.hugging_face_libero(root, e, videos=True)]
+)
+def test_from_the_hub_come_the_videos_that_are_needed_and_no_others(tmp_path, monkeypatch, write):
+    """The hub's client is replaced: it gives what the patterns ask for, as links to blobs, as the real one does."""
+    published, cache = write(tmp_path / "published", EPISODES[:1]), tmp_path / "cache" / "datasets--org--name"
+
+    def snapshot_download(repo, *, allow_patterns, repo_type, revision):
+        assert (repo, repo_type, revision) == ("org/name", "dataset", None)
+        root = cache / "snapshots" / "0123"
+        for path in published.rglob("*"):
+            name = str(path.relative_to(published))
+            if path.is_file() and any(fnmatch(name, pattern) for pattern in allow_patterns):
+                blob, link = cache / "blobs" / name.replace("/", "-"), root / name
+                for each in (blob, link):
+                    each.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, blob)
+                if not link.exists():
+                    link.symlink_to(os.path.relpath(blob, link.parent))
+        return str(root)
+
+    hub = types.ModuleType("huggingface_hub")
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download, raising=False)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    source = registry.demos("lerobot:org/name")
+    (demo,) = source
+    np.testing.assert_array_equal(demo.states, EPISODES[0].states[:-1])
+    videos = list((cache / "snapshots").rglob("*.mp4"))
+    assert len(videos) == 1
+    assert source.shows(("wrist",))
+    assert not source.shows(("agentview", "wrist"))
+    both = registry.demos("lerobot:org/name?map=agentview:image")
+    assert both.shows(("agentview", "wrist"))
 
 
 def test_image2_is_no_wrist_camera_beside_one_that_says_it_is():

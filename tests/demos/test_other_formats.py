@@ -148,6 +148,14 @@ def test_a_codec_that_could_run_code_is_refused_before_anything_is_read(replay, 
         registry.demos(f"zarr:{replay}")
 
 
+@pytest.mark.parametrize("change", [{"shape": [1 << 40, 8]}, {"chunks": [1 << 20, 1 << 20]}])
+def test_sizes_of_a_replay_buffer_are_not_believed(replay, change):
+    path = replay / "data" / "state" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(LibraryError, match="larger than are read"):
+        registry.demos(f"zarr:{replay}")
+
+
 def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch):
     chunk = replay / "data" / "action" / "1.0"
     chunk.write_bytes(b"damaged")
@@ -155,7 +163,7 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
     assert [isinstance(item, Bad) for item in registry.demos(f"zarr:{replay}")] == [True, True, False]
     chunk.unlink()
     chunk.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LibraryError, match="is a link"):
+    with pytest.raises(LibraryError, match="is a link or no file"):
         registry.demos(f"zarr:{replay}")
     chunk.unlink()
     (replay / "meta" / "episode_ends" / ".zarray").unlink()
@@ -203,6 +211,15 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
 def test_a_bare_path_may_have_options(tmp_path):
     root = writers.openpi_libero(tmp_path / "data", EPISODES)
     assert source_of(f"{root}?camera=image").camera == "image"
+
+
+def test_several_data_sets_side_by_side_are_told_by_name(tmp_path):
+    writers.rlds_libero(tmp_path / "all", EPISODES[:1])
+    writers.libero_hdf5(tmp_path / "all" / "libero_10", EPISODES[:1])
+    with pytest.raises(
+        LibraryError, match=r"holds 2 data sets \(libero_10, libero_object_no_noops\); name one of them"
+    ):
+        source_of(str(tmp_path / "all"))
 
 
 def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):

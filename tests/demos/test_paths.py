@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 import zlib
 
@@ -40,6 +42,17 @@ def test_a_file_is_inside_or_it_is_not_read(tmp_path):
     for path in ("../secret.txt", str(outside), "videos/../../secret.txt", "link", "a\0b"):
         with pytest.raises(Unreadable, match="outside the data set|cannot be"):
             inside(root, path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unreadable, match="not a file"):
+        inside(tmp_path, "pipe")
+    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
+    (root / "meta" / "episodes.jsonl").unlink()
+    os.mkfifo(root / "meta" / "episodes.jsonl")
+    with pytest.raises(LibraryError, match=r"episodes.jsonl is damaged \(it is not a file\)"):
+        registry.demos(f"lerobot:{root}")
 
 
 def test_the_blobs_of_the_hub_s_cache_are_inside(tmp_path):
@@ -188,6 +201,18 @@ def test_no_link_and_no_storage_leads_out_of_an_hdf5_file(tmp_path):
         (tmp_path / str(number)).mkdir()
         with pytest.raises(LibraryError, match="in another file, which is not read"):
             next(iter(registry.demos(hdf5(tmp_path / str(number), change))))
+
+
+def test_the_file_that_a_link_leads_to_is_not_even_opened(tmp_path):
+    """It is a pipe, and to open it would be to wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+
+    def change(file):
+        file["data/demo_1"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
+
+    code = "import sys; from besttake import registry; print(len(list(registry.demos(sys.argv[1]))))"
+    command = [sys.executable, "-c", code, hdf5(tmp_path, change)]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == "2\n"
 
 
 def test_a_demonstration_in_another_file_is_left_out_and_the_others_are_read(tmp_path):

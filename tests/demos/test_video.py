@@ -66,6 +66,13 @@ def test_videos_and_picture_folders_are_demonstrations_of_the_task_their_folder_
     assert demos[0].states is None
 
 
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi", ".mov"])
+def test_all_containers_are_read(tmp_path, suffix):
+    video(tmp_path / f"take{suffix}")
+    (demo,) = registry.demos(f"video:{tmp_path}")
+    assert len(demo.frames) == 12
+
+
 def test_a_table_beside_it_gives_states_and_actions_by_the_names_of_its_columns(tmp_path):
     video(tmp_path / "a.mp4")
     pictures(tmp_path / "b")

@@ -19,7 +19,7 @@ from besttake.verbs.diagnose import diagnose
 
 KEPT = Path(__file__).with_name("numbers.json")
 PROSE = {"because", "headline", "reason", "notes", "created", "command", "versions", "besttake", "name", "source"}
-THIS_TIME = {"seconds", "schema_version", "plan", "fingerprint", "frames_encoded", "path", "library"}
+THIS_TIME = {"seconds", "schema_version", "plan", "fingerprint", "frames_encoded", "path", "library", "sha256"}
 PLAN: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt"], "env": "testbed", "task": ["pick", "push"], "starts": "5", "seeds": 3,
     "best_of": 2, "arms": "base,cooled,shuffled,retrieve,rerank", "stride": 8, "probe_states": 40,

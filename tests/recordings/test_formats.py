@@ -292,6 +292,21 @@ def test_recordings_of_lerobot_eval_give_outcomes_and_lengths(tmp_path: Path) ->
     assert any("eval_info.json beside it" in note for note in result.notes)
 
 
+def test_real_recordings_of_lerobot_eval_say_what_its_eval_info_says() -> None:
+    folder = DATA / "lerobot_recordings"
+    told = {
+        (f"{task['task_group']}/{task['task_id']}", str(i)): won
+        for task in json.loads((folder / "eval_info.json").read_text())["per_task"]
+        for i, won in enumerate(task["metrics"]["successes"])
+    }
+    recordings, _ = read([folder / "recordings"])
+    assert {(e.task, e.start): e.success for r in recordings for e in r.episodes} == told
+    assert len(set(told.values())) == 2
+    result = ingest([folder]).result
+    assert result.cost.takes == len(told)
+    assert sum("count once" in note for note in result.notes) == 1
+
+
 def test_simulators_side_by_side_have_every_so_many_th_start(tmp_path: Path) -> None:
     for i in range(2):
         recorded(tmp_path / "recordings" / "libero_10_3" / f"env_{i}", [[bool(i)], [True]])

@@ -283,9 +283,9 @@ def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
     asked: list[tuple[str, ...]] = []
     portion = scoring._score_portion
 
-    def watched(store: Store, work: scoring._Work, starts: list[list[Row]]) -> dict[TakeKey, TakeScore]:
+    def watched(path: Path, work: scoring._Work, starts: list[list[Row]]) -> dict[TakeKey, TakeScore]:
         asked.append(tuple(scorer.spec.name for scorer in work.scorers))
-        return portion(store, work, starts)
+        return portion(path, work, starts)
 
     monkeypatch.setattr(scoring, "_score_portion", watched)
     (run / "scores.safetensors").unlink(missing_ok=True)

@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
-from besttake.measure.scores import ScoreName, Scores
+from besttake.errors import RunError
+from besttake.files import safetensors_metadata
+from besttake.measure.scores import ScoreName, Scores, TakeScore, run_digest
 from besttake.scorers import scoring
 from besttake.scorers.scoring import score_run
+from besttake.takes.key import TakeKey
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
+from besttake.takes.summary import summarise
 from besttake.types import Demo
 
 
@@ -112,3 +119,61 @@ def test_the_instruction_finds_demonstrations_that_the_name_does_not(
     assert {key: score.scores for key, score in matched.items()} == {k: s.scores for k, s in named.items()}
     assert matched.fingerprint == again.fingerprint != mixed.fingerprint
     assert any(mixed[key].scores != named[key].scores for key in named)
+
+
+def changed(path: Path, name: str) -> None:
+    """Negate one array of a safetensors file, and leave all else as it is."""
+    data = path.read_bytes()
+    arrays, head = load(data), safetensors_metadata(data)
+    arrays[name] = -arrays[name]
+    path.write_bytes(save(arrays, head))
+
+
+def test_damaged_scores_are_named_and_only_they_are_made_again(
+    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(run, again)
+    with Store.open(again) as store:
+        before = scoring.score_run(store, library, library.encoder())
+        changed(again / "scores.safetensors", "scores coverage")
+        with pytest.raises(RunError, match=r"scores.safetensors is damaged \(coverage\); run the same diagnosis again"):
+            Scores.open(again)
+        assert summarise(again).damaged_scores == ("coverage",)
+        asked: list[str] = []
+        portion = scoring._score_portion
+
+        def watched(*parts: Any) -> dict[TakeKey, TakeScore]:
+            asked.extend(scorer.spec.name for scorer in parts[1].scorers)
+            return portion(*parts)
+
+        monkeypatch.setattr(scoring, "_score_portion", watched)
+        mended = scoring.score_run(store, library, library.encoder())
+        assert store.mended == ["scores.safetensors was damaged (coverage); what it lacks is scored anew"]
+    assert set(asked) == {"coverage"}
+    assert mended.digest() == before.digest()
+
+
+@pytest.mark.parametrize("name", ["best", "counts", "nearest", "steps"])
+def test_scores_whose_common_part_is_damaged_are_all_made_again(
+    run: Path, library: Library, tmp_path: Path, name: str
+) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(run, again)
+    with Store.open(again) as store:
+        before = scoring.score_run(store, library, library.encoder())
+        changed(again / "scores.safetensors", name)
+        with pytest.raises(RunError, match="scores.safetensors is damaged"):
+            Scores.open(again)
+        assert scoring.score_run(store, library, library.encoder()).digest() == before.digest()
+    assert Scores.open(again) is not None
+
+
+def test_the_digest_of_a_run_sees_a_single_bit_of_a_score(run: Path, library: Library) -> None:
+    with Store.open(run) as store:
+        scores = scoring.score_run(store, library, library.encoder())
+    key = next(iter(scores))
+    name = scores.names[0]
+    before = run_digest("takes", scores)
+    scores[key].scores[name] = float(np.nextafter(scores[key].scores[name], 9))
+    assert run_digest("takes", scores) != before

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -100,7 +101,7 @@ def test_a_pool_shares_other_work_and_keeps_its_order(pool: LocalPool) -> None:
 
 def test_work_that_raises_or_kills_its_worker_is_told(tmp_path: Path) -> None:
     own = LocalPool(2)
-    with pytest.raises(RolloutError, match="died 3 times"):
+    with pytest.raises(RolloutError, match="died or gave no answer 3 times"):
         own.map(toy.halved, [2, 13])
     own.close()
     other = LocalPool(1)
@@ -151,7 +152,7 @@ def test_a_take_that_keeps_killing_its_worker_fails_alone(tmp_path: Path) -> Non
     own.close()
     assert (tally.done, tally.failed) == (8, 2)
     assert {row.key.start for row in rows if row.status == "error"} == {3}
-    assert "died 3 times" in str(next(row.error for row in rows if row.error))
+    assert "died or hung 3 times" in str(next(row.error for row in rows if row.error))
 
 
 def test_a_worker_that_dies_is_replaced_and_its_takes_come_out_the_same(tmp_path: Path, pool: LocalPool) -> None:
@@ -175,6 +176,58 @@ def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: Loca
     own.close()
     _, _, calm = run(tmp_path / "calm", jobs("python:toy:make?slow=0.01"), pool)
     assert hurt == calm
+
+
+def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp_path: Path, pool: LocalPool) -> None:
+    own = LocalPool(2, patience=1.5)
+    own.map(toy.halved, [2, 4, 6])
+    stopped = own.pids[0]
+    os.kill(stopped, signal.SIGSTOP)
+    tally, _, hurt = run(tmp_path / "hurt", jobs(), own)
+    assert stopped not in own.pids
+    assert not os.path.exists(f"/proc/{stopped}")
+    os.kill(own.pids[1], signal.SIGSTOP)
+    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
+    own.close()
+    assert (tally.done, tally.failed, tally.stalled) == (12, 0, 1)
+    assert own.stalled == 2
+    assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
+
+
+def test_a_worker_killed_in_the_middle_of_its_answer_is_replaced(tmp_path: Path) -> None:
+    own = LocalPool(1)
+    assert own.map(toy.cut_short, [str(tmp_path / "died")]) == ["whole"]
+    own.close()
+
+
+def test_an_idle_worker_that_dies_while_others_work_is_survived() -> None:
+    own = LocalPool(2)
+    own.map(toy.halved, [2, 4, 6])
+    killer = threading.Timer(0.2, lambda: os.kill(own.pids[1], signal.SIGKILL))
+    killer.start()
+    assert own.map(toy.slept, [0.0, 0.0, 1.0]) == [0.0, 0.0, 1.0]
+    killer.join()
+    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
+    own.close()
+
+
+def test_workers_that_cannot_start_are_one_line_and_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("besttake.takes.process._CODE", "raise SystemExit(1)")
+    monkeypatch.setattr("besttake.takes.pool._WAIT", 0.01)
+    own = LocalPool(2)
+    with pytest.raises(RolloutError, match="5 workers in a row died as they started; is memory short"):
+        own.map(toy.halved, [2, 4])
+    own.close()
+
+
+def test_too_many_workers_for_the_limits_of_the_shell_are_one_line() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))\n"
+        "from besttake.takes.pool import LocalPool; from besttake.errors import RolloutError\n"
+        "try: LocalPool(40)\nexcept RolloutError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("cannot start 40 workers: Too many open files; use fewer `workers`")
 
 
 @pytest.mark.parametrize("actor", [None, toy.Actor(moody=True)], ids=["in the engine", "in the worker"])

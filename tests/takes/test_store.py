@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake.errors import BestTakeError, RunError
+from besttake.takes.disk import explained
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
@@ -141,16 +146,239 @@ def test_a_fingerprint_learned_later_must_stay_the_same(tmp_path: Path) -> None:
             store.claim("policy p", "xyz")
 
 
-def test_a_truncated_database_is_one_clear_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut", "garbage", "empty", "gone", "directory", "middle"])
+def test_a_damaged_table_is_one_clear_line_and_is_made_anew_from_the_takes(tmp_path: Path, damage: str) -> None:
     with Store.write(tmp_path / "run", MANIFEST) as store:
         for seed in range(50):
-            store.add(make_take(seed=seed))
+            store.add(make_take(seed=seed), seconds=1.5)
+        rows, digest = store.rows(), store.digest()
     database = tmp_path / "run" / "takes.sqlite"
-    database.write_bytes(database.read_bytes()[:5000])
-    with pytest.raises(RunError, match="takes.sqlite is damaged"):
-        Store.write(tmp_path / "run", MANIFEST)
-    with pytest.raises(RunError, match="takes.sqlite is damaged"):
+    data = database.read_bytes()
+    database.unlink()
+    if damage == "directory":
+        database.mkdir()
+    elif damage != "gone":
+        bad = {"cut": data[:5000], "garbage": b"no database" * 999, "empty": b""}
+        middle = data[: len(data) // 2] + bytes(2000) + data[len(data) // 2 + 2000 :]
+        database.write_bytes(bad.get(damage, middle))
+    with pytest.raises(BestTakeError, match=r"takes.sqlite (is damaged|cannot be used)|no takes yet") as caught:
         Store.open(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert store.mended
+        assert [row.key for row in store.rows()] == [row.key for row in rows]
+        assert store.digest() == digest
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert not store.mended
+    with Store.open(tmp_path / "run") as store:
+        assert store.digest() == digest
+
+
+def edit(run: Path, statement: str) -> None:
+    with closing(sqlite3.connect(run / "takes.sqlite")) as db:
+        db.execute("pragma ignore_check_constraints = on")
+        db.execute(statement)
+        db.commit()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update takes set success = 1 - success where seed = 3",
+        "update takes set success_step = 1 where seed = 3",
+        "update takes set steps = steps + 1 where seed = 3",
+        "update takes set start = 7 where seed = 3",
+        "update takes set policy = 'q' where seed = 3",
+        "update takes set status = 'error' where seed = 3",
+        "update takes set status = x'00ff' where seed = 3",
+        "update takes set sha256 = 'f' || substr(sha256, 2) where seed = 3",
+        "update takes set checksum = null, success = 1 - success where seed = 3",
+        "update takes set checksum = '' where seed = 3",
+    ],
+)
+def test_a_changed_row_is_never_believed_and_comes_back_from_its_file(tmp_path: Path, statement: str) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        for seed in range(5):
+            store.add(make_take(seed=seed))
+        rows, digest = store.rows(), store.digest()
+    edit(run, statement)
+    with pytest.raises(RunError, match=r"takes.sqlite is damaged \(1 rows are not what was written\)"):
+        Store.open(run)
+    assert summarise(run).damaged == 1
+    with Store.write(run, MANIFEST) as store:
+        assert "damaged" in store.mended[0]
+        assert store.rows() == rows
+        assert store.digest() == digest
+
+
+def test_a_changed_row_whose_file_is_damaged_too_is_dropped(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        bad, good = store.add(make_take(seed=0)), store.add(make_take(seed=1))
+    edit(run, "update takes set success = 1 - success where seed = 0")
+    path = run / str(bad.file)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with Store.write(run, MANIFEST) as store:
+        assert store.rows() == [good]
+
+
+def test_a_file_under_another_takes_name_is_not_taken_in(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        one, two = store.add(make_take(seed=0)), store.add(make_take(seed=1))
+        store.forget([one])
+    (run / str(one.file)).write_bytes((run / str(two.file)).read_bytes())
+    with Store.write(run, MANIFEST) as store:
+        assert store.rows() == [two]
+
+
+def test_a_take_whose_writer_was_killed_before_its_row_is_kept(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        row = store.add(make_take())
+    edit(run, "delete from takes")
+    with Store.write(run, MANIFEST) as store:
+        assert store.rows() == [row]
+
+
+def test_a_table_without_checksums_is_believed_as_far_as_its_files_agree(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        rows = [store.add(make_take(seed=seed)) for seed in range(3)]
+    edit(run, "alter table takes drop column checksum")
+    edit(run, "drop table copies")
+    with Store.open(run) as store:
+        assert store.rows() == rows
+    edit(run, "update takes set success = 1 - success where seed = 1")
+    with pytest.raises(RunError, match="1 rows are not what was written"):
+        Store.open(run)
+    with Store.write(run, MANIFEST) as store:
+        assert store.rows() == rows
+    with Store.write(run, MANIFEST) as store:
+        assert not store.mended
+
+
+@pytest.mark.parametrize("what", ["take", "folder", "takes"])
+def test_what_stands_in_the_place_of_a_take_is_moved_aside(tmp_path: Path, what: str) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        row = store.add(make_take())
+    path = run / str(row.file)
+    path.unlink()
+    if what == "take":
+        path.mkdir()
+        (path / "thesis.tex").write_text("years of work")
+    elif what == "folder":
+        path.parent.rmdir()
+        path.parent.write_text("")
+    else:
+        shutil.rmtree(run / "takes")
+        (run / "takes").write_text("")
+    with Store.write(run, MANIFEST) as store:
+        assert store.damaged() == [row]
+        store.forget([row])
+        assert store.add(make_take()) == row
+        assert not store.damaged()
+    assert what != "take" or list(run.glob("takes/*/*.aside/thesis.tex"))
+
+
+@pytest.mark.parametrize("damage", ["flip", "gone", "nested", "list"])
+def test_a_damaged_manifest_is_restored_from_its_copy(tmp_path: Path, damage: str) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        store.claim("policy p", "abc")
+        store.add(make_take())
+    path = run / "run.json"
+    before = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        bad = {"flip": before.replace(b'"seed": 0', b'"seed": 1'), "nested": b"[" * 100_000, "list": b"[1]"}
+        path.write_bytes(bad[damage])
+    with Store.open(run) as store:
+        assert store.manifest.identity == {"seed": 0, "policy p": "abc"}
+    with pytest.raises(RunError, match="another plan"):
+        Store.write(run, MANIFEST.model_copy(update={"identity": {"seed": 1}}))
+    with Store.write(run, MANIFEST) as store:
+        assert store.mended == ["run.json was damaged and is restored from its copy"]
+    assert path.read_bytes() == before
+
+
+def test_a_writer_killed_before_its_first_manifest_was_whole_leaves_a_directory_that_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "takes").mkdir(parents=True)
+    (run / ".lock").write_text("123")
+    (run / "run.json.123.tmp").write_text("{")
+    with Store.write(run, MANIFEST) as store:
+        store.add(make_take())
+    assert not list(run.glob("*.tmp"))
+
+
+def test_takes_without_any_manifest_are_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        store.add(make_take())
+    (run / "run.json").unlink()
+    edit(run, "delete from copies")
+    with pytest.raises(RunError, match="has takes but no run.json"):
+        Store.write(run, MANIFEST)
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], None]]:
+    """Makes a directory read-only for root too, by a bind mount."""
+    mounted: list[Path] = []
+
+    def mount(path: Path) -> None:
+        for options in (["--bind", str(path)], ["-o", "remount,bind,ro"]):
+            if subprocess.run(["mount", *options, str(path)], capture_output=True, check=False).returncode:
+                pytest.skip("this machine does not let us mount")
+        mounted.append(path)
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounts, which needs root")
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_on_a_read_only_disk_can_be_read(tmp_path: Path, read_only: Callable[[Path], None], killed: bool) -> None:
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    with Store.write(run, MANIFEST) as store:
+        rows = [store.add(make_take(seed=seed)) for seed in range(3)]
+        shutil.copytree(run, copy)  # with the write-ahead log, as a killed writer leaves it
+    (copy / "takes.sqlite-shm").unlink()
+    place = copy if killed else run
+    assert (place / "takes.sqlite-wal").exists() == killed
+    before = sorted(p.name for p in place.iterdir())
+    read_only(place)
+    with Store.open(place) as store:
+        assert store.rows() == rows
+        assert store.load(rows[0]).success
+    assert summarise(place).done == 3
+    assert sorted(p.name for p in place.iterdir()) == before
+    with pytest.raises(RunError, match="cannot write in .*: Read-only file system; choose another directory"):
+        Store.write(place, MANIFEST)
+
+
+def test_reading_leaves_nothing_behind_and_sees_what_is_being_written(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        for seed in range(3):
+            store.add(make_take(seed=seed))
+            with Store.open(run) as reader:
+                assert reader.rows() == store.rows()
+    before = sorted(p.name for p in run.iterdir())
+    Store.open(run).close()
+    assert sorted(p.name for p in run.iterdir()) == before
+    assert "takes.sqlite-wal" not in before
+
+
+def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
+        raise error
 
 
 def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -209,9 +437,22 @@ def test_a_run_of_an_older_version_opens(tmp_path: Path) -> None:
     Store.write(tmp_path / "run", MANIFEST).close()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 1, "extent": 3}', '{"schema": "new"}'])
-def test_a_damaged_manifest_is_one_clear_line(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"schema": 1, "extent": 3}',
+        '{"schema": "new"}',
+        '{"schema": 1e999}',
+        '{"schema": 2}',
+        "[" * 99999,
+    ],
+)
+def test_a_damaged_manifest_without_a_copy_is_one_clear_line(tmp_path: Path, text: str) -> None:
     Store.write(tmp_path / "run", MANIFEST).close()
+    edit(tmp_path / "run", "delete from copies")
     (tmp_path / "run" / "run.json").write_text(text)
     with pytest.raises(RunError, match=r"run.json is damaged .*choose another directory") as caught:
         Store.open(tmp_path / "run")
@@ -222,7 +463,7 @@ def test_the_table_is_read_once_and_follows_what_is_added_and_forgotten(tmp_path
     with Store.write(tmp_path / "run", MANIFEST) as store:
         store.add(make_take(seed=1))
         statements: list[str] = []
-        store._db.set_trace_callback(statements.append)
+        store._writer._db.set_trace_callback(statements.append)
         late = store.add(make_take(seed=0))
         failed = store.add_error(TakeKey("p", "testbed", "pick", 1, "base", 0), "the arm\nfell off")
         assert [row.key.seed for row in store.rows()] == [0, 1, 0]

@@ -6,8 +6,8 @@ import io
 import json
 import re
 import shutil
-import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +25,7 @@ from besttake.reporting.html import make_compare_html
 from besttake.reporting.terminal.compare import render
 from besttake.result import Relation, Result
 from besttake.takes.store import Store
+from besttake.takes.table import Table
 from besttake.verbs.compare import compare
 from besttake.verbs.ingest import ingest
 
@@ -76,7 +77,7 @@ def test_a_run_that_keeps_one_of_fewer_takes_than_seeds_is_compared_as_it_was_me
     document = json.loads((runs[1] / "result.json").read_text())
     for cell in document["cells"]:
         cell["headroom"]["n"] = 2
-    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    (tmp_path / "pairs" / "result.json").write_text(Result.model_validate(document).to_json())
     found = compare([tmp_path / "pairs"]).result.relation
     y = np.array([cell["selectors"]["by_n"][1]["value"] for cell in document["cells"]])
     curve = np.array([[point["value"] for point in cell["headroom"]["curve"]] for cell in document["cells"]])
@@ -156,9 +157,11 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
         return relation_of(cells)
 
     shutil.copytree(runs[0], tmp_path / "grown")
-    with contextlib.closing(sqlite3.connect(tmp_path / "grown" / "takes.sqlite")) as database, database:
-        where = "arm = 'base' and start in (7, 8)"
-        assert database.execute(f"update takes set sha256 = 'other' || sha256 where {where}").rowcount == 18
+    with contextlib.closing(Table(tmp_path / "grown")) as table:
+        rows = table.content().rows.values()
+        other = [replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start in (7, 8)]
+        assert len(other) == 18
+        table.add(other)
     alone = compare(runs)
     monkeypatch.setattr("besttake.verbs.compare.relation_of", watched)
     for order in ([runs[0], tmp_path / "grown", runs[1]], [tmp_path / "grown", *runs]):
@@ -167,6 +170,19 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
         (note,) = [note for note in both.result.notes if "count once" in note]
         assert "63 takes" in note
         assert sorted(sizes.pop()) == [9] * 6 + [11] * 3
+
+
+def test_starts_measured_otherwise_are_not_joined_to_a_cell(runs: list[Path], tmp_path: Path) -> None:
+    """As above, but the grown run keeps one of two takes: its own starts are a cell of their own."""
+    shutil.copytree(runs[0], tmp_path / "pairs")
+    document = json.loads((runs[0] / "result.json").read_text())
+    for cell in document["cells"]:
+        cell["headroom"]["n"] = 2
+    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    with contextlib.closing(Table(tmp_path / "pairs")) as table:
+        rows = table.content().rows.values()
+        table.add([replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start > 5])
+    assert compare([runs[0], tmp_path / "pairs"]).result.relation.cells == 6
 
 
 def test_every_number_is_read_on_the_window_asked_for(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

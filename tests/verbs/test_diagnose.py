@@ -243,6 +243,10 @@ def test_result_json_is_refused_when_newer_or_damaged(run: Path, tmp_path: Path)
     assert "upgrade besttake" in refused(json.dumps({**data, "schema_version": 99}))
     assert "damaged" in refused("{")
     assert "does not fit its schema at cells" in refused(json.dumps({**data, "cells": [{}]}))
+    assert "damaged (its checksum is wrong)" in refused(json.dumps({**data, "worth": 0.05}))
+    assert "damaged" in refused("[" * 100_000)
+    path.write_text(json.dumps(data, sort_keys=True))  # laid out anew it is still the same
+    assert Result.load(path) == Result.load(run / "result.json")
 
 
 def test_the_command_prints_the_result_it_wrote(run: Path, besttake: Callable[..., object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +10,9 @@ import typer
 from rich.console import Console
 
 from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.options import Json, Out, Quiet, Strict, Verbose, command, reporter, show
+from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
 from besttake.config import Plan, load_plan
+from besttake.errors import RolloutError
 from besttake.progress import Reporter
 
 
@@ -20,6 +22,7 @@ def diagnose(
     plan: Annotated[Path | None, typer.Argument(help="A plan in YAML; flags override its keys.")] = None,
     out: Out = Path("runs/diagnosis"),
     strict: Strict = False,
+    allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -37,7 +40,13 @@ def diagnose(
       starts: 60
       retrieval: {rule: next, alpha: 0.3, gripper_gating: true}
     """
-    run(load_plan(plan, given), out, strict=strict, as_json=as_json, progress=reporter(quiet or as_json, verbose))
+    run(
+        load_plan(plan, given),
+        out,
+        Ending(strict, allow_failed),
+        as_json=as_json,
+        progress=reporter(quiet or as_json, verbose),
+    )
 
 
 DEMO: dict[str, Any] = {
@@ -50,6 +59,7 @@ def demo(
     given: Flags,
     out: Out = Path("runs/demo"),
     strict: Strict = False,
+    allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -60,7 +70,13 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    run(Plan(**DEMO, **given), out, strict=strict, as_json=as_json, progress=reporter(quiet or as_json, verbose))
+    run(
+        Plan(**DEMO, **given),
+        out,
+        Ending(strict, allow_failed),
+        as_json=as_json,
+        progress=reporter(quiet or as_json, verbose),
+    )
 
 
 @plan_flags(
@@ -81,7 +97,15 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Ve
     show(render(result, Console().width), result.to_json(), as_json)
 
 
-def run(plan: Plan, out: Path, *, strict: bool, as_json: bool, progress: Reporter) -> None:
+@dataclass(frozen=True)
+class Ending:
+    """When a diagnosis ends with an error: undecided verdicts (``strict``), failed takes (unless ``allow_failed``)."""
+
+    strict: bool = False
+    allow_failed: bool = False
+
+
+def run(plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter) -> None:
     """Diagnose, write the report, and print the verdicts."""
     from besttake.reporting.terminal.verdict import undecided, verdict_table
     from besttake.verbs.diagnose import diagnose
@@ -91,5 +115,10 @@ def run(plan: Plan, out: Path, *, strict: bool, as_json: bool, progress: Reporte
     page = report(out)
     show(verdict_table(result, Console(highlight=False).width), result.to_json(), as_json)
     progress.note(f"Report: {page}")
-    if strict and undecided(result):
+    if result.cost.errors and not ending.allow_failed:
+        raise RolloutError(
+            f"{result.cost.errors} takes failed; `besttake runs show {out}` says why. To try them again: {command()}"
+            " (to accept them, add `allow_failed`)"
+        )
+    if ending.strict and undecided(result):
         raise typer.Exit(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, doctor, library, plan, recorded, reproduce, runs, serve
+from besttake.cli import diagnose, doctor, interrupt, library, plan, recorded, reproduce, runs, serve
 from besttake.cli.options import trusting
 from besttake.errors import BestTakeError
 from besttake.progress import SafeConsole
@@ -27,9 +28,18 @@ BestTake measures it, with intervals, controls and the cost of each.
     besttake demo               the whole diagnosis on the embedded testbed
     besttake diagnose --help    on your own policy and benchmark
 """
-_INTERRUPTED = 130
-_KEEP_TAKES = {"diagnose", "demo", "reproduce"}
-_EXIT = "Exit codes: 0 done, 1 could not go on (disk full), 2 bad input, 3 undecided with --strict, 130 interrupted."
+_EXIT = (
+    "Exit codes: 0 done, 1 could not go on (disk full) or takes failed, 2 bad input, 3 undecided with --strict, 130"
+    " interrupted."
+)
+_LIMITS = {
+    errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
+    errno.ENFILE: "use fewer workers",
+    errno.ENOMEM: "use fewer workers or a smaller batch",
+    errno.EAGAIN: "use fewer workers",
+    errno.ENOSPC: "make room and run the same command again",
+    errno.EDQUOT: "make room and run the same command again",
+}
 
 
 def _kept(text: str) -> str:
@@ -103,24 +113,27 @@ def _main(
 
 def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
+    interrupt.listen()
     try:
         code = app(standalone_mode=False)
-        if code == _INTERRUPTED:  # typer turns Ctrl-C into this code
-            raise KeyboardInterrupt
     except typer.Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        kept = "; finished takes are kept, run the same command to go on" if {*sys.argv} & _KEEP_TAKES else ""
-        code = _say(f"interrupted{kept}", _INTERRUPTED)
+        code = interrupt.CODE
     except BestTakeError as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except MemoryError:
+        code = _say("memory is short; use fewer workers, a smaller batch or a larger machine", 1)
     except OSError as error:
-        if error.filename is None:
+        if error.errno in _LIMITS:
+            code = _say(f"{error.strerror}; {_LIMITS[error.errno]}", 1)
+        elif error.filename is not None:
+            code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}; name another file or directory", 2)
+        else:
             raise
-        code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}; name another file or directory", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -129,6 +142,8 @@ def main() -> NoReturn:
             code = 0
         else:
             code = _say(_with_help(error), 2)
+    if code == interrupt.CODE:  # typer turns Ctrl-C into this code
+        _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -24,6 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON to standard outpu
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress and no notes.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what happens, e.g. why a take failed.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a verdict is undecided.")]
+AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with 0 even when takes failed.")]
 Run = Annotated[Path, typer.Argument(help="The run directory.")]
 Worth = Annotated[float, option("worth")]
 

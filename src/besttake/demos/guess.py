@@ -31,6 +31,9 @@ def guess(path: Path) -> str:
     """The scheme of the reader for ``path``; LibraryError where no format fits."""
     scheme = _of_file(path) if path.is_file() else _of_directory(path)
     if scheme is None:
+        inner = _sets_in(path) if path.is_dir() else []
+        if inner:
+            raise LibraryError(f"{path} holds {len(inner)} data sets ({', '.join(inner[:6])}); name one of them")
         raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
     return scheme
 
@@ -65,6 +68,13 @@ def _of_directory(path: Path) -> str | None:
     shown = (*VIDEOS, *PICTURES)
     is_video = any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
     return "video" if is_video else None
+
+
+def _sets_in(path: Path) -> list[str]:
+    """The data sets one step down, such as the suites of LIBERO side by side."""
+    marks = ("meta/info.json", "features.json", "*/features.json", ".zgroup", "zarr.json", "*.hdf5", "*.h5")
+    folders = sorted(p for p in islice(path.iterdir(), _MOST_FOLDERS) if p.is_dir())
+    return [p.name for p in folders if any(next(p.glob(mark), None) is not None for mark in marks)]
 
 
 def _has_pictures(path: Path) -> bool:

@@ -64,17 +64,20 @@ def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
     for part in (part for part in path.split("/") if part):
         if not isinstance(group, library.Group):
             return None
-        link = group.get(part, getlink=True)
-        if link is None:
+        # By the link itself: to ask whether ``part in group`` would follow it, and open the file that it leads to.
+        stored, name = group.id.links, part.encode()
+        if not stored.exists(name):
             return None
-        if isinstance(link, library.ExternalLink):
-            raise Unreadable(f"has {part} in another file, which is not read")
-        if isinstance(link, library.SoftLink):
+        kind = stored.get_info(name).type
+        if kind == library.h5l.TYPE_SOFT:
             if not links:
                 raise Unreadable(f"has links at {part} that lead nowhere")
-            group = item(group.file if link.path.startswith("/") else group, link.path, links - 1)
-        else:
+            target = stored.get_val(name).decode("utf-8", "replace")
+            group = item(group.file if target.startswith("/") else group, target, links - 1)
+        elif kind == library.h5l.TYPE_HARD:
             group = group[part]
+        else:
+            raise Unreadable(f"has {part} in another file, which is not read")
     if isinstance(group, library.Dataset) and (group.external or group.is_virtual):
         raise Unreadable(f"has {path} in another file, which is not read")
     return group

@@ -19,7 +19,7 @@ from besttake.demos.base import Noted, Sampled, Source
 from besttake.errors import LibraryError
 from besttake.types import F32
 
-_LOOK_AT = 12
+_LOOK_AT, _AT_MOST = 12, 100
 _FINGERS = 0.1
 """No finger of a parallel gripper travels further, in metres."""
 Rows = list[tuple[F32 | None, F32 | None]]
@@ -87,7 +87,7 @@ def layout_of(source: Source, said: Said) -> Layout:
     notes = list(source.notes) if isinstance(source, Noted) else []
     gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
     eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
-    rows = list(islice(source.rows(), _LOOK_AT)) if isinstance(source, Sampled) else []
+    rows = _looked_at(source, gripper) if isinstance(source, Sampled) else []
     if gripper is None and (gripper := _two_level_dim(rows)) is not None:
         notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
     if eef is None and (eef := _moved_dims(rows, gripper)) is not None:
@@ -106,6 +106,18 @@ def layout_of(source: Source, said: Said) -> Layout:
     if said.angle is not None:
         events = replace(events, angle=said.angle)
     return Layout(gripper, eef, events, turn, tuple(notes))
+
+
+def _looked_at(source: Sampled, gripper: int | None) -> Rows:
+    """The numbers of the first demonstrations, and of more where those, of one task perhaps, move no gripper."""
+    rows: Rows = []
+    for row in islice(source.rows(), _AT_MOST):
+        rows.append(row)
+        if len(rows) >= _LOOK_AT:
+            dim = _two_level_dim(rows) if gripper is None else gripper
+            if dim is not None and _commands(rows, dim) is not None:
+                break
+    return rows
 
 
 def _gripper_events(

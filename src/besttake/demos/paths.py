@@ -18,7 +18,8 @@ _FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 def inside(root: Path, path: str | Path) -> Path:
     """The file ``path`` of the data set in ``root``; `Unreadable` where it lies, or a link leads, outside.
 
-    A snapshot in the hub's cache consists of links to the blobs beside it, and those count as inside.
+    Nor may it be a pipe or a device, which could be waited for without end. A snapshot in the hub's cache consists of
+    links to the blobs beside it, and those count as inside.
     """
     home = root.resolve()
     homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
@@ -28,6 +29,8 @@ def inside(root: Path, path: str | Path) -> Path:
         raise Unreadable(f"names a file that cannot be ({str(path)[:80]!r})") from None
     if not any(target.is_relative_to(each) for each in homes):
         raise Unreadable(f"names a file outside the data set ({str(path)[:80]}); copy the file into it")
+    if target.exists() and not target.is_file():
+        raise Unreadable(f"names what is not a file ({str(path)[:80]})")
     return home / path
 
 
@@ -54,9 +57,7 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
     """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none or out of all bounds."""
     damaged = f"{name}: {path.name} is damaged"
     try:
-        if path.stat().st_size > _MOST_TEXT:
-            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
-        value = files.read_json(path, _MOST_TEXT)
+        value = files.read_json(_text(path, damaged))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LibraryError(f"{damaged} ({reason[:120]})") from error
@@ -71,9 +72,7 @@ def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
     """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
     damaged = f"{name}: {path.name} is damaged"
     try:
-        if path.stat().st_size > _MOST_TEXT:
-            raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = _text(path, damaged).splitlines()
     except (OSError, ValueError) as error:
         raise LibraryError(f"{damaged} ({getattr(error, 'strerror', None) or str(error)[:120]})") from error
     objects = []
@@ -88,3 +87,11 @@ def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
             raise LibraryError(f"{damaged} (line {number} holds a {type(value).__name__}, not an object)")
         objects.append(value)
     return objects
+
+
+def _text(path: Path, damaged: str) -> str:
+    if path.exists() and not path.is_file():
+        raise LibraryError(f"{damaged} (it is not a file)")
+    if path.stat().st_size > _MOST_TEXT:
+        raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
+    return path.read_text(encoding="utf-8")

@@ -37,9 +37,11 @@ _STATES = (
     ("observation/state",),
     ("observation/cartesian_position", "observation/gripper_position"),
     ("observation/EEF_state", "observation/gripper_state"),
+    ("observation/base_pose_tool_reached", "observation/gripper_closed"),
     ("observation/proprio",),
 )
 _ACTIONS = (
+    ("action_dict/cartesian_velocity", "action_dict/gripper_position"),
     ("action",),
     ("action/world_vector", "action/rotation_delta", "action/gripper_closedness_action"),
     ("action/world_vector", "action/rotation_delta", "action/open_gripper"),
@@ -155,10 +157,10 @@ def make(
                 f" {option}, name it with ?{option}=… (features: {', '.join(features)})"
             )
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
-    is_pose = states in (_STATES[0], _STATES[1]) and width == 7
+    is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     about = About(
-        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if width == 7 else None,
-        sign, (0, 1, 2) if is_pose and rate is not None else None,
+        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
+        sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
     return Episodes(reader, about, cameras, named)
 

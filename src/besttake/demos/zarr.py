@@ -37,6 +37,8 @@ _PLAIN = {
 _STATES = (("state",), ("robot0_eef_pos", "robot0_eef_rot_axis_angle", "robot0_gripper_width"))
 _MOST_ROWS = 1 << 26
 _MOST_JSON = 1 << 20
+_MOST_CHUNK = 1 << 32
+_MOST_NUMBERS = 1 << 28
 _BLOCK = 64
 
 
@@ -135,8 +137,11 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     try:
         store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
         root = zarr.open_group(store, mode="r")
-        ends = np.asarray(root["meta/episode_ends"][:])
-        data = root["data"]
+        data, stored = root["data"], root["meta/episode_ends"]
+        _check_sizes({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        ends = np.asarray(stored[:])
+    except LibraryError:
+        raise
     except Exception as error:  # zarr and its codecs raise whatever a damaged file leads them to
         raise LibraryError(f"{name} is not a replay buffer of Diffusion Policy ({one_line(error, 120)})") from error
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or (np.diff(ends.astype(np.int64), prepend=0) < 0).any():
@@ -144,6 +149,14 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     if not len(ends) or int(ends[-1]) > _MOST_ROWS:
         raise LibraryError(f"{name} has {len(ends)} episodes of {int(ends[-1]) if len(ends) else 0} steps")
     return data, [int(end) for end in ends]
+
+
+def _check_sizes(arrays: Mapping[str, Any], name: str) -> None:
+    """LibraryError where an array is of more rows, or is cut into larger pieces, than can be meant."""
+    for key, each in arrays.items():
+        chunks, shape = getattr(each, "chunks", ()), getattr(each, "shape", ())
+        if int(np.prod(chunks, dtype=object)) * 8 > _MOST_CHUNK or (shape and shape[0] > _MOST_ROWS):
+            raise LibraryError(f"{name}: {key} of shape {shape} is stored in pieces of {chunks}, larger than are read")
 
 
 def _check_plain(path: Path, name: str) -> None:
@@ -174,8 +187,9 @@ def _descriptions(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
         return
     for folder, inner, files in os.walk(path):
         for each in (*inner, *files):
-            if (Path(folder) / each).is_symlink():
-                raise LibraryError(f"{name}: {each} is a link; copy what it leads to into the data set")
+            part = Path(folder) / each
+            if part.is_symlink() or not (part.is_dir() or part.is_file()):
+                raise LibraryError(f"{name}: {each} is a link or no file; copy what it leads to into the data set")
         for each in files:
             if each in wanted:
                 file = Path(folder) / each
@@ -217,6 +231,8 @@ def _numbers(data: Any, keys: tuple[str, ...] | None, first: int, end: int) -> F
         return None
     parts = []
     for key in keys:
+        if (end - first) * int(np.prod(data[key].shape[1:], dtype=object)) > _MOST_NUMBERS:
+            raise Unreadable(f"has more numbers in {key} than are read")
         rows = _read(data[key], first, end)
         parts.append(rows.reshape(len(rows), -1).astype(np.float32))
     return np.concatenate(parts, axis=1)

@@ -12,9 +12,19 @@ from besttake import result as r
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.sequential import Looks
-from besttake.measure.cells import ArmTakes, CellData, Recorded, Settings, cells_of, merge_cells, probed_cells_of
-from besttake.measure.looks import History, cell_name, looks_at
+from besttake.measure.cells import (
+    ArmTakes,
+    CellData,
+    Recorded,
+    Settings,
+    cells_of,
+    leading,
+    merge_cells,
+    probed_cells_of,
+)
+from besttake.measure.looks import History, cell_name, looks_at, looks_until
 from besttake.measure.options import menu_of, options_of
+from besttake.measure.path import path_of
 from besttake.measure.probes import Probed
 from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
 from besttake.measure.verdict import judge
@@ -34,9 +44,24 @@ def measure(
     ``history`` says how often the run was looked at before (`looks.history_of`).
     """
     data = cells_of(recorded)
-    merged = [merge_cells(policy, [c for c in data if c.policy == policy]) for policy in recorded.policies]
+    merged = [_merged(policy, [c for c in data if c.policy == policy], recorded) for policy in recorded.policies]
     cells = list(each(partial(cell, settings=recorded.settings, history=history), [*merged, *data]))
+    if recorded.settings.places is not None:
+        cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
     return cells[len(merged) :], cells[: len(merged)], relate(data, recorded.settings.n)
+
+
+def _merged(policy: str, cells: Sequence[CellData], recorded: Recorded) -> CellData:
+    """A policy's cells as one; of a run until decided, as far as they were run alike."""
+    merged, places = merge_cells(policy, cells), recorded.settings.places
+    return merged if places is None or len(cells) == 1 else leading(merged, recorded.planned, places)
+
+
+def _with_path(one: r.Cell, data: CellData, recorded: Recorded) -> r.Cell:
+    if one.verdict is None:
+        return one
+    stop = recorded.stops[cell_name(data.policy, data.env, data.group)]
+    return one.model_copy(update={"path": path_of(data, recorded.settings, stop)})
 
 
 def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -> r.Cost:
@@ -80,6 +105,8 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     earlier = (history or {}).get(cell_name(data.policy, data.env, data.group), ())
     starts = int(np.isfinite(base.outcomes).any(axis=1).sum())
     looks = looks_at(data.units, starts, earlier)
+    if settings.places is not None:
+        looks, earlier = looks_until(data.units, settings.places), ()
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
     asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)

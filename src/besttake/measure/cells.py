@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,19 @@ F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Why a cell was stopped ("decided", "budget", "starts", "hopeless"), and the parts of its verdict left open."""
+
+    reason: str
+    unsettled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Settings:
     """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
 
     ``worth``: the smallest effect worth acting on, a fraction. ``controls``: which arm each arm is compared with.
+    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample.
     """
 
     seeds: int
@@ -33,11 +42,15 @@ class Settings:
     arms: tuple[str, ...] = ("base",)
     probe_samples: int = 3
     controls: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[Unit, int] | None = None
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for."""
+    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for.
+
+    ``stops``: why each cell of a run until decided was stopped, by `looks.cell_name`.
+    """
 
     settings: Settings
     envs: Mapping[str, EnvSpec]
@@ -47,6 +60,7 @@ class Recorded:
     probes: Mapping[str, Probed | None]
     goes_on: Mapping[str, bool]
     planned: Collection[TakeKey]
+    stops: Mapping[str, Stop] = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -234,6 +248,23 @@ def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
         probe=[p for c in cells for p in c.probe], probe_reason=cells[0].probe_reason,
         deterministic=cells[0].deterministic,
     )  # fmt: skip
+
+
+def leading(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, int]) -> CellData:
+    """A policy's cells as one, as far as they were run alike: an arm counts up to the first start that left it out.
+
+    Cells that are decided get no more starts. What others get then would shift the mixture of tasks, so it is not
+    counted here.
+    """
+    order, arms = sorted(places, key=places.__getitem__), {}
+    for name, arm in data.arms.items():
+        ends = (places[unit] for unit in order if TakeKey(data.policy, *unit, name, 0) not in planned)
+        kept = np.array([places[unit] for unit in data.units]) < next(ends, len(order))
+        shown = np.where(kept[:, None], 1.0, np.nan)
+        arms[name] = ArmTakes(
+            arm.outcomes * shown, arm.lengths * shown, {score: values * shown for score, values in arm.scores.items()}
+        )
+    return replace(data, arms=arms)
 
 
 def _stacked(arrays: Sequence[F64]) -> F64:

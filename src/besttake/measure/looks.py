@@ -41,6 +41,21 @@ def looks_at(units: Sequence[Unit], starts: int, earlier: Sequence[int]) -> Look
     return Looks(in_order(units), tuple(sorted({count for count in earlier if 0 < count < starts})))
 
 
+def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:
+    """The starts of a run until decided, shuffled across tasks by the seed of the run; no other start moves them."""
+
+    def place(unit: Unit) -> bytes:
+        return hashlib.sha256(" ".join(map(str, (seed, *unit))).encode()).digest()
+
+    return sorted(dict.fromkeys(units), key=place)
+
+
+def looks_until(units: Sequence[Unit], places: Mapping[Unit, int]) -> Looks:
+    """The one long look at a run until decided, where ``places`` says when each start came."""
+    order = sorted(range(len(units)), key=lambda i: places[units[i]])
+    return Looks(np.array(order, dtype=np.int64), (), until=True)
+
+
 def in_order(units: Sequence[Unit]) -> np.ndarray:
     """Positions of the starts by index, the tasks of one index shuffled: more starts per task go to the end."""
 

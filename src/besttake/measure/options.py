@@ -163,6 +163,9 @@ def _cheaper(option: Option, known: Sequence[Option], controls: Mapping[str, str
 
 
 def _control_of(arm: str, other: str, controls: Mapping[str, str]) -> bool:
+    """Whether ``arm`` is ``other`` and something more. Cooling is free, so that it is no dearer than base."""
+    if arm.partition("?")[0] == "cooled":
+        return False
     seen = set()
     while (control := controls.get(arm, "base" if arm != "base" else None)) is not None and arm not in seen:
         if control == other:

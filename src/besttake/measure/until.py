@@ -18,8 +18,10 @@ from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import tally
 from besttake.core.until import Track, tracks
 from besttake.core.verdict import PAIRS, Decided
+from besttake.measure.looks import Unit
 from besttake.measure.questions import ScoredTakes, answer, questions_of
 
+_UNASKED = Finding("undecided", Estimate(reason="not measured"))
 ROUND = 10
 """Starts of a cell in one round."""
 
@@ -73,7 +75,7 @@ class Watch:
             seen = min(starts.get(arm, 0) for arm in arms_of(name))
             mean = float(track.mean[seen - 1]) if seen and track.count[seen - 1] else None
             findings[name] = Finding(track.answer(seen), Estimate(mean), *track.p_values(seen))
-        findings.setdefault("headroom", Finding("undecided", Estimate(reason="not measured")))
+        findings.setdefault("headroom", _UNASKED)
         return verdict.decide(
             findings, self.n, most_takes=self.most_takes, deterministic=self.deterministic, leak_free=self.leak_free
         )
@@ -83,18 +85,18 @@ def needs_of(decided: Decided, run: Collection[str]) -> dict[str, frozenset[str]
     """By open part of a verdict (reuse, retrieve, combine, arms), the arms that it needs, of those of the plan."""
     parts = {
         "reuse": frozenset({"base"}) if decided.reuse.reason == "open" else frozenset[str](),
-        "retrieve": _for_retrieve(decided),
+        "retrieve": _for_retrieve(decided, run),
         "combine": _for_combine(decided),
         "arms": _for_others(decided.questions, run),
     }
     return {part: arms & frozenset(run) for part, arms in parts.items() if arms & frozenset(run)}
 
 
-def _for_retrieve(decided: Decided) -> frozenset[str]:
+def _for_retrieve(decided: Decided, run: Collection[str]) -> frozenset[str]:
     findings, part = decided.questions, decided.retrieve
     if part.answer == "retrieve":
-        shuffled = findings.get("beyond_shuffled")
-        return frozenset({"retrieve", "shuffled"} if shuffled is not None and shuffled.answer == "undecided" else ())
+        asked = "shuffled" in run and findings.get("beyond_shuffled", _UNASKED).answer == "undecided"
+        return frozenset({"retrieve", "shuffled"} if asked else ())
     full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
     if full is None:
         return frozenset({"base", "cooled"} if cooled is not None and cooled.answer == "undecided" else ())
@@ -189,3 +191,42 @@ def run_until_decided(
 def fixed_sample(arms: Mapping[str, ScoredTakes], n: int, *, worth: float = 0.03, draws: int = 2_000) -> Decided:
     """The verdict of a fixed sample on the same arrays."""
     return verdict.decide(answer(questions_of(arms, n), worth, draws=draws), n)
+
+
+CellName = tuple[str, str]
+"""A cell of one policy: (env, task group)."""
+
+
+@dataclass
+class Rounds:
+    """Which takes of a policy come next: ``order`` of all its starts, the cell of each, and the takes still affordable.
+
+    ``played`` has the arms of each start so far, in the order in which they were asked for.
+    """
+
+    order: Sequence[Unit]
+    cell_of: Mapping[Unit, CellName]
+    seeds: int
+    budget: int
+    played: dict[Unit, frozenset[str]]
+
+    def next(self, needed: Mapping[CellName, frozenset[str]]) -> list[tuple[Unit, frozenset[str]]]:
+        """The next starts of the cells that need arms, about `ROUND` each, as far as the budget goes."""
+        wanted = [
+            (unit, needed[self.cell_of[unit]])
+            for unit in self.order
+            if unit not in self.played and needed.get(self.cell_of[unit])
+        ]
+        chosen: list[tuple[Unit, frozenset[str]]] = []
+        for unit, arms in wanted[: ROUND * len({self.cell_of[unit] for unit, _ in wanted})]:
+            cost = len(arms) * self.seeds
+            if cost > self.budget:
+                break
+            self.budget -= cost
+            self.played[unit] = arms
+            chosen.append((unit, arms))
+        return chosen
+
+    def has_starts(self, cell: CellName) -> bool:
+        """Whether a cell has starts left."""
+        return any(self.cell_of[unit] == cell and unit not in self.played for unit in self.order)

@@ -179,7 +179,8 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     for i in order:
         recording, name = recordings[i], Path(recordings[i].path).name
         if recording.format == "LeRobot data set" and recording.origin in infos:
-            notes.append(f"{recording.path}: eval_info.json beside it has the same episodes, which count once")
+            evaluation = Path(recording.origin).parent.name
+            notes.append(f"{evaluation}/recordings: eval_info.json beside it has the same episodes, which count once")
             continue
         almost = Counter(episode.uid for episode in recording.episodes if episode.uid.startswith("~"))
         if almost and almost.total() == len(recording.episodes):
@@ -230,7 +231,8 @@ def _surely(episode: Episode) -> bool:
     return bool(episode.uid) and not episode.uid.startswith("~")
 
 
-def _few(notes: Sequence[str]) -> list[str]:
+def _few(repeats: Sequence[str]) -> list[str]:
+    notes = list(dict.fromkeys(repeats))
     return [*notes[:_MOST_NAMED], *_more(notes, "more repeats were counted once")]
 
 

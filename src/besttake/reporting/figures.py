@@ -93,6 +93,39 @@ def menu(cell: Cell, path: str) -> Figure | None:
     return dots(rows, title, spread(_ends(rows), low=-0.05, high=0.10), Style(points, _points_tip), zero=True)
 
 
+_PATH_SERIES = {"headroom": "s4", "gain": "accent", "retrieve": "s1", "cooled": "s2", "content": "s3"}
+
+
+def course(cell: Cell, path: str) -> Figure | None:
+    """A run until decided: the estimate of each question against takes, inside its bounds."""
+    if cell.path is None or not cell.path.points:
+        return None
+    drawn = [(name, line) for name, line in cell.path.points.items() if name in _PATH_SERIES and line]
+    ends = [end for _, line in drawn for p in line for end in (p.value, p.low, p.high)]
+    last = max(line[-1].takes for _, line in drawn)
+    low, high = max(-0.6, min(-0.05, *ends)), min(0.8, max(0.1, *ends))
+    frame = Frame.of((WIDTH, 250), (44, 14, 14, 42), (0, last * 1.02), (low, high))
+    bottom = frame.y.start
+    shapes: list[Element] = [
+        *frame.grid(about=5),
+        *horizontal(frame.x, frame.y.end, bottom, about=5, scale=1),
+        Polyline([frame.at(0, 0), frame.at(last, 0)], "muted", 1, (3, 3)),
+        Label(frame.x.end, frame.height - 6, "takes", color="muted", size=12, anchor="end"),
+    ]
+    for i, (name, line) in enumerate(drawn):
+        color, settled = _PATH_SERIES[name], cell.path.settled.get(name)
+        shapes.append(frame.band([(p.takes, p.low, p.high) for p in line], color, 0.07))
+        shapes.append(Polyline([frame.at(p.takes, p.value) for p in line], color, 1.6))
+        for j, p in enumerate(line):
+            tip = f"{name} after {p.takes} takes: {points(p.value)} points {interval(p.low, p.high, scale=100)}"
+            data = datum(f"{path}/path/points/{name}/{j}/value", p.value)
+            shapes.append(Mark(*frame.at(p.takes, p.value), 2.6, color, tip=tip, data=data))
+        text = f"{name}, settled at {settled}" if settled is not None else f"{name}, open"
+        shapes.append(Mark(frame.x.start + 10, frame.y.end + 10 + 15 * i, 3.5, color))
+        shapes.append(Label(frame.x.start + 18, frame.y.end + 14 + 15 * i, text, color="muted", size=11.5))
+    return Figure(frame.width, frame.height, f"How {cell.policy} was decided, against takes", tuple(shapes))
+
+
 def relation(result: Result, *, legend: bool = False) -> Figure | None:
     """Selection gain against headroom (paper Fig. 1): cells, policies, the fitted line with its band.
 
@@ -174,7 +207,7 @@ def every(result: Result) -> Iterator[tuple[str, Figure]]:
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
         named += [(f"ladder-{own}", ladder(cell, path)), (f"arms-{own}", forest(cell, path))]
-        named += [(f"options-{own}", menu(cell, path))]
+        named += [(f"options-{own}", menu(cell, path)), (f"until-{own}", course(cell, path))]
         named += [(f"pass_at_k-{own}", curve(cell, path))]
     for name, figure in named:
         if figure is not None:

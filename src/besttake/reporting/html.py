@@ -30,6 +30,7 @@ class PolicyView:
     answers: list[words.Answer]
     menu_lines: list[str]
     menu: Markup
+    course: Markup
     ladder: Markup
     forest: Markup
     curve: Markup
@@ -88,7 +89,7 @@ def _relation(result: Result) -> dict[str, Any]:
 def _view(cell: Cell, index: int, result: Result) -> PolicyView:
     path = pointer("policies", index)
     texts = words.headline(cell), words.state(cell), words.leak(cell), words.answers(cell, result.worth)
-    options = words.menu_lines(cell, result.worth), svg(figures.menu(cell, path))
+    options = words.menu_lines(cell, result.worth), svg(figures.menu(cell, path)), svg(figures.course(cell, path))
     drawn = svg(figures.ladder(cell, path)), svg(figures.forest(cell, path)), svg(figures.curve(cell, path))
     return PolicyView(cell, path, *texts, *options, *drawn, index)
 

@@ -22,7 +22,7 @@ def make_json(run: str | Path, out: str | Path | None = None) -> Path:
     """Check ``RUN/result.json`` against its schema and write it to ``out``; without one it stays where it is."""
     source = Path(run) / "result.json"
     result = Result.load(source)
-    return write_text(Path(out), result.model_dump_json(indent=1), parents=True) if out is not None else source
+    return write_text(Path(out), result.to_json(), parents=True) if out is not None else source
 
 
 def render(result: Result) -> str:

@@ -323,7 +323,7 @@ def menu_lines(cell: Cell, worth: float) -> list[str]:
         return []
     menu = cell.verdict.menu
     lines = [] if menu is None else [_menu_claim(menu, worth), *_act_now(menu)]
-    return [line for line in (*lines, shortest(cell)) if line]
+    return [line for line in (*lines, path(cell), shortest(cell)) if line]
 
 
 def _menu_claim(menu: Menu, worth: float) -> str:
@@ -352,6 +352,30 @@ def _act_now(menu: Menu) -> list[str]:
         f"If you had to act now: {action(option)} (expected gain {gain} points, {percent(menu.now.chance)} sure not to \
 lose by it, {price(option)})."
     ]
+
+
+_STOPPED = {
+    "decided": "Everything asked was decided after",
+    "budget": "The budget ended it after",
+    "starts": "There were no more starts after",
+    "hopeless": "What is left of the budget cannot decide it; stopped after",
+}
+_PART_NAMES = {"reuse": "more takes", "retrieve": "retrieve or cool", "combine": "both", "arms": "the other arms"}
+
+
+def path(cell: Cell) -> str:
+    """How a run until decided went for a cell, and what it saved; empty for a fixed sample."""
+    if cell.path is None:
+        return ""
+    own = cell.path
+    text = f"{_STOPPED.get(own.stopped, own.stopped)} {count(own.takes, 'take')}"
+    if own.unsettled:
+        text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in own.unsettled)} still open"
+    if own.paper_takes > own.takes:
+        saved = percent(1 - own.takes / own.paper_takes)
+        paper = count(own.paper_takes, "take")
+        text += f"; the paper's 500 starts for each of these arms take {paper}, so {saved} were saved"
+    return f"{text}."
 
 
 def shortest(cell: Cell) -> str:

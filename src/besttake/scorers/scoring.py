@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 
 from besttake import registry
 from besttake.core.score import window_until
@@ -23,7 +24,7 @@ from besttake.scorers.base import Footage, Scorer
 from besttake.scorers.judge import Judged, embed, judge, reads_of, sees_embeddings
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import LocalPool
-from besttake.takes.store import Store
+from besttake.takes.store import Store, load_take
 from besttake.takes.take import Take
 
 _PORTION = 16
@@ -54,16 +55,11 @@ def score_run(
     workers share the work, each with an encoder and scorers of its own, unless a scorer is not small.
     """
     words = instructions or {}
-    matching = {
-        task: text
-        for task, text in words.items()
-        if library.view(task).matched == "all" and library.view(task, text).matched != "all"
-    }
-    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint, *([matching] if matching else []))
+    matching = _matching(library, words)
     made = {uri: registry.scorer(uri) for uri in scorers}
     wanted = {scorer.spec.name: _fingerprint(scorer, words) for scorer in made.values()}
-    kept = Scores({}, _sha256(parts))
-    stored = Scores.open(store.path)
+    kept = Scores({}, _sources(store, library, encoder, matching))
+    stored = _intact(store)
     if stored is not None and stored.fingerprint == kept.fingerprint:
         kept = stored
     missing = {uri: s for uri, s in made.items() if kept.scorers.get(s.spec.name) != wanted[s.spec.name]}
@@ -76,16 +72,89 @@ def score_run(
     if missing:
         work = _Work(library, encoder, tuple(missing.values()), words, matching)
         shared = pool if all(scorer.spec.small for scorer in missing.values()) else None
-        table = _scored(store, work, tuple(missing), shared, on_takes)
+        rows = [row for row in store.rows() if row.status == "done"]
+        table = _scored(store, work, tuple(missing), shared, on_takes, rows)
         kept = kept.joined(table, {s.spec.name: wanted[s.spec.name] for s in missing.values()})
         kept.save(store)
     return kept.only(wanted)
+
+
+class Scoring:
+    """Scores the takes of a run as they come in, round by round; scores that are there and still true are read.
+
+    The arguments are those of `score_run`. Takes of a round are scored together in canonical order, so that a run that
+    was killed gives each take the same score again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        library: Library,
+        encoder: Encoder,
+        scorers: Sequence[str] = SCORERS,
+        instructions: Mapping[str, str] | None = None,
+    ) -> None:
+        self._store, self._uris, words = store, tuple(scorers), instructions or {}
+        made = {uri: registry.scorer(uri) for uri in scorers}
+        self._work = _Work(library, encoder, tuple(made.values()), words, _matching(library, words))
+        self._wanted = {scorer.spec.name: _fingerprint(scorer, words) for scorer in made.values()}
+        stored = _intact(store)
+        current = stored is not None and stored.fingerprint == self._current() and stored.scorers == self._wanted
+        self._table = dict(stored) if stored is not None and current else {}
+
+    def add(
+        self,
+        keys: Collection[TakeKey],
+        *,
+        pool: LocalPool | None = None,
+        on_takes: Callable[[int], None] = lambda count: None,
+    ) -> Scores:
+        """Score the finished takes of ``keys``; returns all scores so far."""
+        wanted = {*keys} - self._table.keys()
+        rows = [row for row in self._store.rows() if row.status == "done" and row.key in wanted]
+        shared = pool if all(scorer.spec.small for scorer in self._work.scorers) else None
+        if rows:
+            self._table.update(_scored(self._store, self._work, self._uris, shared, on_takes, rows))
+        return Scores(self._table, "", self._wanted)
+
+    def finish(self) -> Scores:
+        """Score what is left of the run, keep all scores beside it, and return them."""
+        self.add([row.key for row in self._store.rows()])
+        scores = Scores({key: self._table[key] for key in sorted(self._table)}, self._current(), self._wanted)
+        scores.save(self._store)
+        return scores
+
+    def _current(self) -> str:
+        return _sources(self._store, self._work.library, self._work.encoder, self._work.matching)
 
 
 def _fingerprint(scorer: Scorer, instructions: Mapping[str, str]) -> str:
     """What a scorer's scores depend on, besides takes, library and encoder."""
     spec = scorer.spec
     return spec.fingerprint if "instruction" not in spec.reads else _sha256((spec.fingerprint, dict(instructions)))
+
+
+def _intact(store: Store) -> Scores | None:
+    """The scores that the run keeps, as far as they are whole; the store notes what is damaged."""
+    stored, damaged = Scores.intact(store.path)
+    if damaged:
+        store.mended.append(f"scores.safetensors was damaged ({', '.join(damaged)}); what it lacks is scored anew")
+    return stored
+
+
+def _matching(library: Library, instructions: Mapping[str, str]) -> dict[str, str]:
+    """The instructions of tasks whose name matches no demonstrations, but whose instruction does."""
+    return {
+        task: text
+        for task, text in instructions.items()
+        if library.view(task).matched == "all" and library.view(task, text).matched != "all"
+    }
+
+
+def _sources(store: Store, library: Library, encoder: Encoder, matching: Mapping[str, str]) -> str:
+    """What scores are made from: takes, demonstrations and encoder."""
+    parts = (store.digest(), library.fingerprint, encoder.spec.fingerprint, *([dict(matching)] if matching else []))
+    return _sha256(parts)
 
 
 def _sha256(parts: object) -> str:
@@ -104,10 +173,14 @@ class _Work:
 
 
 def _scored(
-    store: Store, work: _Work, uris: tuple[str, ...], pool: LocalPool | None, on_takes: Callable[[int], None]
+    store: Store,
+    work: _Work,
+    uris: tuple[str, ...],
+    pool: LocalPool | None,
+    on_takes: Callable[[int], None],
+    rows: Sequence[Row],
 ) -> dict[TakeKey, TakeScore]:
-    """The scores of all finished takes, some starts at a time, here or by the workers of ``pool``."""
-    rows = [row for row in store.rows() if row.status == "done"]
+    """The scores of finished takes (``rows``), some starts at a time, here or by the workers of ``pool``."""
     starts = [list(group) for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5])]
     portions = [starts[first : first + _PORTION] for first in range(0, len(starts), _PORTION)]
 
@@ -121,7 +194,7 @@ def _scored(
             table.update(scores)
     else:
         for portion in portions:
-            table.update(_score_portion(store, work, portion))
+            table.update(_score_portion(store.path, work, portion))
             done(portion)
     return table
 
@@ -140,9 +213,8 @@ class _InWorker:
     def __call__(self, portion: list[Start]) -> dict[TakeKey, TakeScore]:
         registry.trust(*self.trusted)
         library, encoder, scorers = _opened(self.library, self.scorers)
-        with Store.open(self.run) as store:
-            work = _Work(library, encoder, scorers, self.instructions, self.matching)
-            return _score_portion(store, work, portion)
+        work = _Work(library, encoder, scorers, self.instructions, self.matching)
+        return _score_portion(Path(self.run), work, portion)
 
 
 @lru_cache(maxsize=1)
@@ -151,9 +223,9 @@ def _opened(path: str, scorers: tuple[str, ...]) -> tuple[Library, Encoder, tupl
     return library, library.encoder(), tuple(registry.scorer(uri) for uri in scorers)
 
 
-def _score_portion(store: Store, work: _Work, portion: Sequence[Start]) -> dict[TakeKey, TakeScore]:
+def _score_portion(run: Path, work: _Work, portion: Sequence[Start]) -> dict[TakeKey, TakeScore]:
     """Score several starts; their frames are embedded together, and those of one task compared together."""
-    starts = [[store.load(row) for row in rows] for rows in portion]
+    starts = [[load_take(run, row) for row in rows] for rows in portion]
     takes = [take for start in starts for take in start]
     embeds = sees_embeddings(work.scorers)
     frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(work.scorers) else {}

@@ -23,6 +23,11 @@ class TakeKey:
         """A short file-system-safe name."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:20]
 
+    @property
+    def file(self) -> str:
+        """The take's file in its run directory."""
+        return f"takes/{self.id[:2]}/{self.id}.take"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -39,3 +44,8 @@ class Row:
     sha256: str | None
     error: str | None
     seconds: float
+
+    @property
+    def identity(self) -> str:
+        """What a digest sees of a finished take: its name, its outcome and the sha256 of its file."""
+        return json.dumps([astuple(self.key), self.success, self.success_step, self.steps, self.calls, self.sha256])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.errors import RunError, one_line
+from besttake.files import read_json, read_regular
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: ``run.json`` has a checksum."""
+
+
+class NewerRun(Exception):
+    """A run was written by a newer version."""
 
 
 class Extent(BaseModel):
@@ -49,22 +56,34 @@ class Manifest(BaseModel):
     def read(cls, directory: Path) -> Manifest:
         """The manifest of a run; RunError when it is damaged or of a newer version."""
         try:
-            values = json.loads((directory / "run.json").read_text())
-            schema = int(values["schema"])
-            if schema > SCHEMA:
-                raise RunError(
-                    f"{directory} was written by a newer BestTake (schema {schema}, this one knows {SCHEMA});"
-                    " upgrade besttake"
-                )
-            return cls.model_validate(values)
-        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            return cls.from_bytes(read_regular(directory / "run.json"))
+        except NewerRun as error:
+            raise RunError(f"{directory} {error}") from error
+        except (OSError, ValueError) as error:
             raise RunError(
                 f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`"
             ) from error
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """The manifest whose `to_bytes` this is; ValueError when it is damaged, `NewerRun` when it is newer."""
+        try:
+            values = read_json(data)
+            schema = int(values["schema"])
+            if schema > SCHEMA:
+                raise NewerRun(
+                    f"was written by a newer BestTake (schema {schema}, this one knows {SCHEMA}); upgrade besttake"
+                )
+            if schema > 1 and values.pop("sha256", None) != _checksum(values):
+                raise ValueError("its checksum is wrong")
+            return cls.model_validate(values)
+        except (KeyError, TypeError, ArithmeticError, AttributeError) as error:
+            raise ValueError(one_line(error, 100)) from error
+
     def to_bytes(self) -> bytes:
         """The content of ``run.json``."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True).encode()
+        values = self.model_copy(update={"schema_version": SCHEMA}).model_dump(mode="json", by_alias=True)
+        return json.dumps({**values, "sha256": _checksum(values)}, indent=1, sort_keys=True).encode()
 
     def continued_by(self, new: Manifest, directory: Path) -> Manifest:
         """``new``, with what it does not know of the identity; RunError when the run holds another plan."""
@@ -91,3 +110,7 @@ def _another_plan(directory: Path, difference: str) -> RunError:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

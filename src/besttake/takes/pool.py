@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -11,10 +13,14 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 from besttake.errors import RolloutError
 from besttake.takes.orders import Answer, Order
-from besttake.takes.process import WorkerProcess
+from besttake.takes.process import READY, WorkerProcess
 from besttake.takes.ray import RayPool
+from besttake.takes.watch import LOOK, Watch
 
 _LIVES = 3
+_STILLBORN = 5
+_WAIT, _LONGEST_WAIT = 0.25, 8.0
+_POLITE = 2.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,16 +29,20 @@ _log = logging.getLogger(__name__)
 
 
 class Pool(Protocol):
-    """``size`` numbered workers. Lists of orders sent to one are obeyed and answered one after the other."""
+    """``size`` numbered workers. Lists of orders sent to one are obeyed and answered one after the other.
+
+    ``stalled`` counts the workers that gave no answer in time and were replaced.
+    """
 
     size: int
+    stalled: int
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders."""
         ...
 
     def receive(self) -> list[tuple[int, list[Answer] | None]]:
-        """Wait for at least one worker: its answers, or None when it died (and was replaced by a new one)."""
+        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced)."""
         ...
 
     def close(self) -> None:
@@ -41,11 +51,23 @@ class Pool(Protocol):
 
 
 class LocalPool:
-    """Workers as processes of this machine, which share other work between takes. One that dies is replaced."""
+    """Workers as processes of this machine, which share other work between takes.
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._members = [WorkerProcess() for _ in range(size)]
+    One that dies, or gives no answer in time (`besttake.takes.watch`), is replaced. ``stalled`` counts the latter.
+    """
+
+    def __init__(self, size: int, patience: float | None = None) -> None:
+        self.size, self.stalled = size, 0
+        self._members: list[WorkerProcess] = []
+        self._watch = Watch(size, patience)
+        self._ready = [False] * size
+        self._stillborn = 0
+        try:
+            for _ in range(size):
+                self._members.append(WorkerProcess())
+        except OSError as error:
+            self.close()
+            raise _cannot_start(size, error) from error
 
     @property
     def pids(self) -> list[int]:
@@ -54,22 +76,57 @@ class LocalPool:
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders. A dead worker is noticed by `receive`."""
-        self._members[worker].send(list(orders))
+        self._post(worker, list(orders))
 
     def receive(self) -> list[tuple[int, Any]]:
         """Answers of every worker that has some, waiting for the first."""
-        ready = wait([member.pipe for member in self._members])
         answers: list[tuple[int, Any]] = []
-        for worker, member in enumerate(self._members):
-            if member.pipe in ready:
+        while not answers:
+            ready = wait([member.pipe for member in self._members], LOOK)
+            heard = [worker for worker, member in enumerate(self._members) if member.pipe in ready]
+            for worker in heard:
                 try:
-                    answers.append((worker, member.pipe.recv()))
-                except (EOFError, ConnectionResetError):
-                    member.end()
-                    _log.info("worker %d (process %d) died and is replaced", worker, member.pid)
-                    self._members[worker] = WorkerProcess()
+                    message = self._members[worker].pipe.recv()
+                except (EOFError, OSError, pickle.UnpicklingError):  # it may have died in the middle of a message
+                    self._replace(worker, "died")
                     answers.append((worker, None))
+                    continue
+                if isinstance(message, str) and message == READY:
+                    self._ready[worker], self._stillborn = True, 0
+                    self._watch.started(worker)
+                else:
+                    self._watch.answered(worker)
+                    answers.append((worker, message))
+            starting = [worker for worker in range(self.size) if not self._ready[worker]]
+            for worker, seconds in self._watch.overdue(heard, starting):
+                self.stalled += 1
+                self._replace(worker, f"gave no answer for {seconds:.0f} s")
+                answers.append((worker, None))
         return answers
+
+    def _post(self, worker: int, message: Any) -> None:
+        self._watch.sent(worker, message)
+        self._members[worker].send(message)
+
+    def _replace(self, worker: int, why: str) -> None:
+        """Put a new process in the place of one. Those that die before they are ready are not replaced for ever."""
+        old = self._members[worker]
+        old.end()
+        _log.warning("worker %d (process %d) %s and is replaced", worker, old.pid, why)
+        if not self._ready[worker]:
+            self._stillborn += 1
+            if self._stillborn >= _STILLBORN:
+                raise RolloutError(
+                    f"{_STILLBORN} workers in a row died as they started; is memory short? Use fewer `workers`, and run"
+                    " the same command again: finished takes are safe"
+                )
+            time.sleep(min(_WAIT * 2**self._stillborn, _LONGEST_WAIT))
+        self._watch.replaced(worker)
+        self._ready[worker] = False
+        try:
+            self._members[worker] = WorkerProcess()
+        except OSError as error:
+            raise _cannot_start(self.size, error) from error
 
     def map(
         self, function: Callable[[T], R], items: Sequence[T], on_done: Callable[[T], None] = lambda item: None
@@ -83,7 +140,7 @@ class LocalPool:
             for worker in range(self.size):
                 if waiting and worker not in busy:
                     busy[worker] = waiting.popleft()
-                    self._members[worker].send(partial(function, items[busy[worker]]))
+                    self._post(worker, partial(function, items[busy[worker]]))
             for worker, answer in self.receive():
                 if worker not in busy:  # it died while it had nothing to do
                     continue
@@ -91,7 +148,10 @@ class LocalPool:
                 if answer is None:
                     deaths[index] += 1
                     if deaths[index] == _LIVES:
-                        raise RolloutError(f"a worker process died {_LIVES} times over the same work; is memory short?")
+                        raise RolloutError(
+                            f"a worker process died or gave no answer {_LIVES} times over the same work; is memory"
+                            " short? Use fewer `workers`"
+                        )
                     waiting.appendleft(index)
                 elif isinstance(answer, Exception):
                     raise answer
@@ -104,15 +164,22 @@ class LocalPool:
         """End all workers, politely first."""
         for member in self._members:
             member.hang_up()
+        until = time.monotonic() + _POLITE
         for member in self._members:
-            member.end(patience=2)
+            member.end(patience=max(0.0, until - time.monotonic()))
+
+
+def _cannot_start(size: int, error: OSError) -> RolloutError:
+    return RolloutError(
+        f"cannot start {size} workers: {error.strerror}; use fewer `workers`, or raise this shell's limits (ulimit)"
+    )
 
 
 class Workers:
     """``count`` workers, local processes or on Ray: started when they are first needed, kept until the run's end."""
 
-    def __init__(self, count: int, on: Literal["local", "ray"] = "local") -> None:
-        self.count, self.on = count, on
+    def __init__(self, count: int, on: Literal["local", "ray"] = "local", patience: float | None = None) -> None:
+        self.count, self.on, self.patience = count, on, patience
         self._pool: Pool | None = None
 
     def __enter__(self) -> Self:
@@ -125,7 +192,7 @@ class Workers:
     def pool(self) -> Pool:
         """The pool, started by the first call."""
         if self._pool is None:
-            self._pool = RayPool(self.count) if self.on == "ray" else LocalPool(self.count)
+            self._pool = (RayPool if self.on == "ray" else LocalPool)(self.count, self.patience)
         return self._pool
 
     @property

@@ -29,10 +29,11 @@ _LANES = 2
 
 @dataclass(frozen=True)
 class Tally:
-    """How many takes were played, and how many of them failed."""
+    """How many takes were played, how many failed, and how many workers gave no answer in time and were replaced."""
 
     done: int
     failed: int
+    stalled: int = 0
 
 
 def play(
@@ -50,10 +51,10 @@ def play(
 
     ``batch`` takes are under way at once, over all workers, and in one worker no more than ``at_once``.
     """
-    slots = max(1, min(batch // pool.size, at_once or batch))
+    slots, stalled = max(1, min(batch // pool.size, at_once or batch)), pool.stalled
     with _Keeper(store, on_take) as keeper:
         _Engine(deque(jobs), sampler, draw, pool, keeper, batch, slots).run()
-    return Tally(keeper.done, keeper.failed)
+    return Tally(keeper.done, keeper.failed, pool.stalled - stalled)
 
 
 @dataclass
@@ -133,7 +134,7 @@ class _Engine:
         for job in reversed(lost):
             self.deaths[job.key] += 1
             if self.deaths[job.key] >= _LIVES and len(lost) == 1:
-                self.keeper.put(Failed(0, job.key, f"the simulator's process died {_LIVES} times on this take", 0.0))
+                self.keeper.put(Failed(0, job.key, f"the simulator died or hung {_LIVES} times on this take", 0.0))
             else:
                 self.waiting.appendleft(job)
 

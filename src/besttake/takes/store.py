@@ -3,85 +3,124 @@
 ``run.json`` says what was planned and with which versions and fingerprints; ``takes.sqlite`` (WAL) has one row per
 take; ``takes/ab/abcd….take`` holds its arrays. A file is written under a temporary name, flushed to the disk, renamed,
 and only then does its row appear, so that a row always stands for a whole file. One process writes.
+
+Everything has a checksum, and more than one copy where that costs nothing: a take's file holds its name and outcome,
+so rows that are damaged or gone are made again from files; the table holds a copy of ``run.json``.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
 from besttake import files
-from besttake.errors import RolloutError, RunError
+from besttake.errors import RunError
+from besttake.takes import table
+from besttake.takes.disk import damaged, explained, is_damage
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.manifest import Manifest, check_same
+from besttake.takes.manifest import Manifest, NewerRun, check_same
+from besttake.takes.table import Content, Table
 from besttake.takes.take import Take
-
-_TABLE = """
-create table if not exists takes (
-    policy text, env text, task text, start integer, arm text, seed integer,
-    status text not null check (status in ('done', 'error')),
-    success integer, success_step integer, steps integer, calls integer,
-    file text, size integer, sha256 text, error text, seconds real,
-    primary key (policy, env, task, start, arm, seed)
-) without rowid
-"""
-_COLUMNS = ", ".join(column.name for column in (*fields(TakeKey), *fields(Row)[1:]))
 
 
 class Store:
     """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
 
-    The table of takes is read once, when it is first needed, and kept up to date by what is added here.
+    The table of takes is read once and kept up to date by what is added here. ``mended`` says, a line each, what was
+    damaged when the run was opened to write, and is right again.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, connection: sqlite3.Connection, lock: FileLock | None) -> None:
+    def __init__(self, path: Path, manifest: Manifest, content: Content) -> None:
         self.path, self.manifest = path, manifest
-        self._db, self._lock = connection, lock
-        self._rows: dict[TakeKey, Row] | None = None
+        self.mended: list[str] = []
+        self.torn = content.torn
+        self._rows = content.rows
         self._ordered: list[Row] | None = None
+        self._table: Table | None = None
+        self._lock: FileLock | None = None
+        for row in content.unsealed:
+            if self._agrees(row):
+                self._rows[row.key] = row
+            else:
+                self.torn += 1
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open an existing run to read."""
+        """Open an existing run to read; RunError when it, or its table of takes, is damaged."""
+        store = cls.inspect(path)
+        if store.torn:
+            raise damaged(store.path, f"{store.torn} rows are not what was written")
+        return store
+
+    @classmethod
+    def inspect(cls, path: str | Path) -> Self:
+        """`open`, but also where rows of the table are damaged: those are left out, and ``torn`` counts them."""
         directory = Path(path)
-        if not (directory / "run.json").is_file():
+        strays = _files_of_takes(directory) if table.has_log(directory) else set()
+        content = _read(directory)
+        manifest = _known_manifest(directory, content)
+        if manifest is None:
             raise RunError(f"{directory} is not a run (it has no run.json); `besttake diagnose` makes one")
-        return cls(directory, Manifest.read(directory), _connect(directory, read_only=True), None)
+        if content is None:
+            raise _no_takes(directory)
+        store = cls(directory, manifest, content)
+        # A writer has at most one file without a row; more, and the log that held their rows is damaged.
+        lost = len(strays - {directory / key.file for key in store._rows})
+        store.torn += lost if lost > 1 else 0
+        return store
 
     @classmethod
     def write(cls, path: str | Path, manifest: Manifest) -> Self:
-        """Open a run to write: a new one, or one that the new manifest goes on with."""
+        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
         directory = Path(path)
-        new = not (directory / "run.json").exists()
-        if new and directory.exists() and any(p.name != ".lock" for p in directory.iterdir()):
-            raise RunError(f"{directory} holds something that is not a run; choose an empty directory with `out`")
+        if not (directory / "run.json").exists():
+            _refuse_what_is_no_run(directory)
         lock = _acquire(directory)
         try:
-            if not new:
-                manifest = Manifest.read(directory).continued_by(manifest, directory)
-            (directory / "takes").mkdir(exist_ok=True)
-            for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
-                leftover.unlink(missing_ok=True)
-            with _disk_errors_explained(directory):
-                files.write_bytes(directory / "run.json", manifest.to_bytes())
-            return cls(directory, manifest, _connect(directory, read_only=False), lock)
+            with explained(directory):
+                store = cls._opened_to_write(directory, manifest)
         except BaseException:
             lock.release()
             raise
+        store._lock = lock
+        return store
+
+    @classmethod
+    def _opened_to_write(cls, directory: Path, manifest: Manifest) -> Self:
+        mended, content, rows = _table_to_write(directory)
+        try:
+            old = _known_manifest(directory, content)
+            if old is None and (content.rows or content.unsealed):
+                raise RunError(
+                    f"{directory} has takes but no run.json; restore it, or choose another directory with `out`"
+                )
+            if old is not None:
+                if not _intact(directory):
+                    mended.append("run.json was damaged and is restored from its copy")
+                manifest = old.continued_by(manifest, directory)
+            for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
+                if not leftover.is_dir():
+                    leftover.unlink(missing_ok=True)
+            store = cls(directory, manifest, content)
+            store._table, store.mended = rows, mended
+            store._mend(bool(content.unsealed))
+            store._keep_manifest()
+        except BaseException:
+            rows.close()
+            raise
+        return store
 
     def close(self) -> None:
         """Close the database and let go of the lock."""
-        self._db.close()
+        if self._table is not None:
+            self._table.close()
         if self._lock is not None:
             self._lock.release()
 
@@ -105,19 +144,27 @@ class Store:
         changed = self.manifest.model_copy(update=entries)
         if changed != self.manifest:
             self.manifest = changed
-            self.write_bytes("run.json", changed.to_bytes())
+            self._keep_manifest()
+
+    def _keep_manifest(self) -> None:
+        self.keep("run.json", self.manifest.to_bytes())
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write a text file of the run, and a copy of it into the table."""
+        self.write_bytes(name, data)
+        with explained(self.path):
+            self._writer.keep_copy(name, data)
+
+    def copy_of(self, name: str) -> bytes | None:
+        """The copy of a file that `keep` wrote; None where there is none that is whole."""
+        with explained(self.path):
+            return self._writer.copy_of(name)
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""
         data = take.to_bytes()
-        name = f"takes/{take.key.id[:2]}/{take.key.id}.take"
-        self.write_bytes(name, data)
-        return self._insert(
-            Row(
-                take.key, "done", take.success, take.success_step, take.steps, take.calls,
-                name, len(data), hashlib.sha256(data).hexdigest(), None, seconds,
-            )
-        )  # fmt: skip
+        self.write_bytes(take.key.file, data)
+        return self._insert(_row_of(take, data, seconds))
 
     def add_error(self, key: TakeKey, reason: str, seconds: float = 0.0) -> Row:
         """Record that a take could not be made, and why."""
@@ -126,16 +173,12 @@ class Store:
     def rows(self) -> list[Row]:
         """All rows in canonical order."""
         if self._ordered is None:
-            table = self._table()
-            self._ordered = [table[key] for key in sorted(table)]
+            self._ordered = [self._rows[key] for key in sorted(self._rows)]
         return list(self._ordered)
 
     def load(self, row: Row) -> Take:
         """The take of ``row``; RunError when its file is missing or not what was written."""
-        data, fault = self._read(row)
-        if fault:
-            raise RunError(f"{self.path}/{row.file} is {fault}; run the diagnosis again to redo it")
-        return Take.from_bytes(data)
+        return load_take(self.path, row)
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
         """All finished takes in canonical order, one at a time."""
@@ -143,106 +186,196 @@ class Store:
             yield row, self.load(row)
 
     def forget(self, rows: Sequence[Row]) -> None:
-        """Drop rows, so that their takes are made again."""
-        table = self._table()
-        with _disk_errors_explained(self.path), self._db:
-            self._db.executemany(
-                "delete from takes where policy=? and env=? and task=? and start=? and arm=? and seed=?",
-                [astuple(row.key) for row in rows],
-            )
+        """Drop rows and their files, so that their takes are made again."""
+        with explained(self.path):
+            self._writer.drop([row.key for row in rows])
+            for path in (self.path / row.key.file for row in rows):
+                if path.parent.exists() and not path.parent.is_dir():
+                    files.clear(path.parent)
+                files.clear(path)
         for row in rows:
-            table.pop(row.key, None)
+            self._rows.pop(row.key, None)
         self._ordered = None
 
     def damaged(self) -> list[Row]:
         """Finished takes whose file is missing or is not what was written."""
-        return [row for row in self._done() if self._read(row)[1]]
+        return [row for row in self._done() if _read_take(self.path, row)[1]]
 
     def digest(self) -> str:
-        """Sha256 over all finished takes in canonical order; two runs of one plan have the same."""
+        """Sha256 over all finished takes and their outcomes in canonical order; two runs of one plan have the same."""
         whole = hashlib.sha256()
         for row in self._done():
-            whole.update(f"{json.dumps(astuple(row.key))} {row.sha256}\n".encode())
+            whole.update(f"{row.identity}\n".encode())
         return whole.hexdigest()
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file of the run atomically."""
-        with _disk_errors_explained(self.path):
+        with explained(self.path):
             return files.write_bytes(self.path / name, data, parents=True)
+
+    @property
+    def _writer(self) -> Table:
+        if self._table is None:
+            raise RunError(f"{self.path} is open to read only")
+        return self._table
 
     def _done(self) -> list[Row]:
         return [row for row in self.rows() if row.status == "done"]
 
-    def _table(self) -> dict[TakeKey, Row]:
-        if self._rows is None:
-            with _disk_errors_explained(self.path):
-                lines = self._db.execute(f"select {_COLUMNS} from takes").fetchall()
-            rows = (Row(TakeKey(*x[:6]), x[6], None if x[7] is None else bool(x[7]), *x[8:]) for x in lines)
-            self._rows = {row.key: row for row in rows}
-        return self._rows
-
     def _insert(self, row: Row) -> Row:
-        table, (_, *values) = self._table(), astuple(row)
-        marks = ", ".join("?" * (6 + len(values)))
-        with _disk_errors_explained(self.path), self._db:
-            self._db.execute(
-                f"insert or replace into takes ({_COLUMNS}) values ({marks})", (*astuple(row.key), *values)
-            )
-        table[row.key], self._ordered = row, None
+        with explained(self.path):
+            self._writer.add([row])
+        self._rows[row.key], self._ordered = row, None
         return row
 
-    def _read(self, row: Row) -> tuple[bytes, str]:
-        """The content of a take's file, and what is wrong with it: "" where nothing is."""
+    def _agrees(self, row: Row) -> bool:
+        """Whether the file of a row without a checksum says the same."""
+        if row.status != "done":
+            return row.status == "error"
+        data, fault = _read_take(self.path, row)
+        if fault:
+            return False
         try:
-            data = (self.path / str(row.file)).read_bytes()
-        except OSError:
-            return b"", "missing"
-        return data, "" if hashlib.sha256(data).hexdigest() == row.sha256 else "damaged"
+            return _row_of(Take.from_bytes(data), data, row.seconds) == row
+        except RunError:
+            return False
+
+    def _mend(self, unsealed: bool) -> None:
+        """Take in files that have no row, and leave out rows that are not what was written."""
+        folder = self.path / "takes"
+        if not folder.is_dir():
+            files.clear(folder)
+            folder.mkdir()
+        known = {self.path / key.file for key in self._rows}
+        strays = sorted(_files_of_takes(self.path) - known)
+        adopted = [row for path in strays if (row := _row_of_file(path)) is not None]
+        if self.torn:
+            self.mended.append(f"{self.torn} rows of takes.sqlite were damaged and are left out")
+        if adopted:
+            self.mended.append(f"{len(adopted)} takes that had a file but no row are kept")
+        self._rows |= {row.key: row for row in adopted}
+        self._ordered = None
+        if self.mended or unsealed:
+            self._writer.replace(self.rows())
+        self.torn = 0
 
 
-def _connect(directory: Path, *, read_only: bool) -> sqlite3.Connection:
-    path = directory / "takes.sqlite"
-    if read_only and not path.exists():
-        raise _no_takes(directory)
-    with _disk_errors_explained(directory), ExitStack() as on_error:
-        connection = sqlite3.connect(path, check_same_thread=False)
-        on_error.callback(connection.close)
-        if not read_only:
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = normal")
-            connection.execute(_TABLE)
-        if connection.execute("pragma quick_check").fetchone()[0] != "ok":
-            raise sqlite3.DatabaseError("quick_check failed")
-        connection.execute(f"select {_COLUMNS} from takes limit 1")
-        on_error.pop_all()
-    return connection
+def _files_of_takes(directory: Path) -> set[Path]:
+    return set((directory / "takes").glob("*/*.take"))
+
+
+def load_take(directory: Path, row: Row) -> Take:
+    """The take of ``row`` in a run; RunError when its file is missing or not what was written."""
+    data, fault = _read_take(directory, row)
+    if fault:
+        raise RunError(f"{directory}/{row.key.file} is {fault}; run the diagnosis again to redo it")
+    return Take.from_bytes(data)
+
+
+def _read_take(directory: Path, row: Row) -> tuple[bytes, str]:
+    """The content of a take's file, and what is wrong with it: "" where nothing is."""
+    try:
+        data = files.read_regular(directory / row.key.file)
+    except (OSError, ValueError):
+        return b"", "missing"
+    return data, "" if _sha256(data) == row.sha256 else "damaged"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _row_of(take: Take, data: bytes, seconds: float = 0.0) -> Row:
+    return Row(
+        take.key, "done", take.success, take.success_step, take.steps, take.calls, take.key.file, len(data),
+        _sha256(data), None, seconds,
+    )  # fmt: skip
+
+
+def _row_of_file(path: Path) -> Row | None:
+    """The row of a take whose file is whole; None where it is not."""
+    try:
+        data = files.read_regular(path)
+        take = Take.from_sealed(data)
+    except (OSError, ValueError, RunError):
+        return None
+    return _row_of(take, data) if take.key.id == path.stem else None
+
+
+def _read(directory: Path) -> Content | None:
+    """The table of takes, to read; None where there is none yet."""
+    if not (directory / table.NAME).exists():
+        if any((directory / "takes").glob("*/*.take")):
+            raise damaged(directory, "it is missing")
+        return None
+    with explained(directory):
+        try:
+            return table.snapshot(directory)
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise
+
+
+def _table_to_write(directory: Path) -> tuple[list[str], Content, Table]:
+    """The table of takes, made anew where it is damaged, what it holds, and what was damaged."""
+    try:
+        return _table_and_content(directory, [])
+    except sqlite3.Error as error:
+        if (directory / table.NAME).is_file() and not is_damage(error):
+            raise
+    salvaged = table.rebuild(directory)
+    mended, _, rows = _table_and_content(directory, ["takes.sqlite was damaged and is made anew"])
+    return mended, replace(salvaged, torn=0), rows
+
+
+def _table_and_content(directory: Path, mended: list[str]) -> tuple[list[str], Content, Table]:
+    rows = Table(directory)
+    try:
+        return mended, rows.content(), rows
+    except BaseException:
+        rows.close()
+        raise
+
+
+def _intact(directory: Path) -> bool:
+    try:
+        Manifest.read(directory)
+    except RunError:
+        return False
+    return True
+
+
+def _known_manifest(directory: Path, content: Content | None) -> Manifest | None:
+    """What ``run.json`` says, or where it is damaged or gone its copy in the table; None where there is neither."""
+    copy = None if content is None else content.manifest
+    if (directory / "run.json").is_file():
+        try:
+            return Manifest.read(directory)
+        except RunError as error:
+            if copy is None or isinstance(error.__cause__, NewerRun):
+                raise
+    if copy is None:
+        return None
+    try:
+        return Manifest.from_bytes(copy)
+    except ValueError as error:
+        raise RunError(f"{directory}/run.json is damaged ({error}); choose another directory with `out`") from error
+
+
+def _refuse_what_is_no_run(directory: Path) -> None:
+    """RunError for a directory without a ``run.json`` that holds more than a killed writer can have left."""
+    if (directory / table.NAME).exists() or not directory.is_dir():  # the table has a copy of run.json
+        return
+    for path in directory.iterdir():
+        half_written = path.name.startswith("run.json.") and path.suffix == ".tmp"
+        empty = path.name == "takes" and path.is_dir() and not any(path.iterdir())
+        if path.name != ".lock" and not half_written and not empty:
+            raise RunError(f"{directory} holds something that is not a run; choose an empty directory with `out`")
 
 
 def _no_takes(directory: Path) -> RunError:
     return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
-
-
-@contextmanager
-def _disk_errors_explained(directory: Path) -> Iterator[None]:
-    """Turn "no space left", of files and of SQLite, and a damaged database into one clear line."""
-    try:
-        yield
-    except (OSError, sqlite3.DatabaseError) as error:
-        text = str(error)
-        if "no such table" in text:
-            raise _no_takes(directory) from error
-        full = isinstance(error, sqlite3.OperationalError) and ("full" in text or "disk I/O" in text)
-        if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-            raise RolloutError(
-                f"no room left on the disk of {directory}; finished takes are safe:"
-                " make room and run the same command again"
-            ) from error
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError):
-            raise RunError(
-                f"{directory}/takes.sqlite is damaged ({error}); move it away and run the same command again"
-                " (takes are then made anew), or restore it from a copy"
-            ) from error
-        raise
 
 
 def _acquire(directory: Path) -> FileLock:
@@ -256,6 +389,6 @@ def _acquire(directory: Path) -> FileLock:
         raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
     except OSError as error:
         raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with `out`") from error
-    with _disk_errors_explained(directory):
+    with explained(directory):
         Path(lock.lock_file).write_text(str(os.getpid()))
     return lock

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from besttake.measure.scores import Scores, run_digest
 from besttake.takes.store import Store
 
 
@@ -27,7 +28,8 @@ class ArmProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """``failures`` counts reasons; ``damaged`` takes will be made again when the run goes on."""
+    """``failures`` counts reasons. ``damaged`` takes, and the scores in ``damaged_scores``, are made again when the run
+    goes on. ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
 
     path: str
     planned: int
@@ -35,7 +37,9 @@ class Summary:
     failed: int
     missing: int
     damaged: int
+    damaged_scores: tuple[str, ...]
     digest: str
+    takes_digest: str
     lines: tuple[ArmProgress, ...]
     failures: tuple[tuple[str, int], ...]
 
@@ -46,9 +50,12 @@ class Summary:
 
 def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
-    with Store.open(path) as store:
-        rows, damaged, digest, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
+    with Store.inspect(path) as store:
+        rows, damaged, takes, torn, manifest = store.rows(), store.damaged(), store.digest(), store.torn, store.manifest
+    scores, lost = Scores.intact(path, older=True)
     extent, bad = manifest.extent, {row.key for row in damaged}
+    # A run until decided plans as it goes: what it has is what was asked for.
+    until = manifest.plan.get("until") is not None
     each = len(extent.starts) * len(extent.seeds)
     counts = {
         (policy, env, task, arm): [0, 0, 0]
@@ -63,8 +70,12 @@ def summarise(path: str | Path) -> Summary:
         elif row.key not in bad:
             own[0] += 1
             own[1] += bool(row.success)
-    lines = tuple(ArmProgress(*name, d, s, f, each - d - f) for name, (d, s, f) in counts.items())
+    lines = tuple(ArmProgress(*name, d, s, f, 0 if until else each - d - f) for name, (d, s, f) in counts.items())
     done, failed, missing = (sum(getattr(line, kind) for line in lines) for kind in ("done", "failed", "missing"))
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
     failures = tuple(reasons.most_common())
-    return Summary(str(path), each * len(counts), done, failed, missing, len(damaged), digest, lines, failures)
+    planned = done + failed if until else each * len(counts)
+    return Summary(
+        str(path), planned, done, failed, missing, len(damaged) + torn, tuple(lost), run_digest(takes, scores), takes,
+        lines, failures,
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import astuple, dataclass
 
@@ -14,6 +15,8 @@ from besttake.errors import RunError
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.types import F32, U8
+
+_UNKNOWN = "0" * 64
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class Take:
         return self.film.unpack()
 
     def to_bytes(self) -> bytes:
-        """The file's content (safetensors)."""
+        """The file's content (safetensors), with a checksum, so that a table of takes can be made from files alone."""
         data, *layout = astuple(self.film)
         head = {
+            "sha256": _UNKNOWN,
             "key": json.dumps(astuple(self.key)),
             "success_step": json.dumps(self.success_step),
             "film": json.dumps(layout),
@@ -61,7 +65,16 @@ class Take:
             "frame_steps": np.ascontiguousarray(self.frame_steps),
             "states": np.ascontiguousarray(self.states),
         }
-        return bytes(save(arrays, {"head": json.dumps(head)}))
+        return _sealed(bytes(save(arrays, {"head": json.dumps(head)})))
+
+    @classmethod
+    def from_sealed(cls, data: bytes) -> Take:
+        """`from_bytes` of a file that nothing else vouches for; RunError unless its own checksum is right."""
+        take = cls.from_bytes(data)
+        own = json.loads(files.safetensors_metadata(data)["head"]).get("sha256", "")
+        if len(own) != len(_UNKNOWN) or _sealed(data.replace(own.encode(), _UNKNOWN.encode(), 1)) != data:
+            raise RunError("a take file has no checksum, or a wrong one")
+        return take
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Take:
@@ -78,3 +91,8 @@ class Take:
             raise RunError(
                 f"a take file is damaged ({type(error).__name__}); run the diagnosis again to redo it"
             ) from error
+
+
+def _sealed(data: bytes) -> bytes:
+    """A file with its sha256 in its own head: that of the same bytes with zeros in its place."""
+    return data.replace(_UNKNOWN.encode(), hashlib.sha256(data).hexdigest().encode(), 1)

@@ -105,11 +105,13 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
 
 @dataclass(frozen=True)
 class _Point:
-    """A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
+    """A cell in the relation: its gains of the best of ``n`` by ``score``, its takes as outcomes and scores (S, N)."""
 
     gains: relation.CellGains
     outcomes: F64
     scores: F64
+    score: ScoreName
+    n: int
 
     def at(self, starts: Sequence[int]) -> _Point:
         """The same for some of its starts."""
@@ -117,7 +119,7 @@ class _Point:
         retrieval = None if one.retrieval is None else np.asarray(one.retrieval)[rows]
         headroom, gain = np.asarray(one.headroom)[rows], np.asarray(one.gain)[rows]
         gains = relation.CellGains(one.policy, one.group, headroom, gain, retrieval)
-        return _Point(gains, self.outcomes[rows], self.scores[rows])
+        return replace(self, gains=gains, outcomes=self.outcomes[rows], scores=self.scores[rows])
 
     def joined(self, other: _Point) -> _Point:
         """Both as one cell."""
@@ -134,7 +136,8 @@ class _Point:
             np.concatenate([relation.padded(a, wide), relation.padded(b, wide)])
             for a, b in ((self.outcomes, other.outcomes), (self.scores, other.scores))
         )
-        return _Point(relation.CellGains(one.policy, one.group, headroom, gain, retrieval), outcomes, scores)
+        gains = relation.CellGains(one.policy, one.group, headroom, gain, retrieval)
+        return replace(self, gains=gains, outcomes=outcomes, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,13 @@ def _once(parts: Sequence[_Part]) -> tuple[list[_Part], Counter[tuple[int, int]]
             kept[i] = part
         elif fresh:
             other = next(o for o in owners if o is not None)
-            kept[i] = replace(part, point=None)
-            first = kept[other].point
-            if first is not None and part.point is not None:
-                kept[other] = replace(kept[other], point=first.joined(part.point.at(fresh)))
+            first, own = kept[other].point, part.point and part.point.at(fresh)
+            # Starts that only this run has belong to the cell that it shares, if both measured the same.
+            same = first is not None and own is not None and (first.score, first.n) == (own.score, own.n)
+            if first is not None and own is not None and same:
+                kept[other], own = replace(kept[other], point=first.joined(own)), None
                 owner.update({take: other for s in fresh for take in part.takes[s]})
+            kept[i] = replace(part, point=own)
     return [kept[i] for i in sorted(kept)], overlaps
 
 
@@ -221,7 +226,7 @@ def _point(
     if retrieved.takes:
         gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
         gains = replace(gains, retrieval=gained)
-    return _Point(gains, takes.outcomes, values), ""
+    return _Point(gains, takes.outcomes, values, name, n), ""
 
 
 def _duplicates(tables: Sequence[Sequence[Row]]) -> list[Row]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,30 +18,34 @@ from besttake.arms import chosen
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
+from besttake.demos.library import Library
+from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.skip import SkippingEncoder, SkipReport
 from besttake.errors import RunError
 from besttake.files import version
 from besttake.measure.cell import count_cost, measure
-from besttake.measure.cells import Recorded, Settings
-from besttake.measure.looks import history_of
+from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of
+from besttake.measure.looks import Unit, history_of, random_order
 from besttake.measure.probes import Probed
-from besttake.measure.scores import Scores
+from besttake.measure.scores import Scores, run_digest
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.words import worded
 from besttake.result import Result
-from besttake.scorers.scoring import named_scorers, score_run
+from besttake.scorers.scoring import Scoring, named_scorers, score_run
 from besttake.takes.jobs import Block, take_draw
-from besttake.takes.key import Row
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
-from besttake.takes.pool import Workers
+from besttake.takes.orders import Job
+from besttake.takes.pool import LocalPool, Workers
 from besttake.takes.probing import probe_policy
 from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.setup import Setup, load_policy, open_envs, scorer_notes, set_up
+from besttake.verbs.until import PER_CELL, Course, play_until_decided
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +61,7 @@ def diagnose(
     >>> besttake.diagnose(plan, out="runs/half").policies[0].verdict.headline       # doctest: +SKIP
     """
     plan, session = as_plan(plan), _Session(as_reporter(progress))
-    with one_thread(), Workers(plan.workers, plan.on) as workers:
+    with one_thread(), Workers(plan.workers, plan.on, plan.patience) as workers:
         with session.timed("set-up"):
             envs = open_envs(plan)
             for uri, env in envs.items():
@@ -68,26 +74,31 @@ def diagnose(
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
             recorded = _record(setup, loaded, store, workers, session)
             with session.timed("statistics"):
-                cells, policies, relation = measure(recorded, history_of(_previous(Path(out))), workers.map_if_running)
+                cells, policies, relation = measure(recorded, history_of(_previous(store)), workers.map_if_running)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
-                digest=store.digest(), plan=plan.model_dump(mode="json"), versions=versions(),
+                digest=_digest(store), plan=plan.model_dump(mode="json"), versions=versions(),
                 library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
                 cells=[worded(c, plan.worth / 100) for c in cells],
                 policies=[worded(c, plan.worth / 100) for c in policies], relation=relation,
                 cost=count_cost(recorded, session.seconds, session.encoded),
                 notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
-            store.write_bytes("result.json", result.model_dump_json(indent=1).encode())
+            store.keep("result.json", result.to_json().encode())
     return result
 
 
-def _previous(run: Path) -> Result | None:
-    """The last result of a run, whose looks count; None where there is none that can be read."""
+def _digest(store: Store) -> str:
+    return run_digest(store.digest(), Scores.intact(store.path)[0])
+
+
+def _previous(store: Store) -> Result | None:
+    """The last result of a run, whose looks count, or its copy where the file is damaged; None if there is none."""
     try:
-        return Result.load(run / "result.json")
+        return Result.load(store.path / "result.json")
     except RunError:
-        return None
+        copy = store.copy_of("result.json")
+        return None if copy is None else Result.from_bytes(copy)
 
 
 @dataclass
@@ -116,29 +127,77 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
     """
     plan, specs, probes = setup.plan, {}, {}
-    blocks: list[Block] = []
-    for uri in plan.policy:
+    settings, scoring = _settings(setup), _Scores(setup, store, workers, session)
+    planned: list[TakeKey] = []
+    stops: dict[str, Stop] = {}
+    for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
             own = _admit(uri, policy.spec, setup, store)
-        with session.timed("takes"):
-            _play_missing(own, policy, setup, store, workers, session.reporter)
+        play = _Play(own, policy, setup, store, workers, session)
+        if settings.places is None:
+            keys = [key for block in own for key in block.take_keys()]
+            play(keys)
+        else:
+            course = _course(own, policy.spec, setup, settings, play, scoring)
+            budget = plan.budget or PER_CELL * len({*course.cell_of.values()}) * len(plan.policy)
+            played = play_until_decided(course, (budget - len(planned)) // left)
+            keys, stops = played.planned, {**stops, **played.stops}
+        planned += keys
         with session.timed("probe"):
             probes[uri] = _probe(policy, setup, session)
         specs[uri] = policy.spec
-        blocks += own
-        del policy
+        del policy, play
     with session.timed("scoring"):
-        scores = _score(setup, store, workers, session)
+        scores = scoring.finish()
+        _say_what_was_mended(store, session.reporter)
     return Recorded(
-        Settings(
-            plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples,
-            {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control},
-        ),
-        envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
-        goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()},
-        planned={key for block in blocks for key in block.take_keys()},
+        settings, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+        goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned), stops=stops,
     )  # fmt: skip
+
+
+def _settings(setup: Setup) -> Settings:
+    """How to measure; for a run until decided also the place of each start in its order."""
+    plan = setup.plan
+    controls = {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control}
+    places = {unit: i for i, unit in enumerate(_order(setup))} if plan.until is not None else None
+    return Settings(
+        plan.seeds, plan.n, plan.worth / 100, setup.scorer.name, tuple(plan.arms), plan.probe_samples, controls, places
+    )
+
+
+def _order(setup: Setup) -> list[Unit]:
+    """All starts of the plan, in random order across tasks."""
+    units = [
+        (uri, task.name, start)
+        for uri, env in setup.envs.items()
+        for task in setup.plan.chosen_tasks(env)
+        for start in setup.plan.chosen_starts(env.starts, uri)
+    ]
+    return random_order(units, setup.plan.seed)
+
+
+def _course(
+    blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, play: _Play, scoring: _Scores
+) -> Course:
+    """What a policy is run on until it is decided."""
+    policy = blocks[0].policy
+    groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
+    order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
+
+    def observe(planned: Collection[TakeKey]) -> list[CellData]:
+        with play.session.timed("scoring"):
+            scores = scoring.add(planned)
+        return cells_of(
+            Recorded(
+                settings, envs=setup.envs, policies={policy: spec}, rows=play.store.rows(), scores=scores, probes={},
+                goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned),
+            )
+        )  # fmt: skip
+
+    cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
+    return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
 
 
 def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> list[Block]:
@@ -158,20 +217,41 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> list[Block
     ]
 
 
-def _play_missing(
-    blocks: list[Block], policy: Policy, setup: Setup, store: Store, workers: Workers, reporter: Reporter
-) -> None:
-    """Play the takes of a policy that the run does not have yet, one environment after the other."""
-    done = {row.key for row in store.rows()}
-    for block in blocks:
-        env, actor = setup.envs[block.env], _actor(setup, block.policy, policy.spec)
-        planned = block.jobs(policy.spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env), actor=actor)
-        jobs = [job for job in planned if job.key not in done]
-        _log.info("%s in %s: %d of %d takes to play", block.policy, block.env, len(jobs), len(planned))
-        if not jobs:
-            continue
-        sampler = arm_sampler(policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
-        with reporter.stage(policy.spec.name[-16:], len(jobs), "takes") as stage:
+@dataclass
+class _Play:
+    """Plays takes of a policy that the run does not have yet, one environment after the other."""
+
+    blocks: list[Block]
+    policy: Policy
+    setup: Setup
+    store: Store
+    workers: Workers
+    session: _Session
+
+    def __post_init__(self) -> None:
+        plan, spec = self.setup.plan, self.policy.spec
+        self.jobs: dict[str, list[Job]] = {}
+        for block in self.blocks:
+            env, actor = self.setup.envs[block.env], _actor(self.setup, block.policy, spec)
+            goes_on = self.setup.goes_on(env)
+            self.jobs[block.env] = block.jobs(spec, env, stride=plan.stride, goes_on=goes_on, actor=actor)
+
+    def __call__(self, keys: Collection[TakeKey]) -> None:
+        """Play those of ``keys`` that are missing."""
+        with self.session.timed("takes"):
+            missing = {*keys} - {row.key for row in self.store.rows()}
+            for env, planned in self.jobs.items():
+                jobs = [job for job in planned if job.key in missing]
+                _log.info("%s in %s: %d of %d takes to play", self.blocks[0].policy, env, len(jobs), len(planned))
+                if jobs:
+                    self._play(jobs, self.setup.envs[env])
+
+    def _play(self, jobs: list[Job], env: EnvSpec) -> None:
+        setup, reporter = self.setup, self.session.reporter
+        sampler = arm_sampler(
+            self.policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
+        )
+        with reporter.stage(self.policy.spec.name[-16:], len(jobs), "takes") as stage:
 
             def finished(row: Row) -> None:
                 stage.advance()
@@ -179,11 +259,13 @@ def _play_missing(
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
             tally = play(
-                jobs, sampler, partial(take_draw, setup.plan.seed), store, workers.pool(), batch=setup.plan.batch,
-                at_once=env.at_once, on_take=finished,
+                jobs, sampler, partial(take_draw, setup.plan.seed), self.store, self.workers.pool(),
+                batch=setup.plan.batch, at_once=env.at_once, on_take=finished,
             )  # fmt: skip
+        if tally.stalled:
+            reporter.note(f"{tally.stalled} workers gave no answer in time; their takes were tried again")
         if tally.failed:
-            reporter.note(f"{tally.failed} takes failed; `besttake runs show {store.path}` says why")
+            reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.store.path}` says why")
 
 
 def _actor(setup: Setup, policy: str, spec: PolicySpec) -> SmallActor | None:
@@ -203,35 +285,69 @@ def _probe(policy: Policy, setup: Setup, session: _Session) -> Probed | None:
     return probed
 
 
-def _score(setup: Setup, store: Store, workers: Workers, session: _Session) -> Scores | None:
-    """The scores of all takes; those that the run has already are read."""
-    encoder = setup.encoder
-    if setup.library is None or encoder is None:
-        return None
-    count = sum(row.status == "done" for row in store.rows())
-    skipping = SkippingEncoder(encoder, setup.plan.skip_still) if setup.plan.skip_still else None
-    with session.reporter.stage("scoring", count, "takes") as stage:
-        scores = score_run(
-            store, setup.library, skipping or encoder, named_scorers(setup.plan.scorer), on_takes=stage.advance,
-            pool=workers.running if skipping is None and setup.cheap else None,
-            instructions={task.name: task.instruction for env in setup.envs.values() for task in env.tasks},
-        )  # fmt: skip
-    if skipping is not None and stage.done:
-        session.notes.append(_skipped_note(skipping.report()))
-    if isinstance(encoder, CachedEncoder):
-        _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
-    session.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if stage.done else 0
-    return scores
+class _Scores:
+    """Scores takes: all at the end, or for a run until decided round by round. Without demonstrations, none."""
+
+    def __init__(self, setup: Setup, store: Store, workers: Workers, session: _Session) -> None:
+        self.setup, self.store, self.workers, self.session = setup, store, workers, session
+        plan, encoder = setup.plan, setup.encoder
+        self.skipping = SkippingEncoder(encoder, plan.skip_still) if encoder is not None and plan.skip_still else None
+        self.scoring: Scoring | None = None
+
+    def add(self, keys: Collection[TakeKey]) -> Scores | None:
+        """Score the takes of ``keys``; all scores so far."""
+        if self.setup.library is None or self.setup.encoder is None:
+            return None
+        if self.scoring is None:
+            self.scoring = Scoring(*self._sources(self.setup.library, self.setup.encoder), self._instructions())
+        return self.scoring.add(keys, pool=self._pool())
+
+    def finish(self) -> Scores | None:
+        """The scores of all takes; those that the run has already are read."""
+        encoder = self.setup.encoder
+        if self.setup.library is None or encoder is None:
+            return None
+        count = sum(row.status == "done" for row in self.store.rows())
+        with self.session.reporter.stage("scoring", count, "takes") as stage:
+            if self.scoring is not None:
+                scores = self.scoring.finish()
+            else:
+                scores = score_run(
+                    *self._sources(self.setup.library, encoder), on_takes=stage.advance, pool=self._pool(),
+                    instructions=self._instructions(),
+                )  # fmt: skip
+        made = bool(stage.done) or self.scoring is not None
+        if self.skipping is not None and made:
+            self.session.notes.append(_skipped_note(self.skipping.report()))
+        if isinstance(encoder, CachedEncoder):
+            _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
+        self.session.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if made else 0
+        return scores
+
+    def _sources(self, library: Library, encoder: Encoder) -> tuple[Store, Library, Encoder, tuple[str, ...]]:
+        return self.store, library, self.skipping or encoder, named_scorers(self.setup.plan.scorer)
+
+    def _pool(self) -> LocalPool | None:
+        return self.workers.running if self.skipping is None and self.setup.cheap else None
+
+    def _instructions(self) -> dict[str, str]:
+        return {task.name: task.instruction for env in self.setup.envs.values() for task in env.tasks}
 
 
 def _forget_the_bad(store: Store, reporter: Reporter) -> None:
     """Drop takes that are damaged or failed, so that they are made again."""
     damaged, failed = store.damaged(), [row for row in store.rows() if row.status == "error"]
     store.forget([*damaged, *failed])
+    _say_what_was_mended(store, reporter)
     if damaged:
         reporter.note(f"{len(damaged)} takes are damaged and will be made again")
     if failed:
         reporter.note(f"{len(failed)} takes failed before and will be tried again")
+
+
+def _say_what_was_mended(store: Store, reporter: Reporter) -> None:
+    while store.mended:
+        reporter.note(store.mended.pop(0))
 
 
 def _manifest(setup: Setup, command: str) -> Manifest:
@@ -240,6 +356,7 @@ def _manifest(setup: Setup, command: str) -> Manifest:
     identity: dict[str, Any] = {
         "seed": plan.seed,
         "stride": plan.stride,
+        "until": plan.until and hashlib.sha256(json.dumps(_order(setup)).encode()).hexdigest()[:16],
         **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
     }
     fingerprint = None if library is None else library.fingerprint

@@ -54,7 +54,7 @@ _SLACK = 0.25
 """Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
 _BLOCKS = 8
 _SAMPLED = 16
-_HELD_OUT = 8
+_HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
 _SHOWN, _SIDE = 6, 112
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
 
@@ -320,7 +320,9 @@ class _Ranking:
         if len(view.demos) < 2 or "frames" in self.scorer.spec.reads:
             return None, 0
         fps = view.library.head.fps or FPS
-        places = np.linspace(0, len(view.demos) - 1, min(_HELD_OUT, len(view.demos))).round().astype(int)
+        # Each demonstration needs a search prepared without it: fewer of them where the library is large.
+        most = max(2, min(_HELD_OUT, len(view.demos), _HELD_OUT_FRAMES // len(view.frames)))
+        places = np.linspace(0, len(view.demos) - 1, most).round().astype(int)
         scores = []
         for demo in view.demos[np.unique(places)]:
             own = view.frame_demo == demo
@@ -337,7 +339,7 @@ class _Ranking:
         for take in map(_sampled, footage):
             assert take.frames is not None
             flat = take.frames.reshape(len(take.frames), -1, 3)
-            mixed = rng.permuted(flat, axis=1).reshape(take.frames.shape)
+            mixed = np.stack([frame[rng.permutation(len(frame))] for frame in flat]).reshape(take.frames.shape)
             (embedded,) = embed(self.encoder, [mixed])
             (judged,) = judge([self.scorer], [[replace(take, frames=mixed, embeddings=embedded)]], self.view)[0]
             value = float(judged.scores[self.scorer.spec.name].values[0])

@@ -24,6 +24,8 @@ def render(summary: Summary) -> RenderableType:
     text = [f"{summary.done} of {summary.planned} takes done, {summary.failed} failed, {summary.missing} missing"]
     if summary.damaged:
         text.append(f"{summary.damaged} damaged: they are made again when the run goes on")
+    if summary.damaged_scores:
+        text.append(f"scores damaged ({', '.join(summary.damaged_scores)}): they are made again when the run goes on")
     text += [f"failed {count} times: {reason}" for reason, count in summary.failures[:10]]
     text.append(f"digest {summary.digest}")
     return Group(table(("policy", "task", "arm", *_COUNTS), rows, right=_COUNTS), *map(Text, text))

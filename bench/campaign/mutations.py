@@ -1,0 +1,229 @@
+"""Damage to every file of a run: each is without effect, or named in one line and mended; none changes a number."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bench.campaign.stage import Attempt, check, stage
+from bench.campaign.tiny import TAKES, World, environment_of, make_world, numbers
+from besttake.errors import BestTakeError
+from besttake.measure.scores import Scores
+from besttake.progress import Reporter
+from besttake.result import Result
+from besttake.takes.pool import Workers
+from besttake.takes.store import Store
+from besttake.takes.summary import summarise
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.report import report
+
+_EACH = 10
+
+
+@stage(
+    "run-mutations",
+    "damage one file of a run, read it, then run the same command",
+    ci=12,
+    full=200,
+    each=_EACH,
+)
+def run_mutations(scratch: Path) -> Iterator[Attempt]:
+    with environment_of(scratch / "cache"), Workers(1) as workers, _staying(workers):
+        world = make_world(scratch, lambda plan, out: diagnose(plan, out))
+        killed = _killed(world, scratch / "killed")
+        read = _read(world.reference)
+
+        def attempt(rng: random.Random, place: Path) -> str:
+            ends = [_mutate_one(world, rng, place / str(number), killed, read) for number in range(_EACH)]
+            return f"{sum(ends)} of {_EACH} named and mended, the others without effect"
+
+        yield attempt
+
+
+def _mutate_one(world: World, rng: random.Random, run: Path, killed: Path, expected: dict[str, Any]) -> bool:
+    """Whether a mutation was named; `Broken` when it changed something without a word, or could not be mended."""
+    shutil.copytree(killed if rng.random() < 0.2 else world.reference, run)
+    what = mutate(rng, run)
+    named = []
+    for name, value in _read(run).items():
+        if isinstance(value, BestTakeError):
+            check("\n" not in str(value), f"{what}: {name} is told in several lines")
+            named.append(str(value))
+        elif value is None:  # the scores are gone: whoever needs them says so
+            named.append(f"no {name}")
+        else:
+            check(value == expected[name], f"{what}: {name} changed without a word")
+    notes = _Notes()
+    try:
+        diagnose(world.plan, run, progress=notes)
+    except BestTakeError as error:
+        check(False, f"{what}: not mended: {error}")
+    shown = summarise(run)
+    check((shown.done, shown.missing, shown.damaged) == (TAKES, 0, 0), f"{what}: {shown.done} takes after mending")
+    check(shown.digest == world.digest, f"{what}: another digest after mending")
+    check(numbers(run) == world.numbers, f"{what}: another number after mending")
+    check(_read(run) == expected, f"{what}: something is still damaged after mending")
+    shutil.rmtree(run)
+    return bool(named or notes.lines)
+
+
+def _read(run: Path) -> dict[str, Any]:
+    """What the readers of a run see: a value each, or the error that they raise."""
+    readers: dict[str, Callable[[], Any]] = {
+        "rows": lambda: [
+            (r.key, r.status, r.success, r.success_step, r.steps, r.sha256) for r in Store.open(run).rows()
+        ],
+        "takes": lambda: [take.success_step for _, take in Store.open(run).takes()],
+        "scores": lambda: (scores := Scores.open(run)) and scores.digest(),
+        "result": lambda: _told(Result.load(run / "result.json")),
+        "report": lambda: report(run, run / "page.md", format="md").exists(),
+    }
+    seen: dict[str, Any] = {}
+    for name, reader in readers.items():
+        try:
+            seen[name] = reader()
+        except BestTakeError as error:
+            seen[name] = error
+    (run / "page.md").unlink(missing_ok=True)
+    return seen
+
+
+def _told(result: Result) -> dict[str, Any]:
+    kept = result.model_dump()
+    return {name: kept[name] for name in ("cells", "policies", "digest", "relation", "worth")}
+
+
+class _Notes(Reporter):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        super().__init__(shown=False)
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def _staying(workers: Workers) -> Any:
+    """Every diagnosis has these workers, and leaves them for the next."""
+
+    class Kept:
+        def __enter__(self) -> Workers:
+            return workers
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    return patch("besttake.verbs.diagnose.Workers", lambda *_: Kept())
+
+
+def _killed(world: World, place: Path) -> Path:
+    """The reference as a killed writer leaves it, with its write-ahead log."""
+    with Store.open(world.reference) as store:
+        manifest = store.manifest
+    original = place.with_name("to-kill")
+    shutil.copytree(world.reference, original)
+    with Store.write(original, manifest) as store:
+        rows = store.rows()[:5]
+        store._writer.add(rows)
+        shutil.copytree(original, place)
+    check((place / "takes.sqlite-wal").stat().st_size > 0, "no write-ahead log to attack")
+    return place
+
+
+def mutate(rng: random.Random, run: Path) -> str:
+    """Change one file below ``run`` at random; returns what was done."""
+    files = sorted(path for path in run.rglob("*") if path.is_file())
+    kinds: dict[str, list[Path]] = {}
+    for path in files:
+        kinds.setdefault("take" if path.suffix == ".take" else path.name, []).append(path)
+    path = rng.choice(kinds[rng.choice(sorted(kinds))])
+    name = rng.choice(sorted(MUTATIONS))
+    detail = MUTATIONS[name](rng, path, files)
+    return f"{name} {path.relative_to(run)} {detail}".strip()
+
+
+def _flip(rng: random.Random, path: Path, _: list[Path]) -> str:
+    data = bytearray(path.read_bytes())
+    if not data:
+        return "(empty)"
+    at, bit = rng.randrange(len(data)), rng.randrange(8)
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+    return f"bit {bit} of byte {at}"
+
+
+def _overwrite(rng: random.Random, path: Path, _: list[Path]) -> str:
+    data = bytearray(path.read_bytes())
+    if not data:
+        return "(empty)"
+    at = rng.randrange(len(data))
+    length = min(len(data) - at, rng.choice([1, 2, 8, 64, 512, 4096]))
+    data[at : at + length] = bytes(length) if rng.random() < 0.5 else rng.randbytes(length)
+    path.write_bytes(data)
+    return f"{length} bytes at {at}"
+
+
+def _cut(rng: random.Random, path: Path, _: list[Path]) -> str:
+    data = path.read_bytes()
+    length = rng.randrange(len(data) + 1)
+    path.write_bytes(data[:length])
+    return f"to {length} of {len(data)} bytes"
+
+
+def _extend(rng: random.Random, path: Path, _: list[Path]) -> str:
+    length = rng.choice([1, 7, 512, 4096, 10_000])
+    with path.open("ab") as file:
+        file.write(bytes(length) if rng.random() < 0.5 else rng.randbytes(length))
+    return f"by {length} bytes"
+
+
+def _remove(rng: random.Random, path: Path, _: list[Path]) -> str:
+    data = path.read_bytes()
+    at = rng.randrange(len(data) + 1)
+    length = rng.choice([1, 2, 8, 64, 512, 4096])
+    path.write_bytes(data[:at] + data[at + length :])
+    return f"{length} bytes at {at}"
+
+
+def _swap(rng: random.Random, path: Path, files: list[Path]) -> str:
+    other = rng.choice([p for p in files if p.suffix == path.suffix and p != path] or files)
+    one, two = path.read_bytes(), other.read_bytes()
+    path.write_bytes(two)
+    other.write_bytes(one)
+    return f"with {other.name}"
+
+
+def _digit(rng: random.Random, path: Path, _: list[Path]) -> str:
+    """Another digit: what stays valid JSON, and may be a number of a result."""
+    data = bytearray(path.read_bytes())
+    places = [at for at, byte in enumerate(data) if 48 <= byte <= 57]
+    if not places:
+        return "(none)"
+    at = rng.choice(places)
+    data[at] = rng.choice([d for d in b"0123456789" if d != data[at]])
+    path.write_bytes(data)
+    return f"at {at}"
+
+
+def _delete(rng: random.Random, path: Path, _: list[Path]) -> str:
+    path.unlink()
+    return ""
+
+
+def _directory(rng: random.Random, path: Path, _: list[Path]) -> str:
+    if path.suffix != ".take":  # a file that someone made a directory is theirs to move
+        return "(left)"
+    path.unlink()
+    path.mkdir()
+    return ""
+
+
+MUTATIONS: dict[str, Callable[[random.Random, Path, list[Path]], str]] = {
+    "flip": _flip, "overwrite": _overwrite, "cut": _cut, "extend": _extend, "remove": _remove, "swap": _swap,
+    "digit": _digit, "delete": _delete, "directory": _directory,
+}  # fmt: skip

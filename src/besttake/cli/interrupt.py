@@ -1,0 +1,57 @@
+"""Ctrl-C: once is enough, more do no harm, and nothing that is finished is lost."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+CODE = 130
+_KEEP_TAKES = ("diagnose", "demo", "reproduce")
+_LONG = 10.0
+
+
+class _Once:
+    """The first Ctrl-C raises KeyboardInterrupt; later ones are not heard, unless the command takes long to end."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._first is None:
+            self._first = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() - self._first > _LONG:  # what is finished is on the disk already
+            os.write(2, f"besttake: {text()}\n".encode())
+            os._exit(CODE)
+
+
+def listen() -> None:
+    """End on the first Ctrl-C, in order. A server ends in its own way; where Ctrl-C is ignored it stays so."""
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None) and _command() != "serve":
+        signal.signal(signal.SIGINT, _Once())
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # then only the interpreter is left to end
+
+
+def end_at_once() -> None:
+    """Until the command line is loaded there is nothing to end in order."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        os.write(2, b"besttake: interrupted\n")
+        os._exit(CODE)
+
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+        signal.signal(signal.SIGINT, end)
+
+
+def text() -> str:
+    """What is true of the command that was interrupted."""
+    kept = "; finished takes are kept, run the same command to go on"
+    return f"interrupted{kept if _command() in _KEEP_TAKES else ''}"
+
+
+def _command() -> str:
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")

@@ -1,0 +1,237 @@
+"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum, and a copy of the run's manifest.
+
+Whoever reads it gets a snapshot of the whole table and writes nothing, also on a disk that is read-only and while
+another process writes. What a row says is believed only if its checksum is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import astuple, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from besttake import files
+from besttake.takes.disk import is_damage
+from besttake.takes.key import Row, TakeKey
+
+NAME = "takes.sqlite"
+_FIELDS = (*(f.name for f in fields(TakeKey)), *(f.name for f in fields(Row)[1:]))
+_COLUMNS = ", ".join((*_FIELDS, "checksum"))
+_TABLES = """
+create table if not exists takes (
+    policy text, env text, task text, start integer, arm text, seed integer,
+    status text not null check (status in ('done', 'error')),
+    success integer, success_step integer, steps integer, calls integer,
+    file text, size integer, sha256 text, error text, seconds real, checksum text,
+    primary key (policy, env, task, start, arm, seed)
+) without rowid;
+create table if not exists copies (name text primary key, content text, checksum text) without rowid;
+"""
+_TRIES = 5
+
+
+@dataclass
+class Content:
+    """What a table holds. ``torn``: rows that are not what was written; ``unsealed``: rows of a version without
+    checksums, to be believed only if their file agrees. ``manifest`` is the copy of ``run.json``."""
+
+    rows: dict[TakeKey, Row] = field(default_factory=dict)
+    unsealed: list[Row] = field(default_factory=list)
+    torn: int = 0
+    manifest: bytes | None = None
+
+
+class Table:
+    """The table, opened by the one process that writes it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._db = _connect(directory / NAME)
+        try:
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_TABLES)
+            if "checksum" not in _columns(self._db):
+                with self._db:
+                    self._db.execute("alter table takes add column checksum text")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def content(self) -> Content:
+        """All of it; sqlite3.DatabaseError when it is damaged."""
+        return _content(self._db)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows, or put them in the place of others of the same take."""
+        marks = ", ".join("?" * (len(_FIELDS) + 1))
+        with self._db:
+            self._db.executemany(f"insert or replace into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
+
+    def drop(self, keys: Sequence[TakeKey]) -> None:
+        """Drop the rows of some takes."""
+        where = " and ".join(f"{f.name} = ?" for f in fields(TakeKey))
+        with self._db:
+            self._db.executemany(f"delete from takes where {where}", map(astuple, keys))
+
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Hold ``rows`` and nothing else."""
+        marks = ", ".join("?" * (len(_FIELDS) + 1))
+        with self._db:
+            self._db.execute("delete from takes")
+            self._db.executemany(f"insert into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
+
+    def keep_copy(self, name: str, data: bytes) -> None:
+        """Keep a copy of a file of the run."""
+        text = data.decode()
+        with self._db:
+            self._db.execute("insert or replace into copies values (?, ?, ?)", (name, text, _checksum([text])))
+
+    def copy_of(self, name: str) -> bytes | None:
+        """The copy of a file; None where there is none that is whole."""
+        return _copy_of(self._db, name)
+
+
+def has_log(directory: Path) -> bool:
+    """Whether rows stand in a write-ahead log: the writer is at work, or was killed."""
+    state = _state(directory / f"{NAME}-wal")
+    return state is not None and state[0] > 0
+
+
+def snapshot(directory: Path) -> Content:
+    """What the table of a run holds now; nothing is written. Raises sqlite3.Error where it cannot be read."""
+    path = directory / NAME
+    wal = path.with_name(f"{NAME}-wal")
+    for attempt in range(_TRIES):
+        before = _state(path), _state(wal)
+        try:
+            if before[1] and before[1][0]:
+                return _with_wal(path, wal)
+            # Nobody writes. An immutable database needs no lock and no file beside it, so a read-only disk will do.
+            with closing(_connect(path, "immutable=1")) as db:
+                content = _content(db)
+        except sqlite3.Error:
+            if attempt == _TRIES - 1 or before == (_state(path), _state(wal)):
+                raise
+            continue
+        if before == (_state(path), _state(wal)):
+            return content
+    return _with_wal(path, wal)
+
+
+def rebuild(directory: Path) -> Content:
+    """Put an empty table in the place of a damaged one, and return what could be read of the old."""
+    path = directory / NAME
+    content = _salvage(path) if path.is_file() else Content()
+    for suffix in ("-wal", "-shm", ""):  # the log first: it must not be replayed into the new table
+        files.clear(path.with_name(NAME + suffix))
+    return content
+
+
+def _salvage(path: Path) -> Content:
+    """The rows that can still be read and have the right checksum."""
+    content = Content()
+    with suppress(sqlite3.Error), closing(_connect(path)) as db:
+        with suppress(sqlite3.Error):
+            content.manifest = _copy_of(db, "run.json")
+        with suppress(sqlite3.Error):
+            names = _columns(db)
+            for line in db.execute("select * from takes"):
+                _take_in(content, dict(zip(names, line, strict=True)))
+    content.unsealed.clear()  # a damaged table is no witness
+    return content
+
+
+def _with_wal(path: Path, wal: Path) -> Content:
+    """Read a table whose writer is at work, or was killed."""
+    try:
+        with closing(_connect(path, "mode=ro")) as db:
+            return _content(db)
+    except sqlite3.OperationalError as error:
+        if is_damage(error):
+            raise
+    # No permission for the file by which readers and writers agree: read a copy.
+    with tempfile.TemporaryDirectory() as scratch:
+        for file in (path, wal):
+            if file.exists():
+                shutil.copyfile(file, Path(scratch) / file.name)
+        with closing(_connect(Path(scratch) / NAME)) as db:
+            return _content(db)
+
+
+def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{how}"
+    db = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    db.text_factory = lambda data: data.decode(errors="replace")  # damaged text is told by its checksum
+    return db
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = os.stat(path)
+        return stat.st_size, stat.st_mtime_ns, stat.st_ino
+    except OSError:
+        return None
+
+
+def _columns(db: sqlite3.Connection) -> list[str]:
+    return [str(line[1]) for line in db.execute("pragma table_info(takes)")]
+
+
+def _content(db: sqlite3.Connection) -> Content:
+    fault = db.execute("pragma quick_check").fetchone()[0]
+    if fault != "ok":
+        raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
+    content, names = Content(), _columns(db)
+    for line in db.execute("select * from takes"):
+        _take_in(content, dict(zip(names, line, strict=True)))
+    with suppress(sqlite3.OperationalError):  # an older version kept no copy
+        content.manifest = _copy_of(db, "run.json")
+    return content
+
+
+def _take_in(content: Content, line: dict[str, Any]) -> None:
+    """Sort a line of the table by whether it is what was written."""
+    values: list[Any] = [line.get(name) for name in _FIELDS]
+    checksum = line.get("checksum")
+    if checksum is not None and checksum != _checksum(values):
+        content.torn += 1
+        return
+    success = None if values[7] is None else bool(values[7])
+    row = Row(TakeKey(*values[:6]), str(values[6]), success, *values[8:])
+    if checksum is None:
+        content.unsealed.append(row)
+    else:
+        content.rows[row.key] = row
+
+
+def _copy_of(db: sqlite3.Connection, name: str) -> bytes | None:
+    line = db.execute("select content, checksum from copies where name = ?", (name,)).fetchone()
+    whole = line is not None and line[1] is not None and line[1] == _checksum([line[0]])
+    return str(line[0]).encode() if whole else None
+
+
+def _sealed(row: Row) -> list[Any]:
+    values = [*astuple(row.key), *astuple(row)[1:]]
+    values[7] = None if row.success is None else int(row.success)
+    values[-1] = float(row.seconds)
+    return [*values, _checksum(values)]
+
+
+def _checksum(values: Sequence[Any]) -> str | None:
+    """Sixteen digits that no accident leaves right; None for values of types that no row has."""
+    try:
+        return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()[:16]
+    except (TypeError, ValueError):
+        return None

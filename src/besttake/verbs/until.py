@@ -1,0 +1,116 @@
+"""A run until decided: rounds of starts in random order, a look after each, settled arms and cells dropped.
+
+What comes next is worked out from the takes so far and from nothing that was stored, so a run that was killed goes on
+with the same takes and comes to the same decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
+from besttake.measure.looks import Unit, cell_name
+from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, needs_of
+from besttake.takes.key import TakeKey
+
+_log = logging.getLogger(__name__)
+ASKED = ("reuse", "retrieve", "arms")
+"""The parts that have to be settled. ``combine`` is judged on the takes that these need: ruling a sum of two gains out
+takes thousands of starts."""
+PER_CELL = 1500
+"""Takes per policy and cell unless the plan has a budget."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The takes that a policy was asked for, and why each of its cells was stopped, by `looks.cell_name`."""
+
+    planned: list[TakeKey]
+    stops: Mapping[str, Stop]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a policy is run on: its starts in ``order``, the cell of each, its arms, and how to measure.
+
+    ``play`` makes those of the takes that are missing, ``observe`` gives the cells with the takes of all keys so far.
+    """
+
+    policy: str
+    order: Sequence[Unit]
+    cell_of: Mapping[Unit, CellName]
+    arms: Sequence[str]
+    settings: Settings
+    play: Callable[[Collection[TakeKey]], None]
+    observe: Callable[[Collection[TakeKey]], list[CellData]]
+
+
+def play_until_decided(course: Course, budget: int) -> Played:
+    """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent."""
+    cells = list(dict.fromkeys(course.cell_of.values()))
+    rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
+    needed, planned = dict.fromkeys(cells, begin_with(course.arms)), list[TakeKey]()
+    left: dict[str, tuple[str, ...]] = {}
+    while chosen := rounds.next(needed):
+        new = [
+            TakeKey(course.policy, *unit, arm, seed)
+            for unit, arms in chosen for arm in course.arms if arm in arms for seed in range(course.settings.seeds)
+        ]  # fmt: skip
+        planned += new
+        course.play(new)
+        seen = course.observe(planned)
+        needed, left = _needs(course, seen, planned)
+        _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
+    return Played(planned, _stops(course, cells, left, rounds))
+
+
+def _needs(
+    course: Course, seen: Sequence[CellData], planned: Collection[TakeKey]
+) -> tuple[dict[CellName, frozenset[str]], dict[str, tuple[str, ...]]]:
+    """The arms that each cell needs, by itself or for the policy as a whole; and the parts that are open, by cell."""
+    places, every = course.settings.places or {}, set(planned)
+    own = {(data.env, data.group): _open(course, data) for data in seen}
+    whole = next(iter(own.values()))
+    if len(own) > 1:
+        # `shuffled` is run only in cells that retrieve, so it says nothing about all of them.
+        run = [arm for arm in course.arms if arm != "shuffled"]
+        whole = _open(replace(course, arms=run), leading(merge_cells(course.policy, seen), every, places))
+    shared = frozenset[str]().union(*whole.values())
+    needed = {cell: shared.union(*parts.values()) for cell, parts in own.items()}
+    left = {cell_name(course.policy, *cell): tuple(parts) for cell, parts in own.items()}
+    return needed, {**left, cell_name(course.policy, "", "*"): tuple(whole)}
+
+
+def _open(course: Course, data: CellData) -> dict[str, frozenset[str]]:
+    """The open parts of a cell that are asked for, with the arms that they need."""
+    places = course.settings.places or {}
+    order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
+    arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
+    if "base" not in arms:
+        return {"reuse": frozenset(course.arms)}
+    watch = Watch.of(
+        arms, order, course.settings.n, course.settings.worth, deterministic=data.deterministic,
+        leak_free=data.windows[0] != "episode",
+    )  # fmt: skip
+    decided = watch.verdict(dict.fromkeys(arms, len(order)))
+    parts = needs_of(decided, course.arms)
+    return {part: needed for part, needed in parts.items() if part in ASKED}
+
+
+def _stops(
+    course: Course, cells: Sequence[CellName], left: Mapping[str, tuple[str, ...]], rounds: Rounds
+) -> dict[str, Stop]:
+    stops = {}
+    for cell in (*cells, ("", "*")):
+        name = cell_name(course.policy, *cell)
+        unsettled = left.get(name, ASKED[:1])
+        reason: Stopped = "decided"
+        if unsettled:
+            more = any(map(rounds.has_starts, cells)) if cell[1] == "*" else rounds.has_starts(cell)
+            reason = "budget" if more else "starts"
+        stops[name] = Stop(reason, unsettled)
+    return stops

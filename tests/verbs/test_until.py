@@ -1,0 +1,117 @@
+"""A run until decided: the order is the seed's, the budget holds, and nothing but the takes decides what comes next."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from besttake.config import load_plan
+from besttake.errors import PlanError, RunError
+from besttake.measure.looks import random_order
+from besttake.result import Result
+from besttake.takes.store import Store
+from besttake.takes.summary import summarise
+from besttake.verbs.diagnose import diagnose
+
+BUDGET = 400
+PLAN: dict[str, Any] = {
+    "policy": "testbed:half", "env": "testbed", "task": ["pick", "push"], "until": "decided", "budget": BUDGET,
+    "arms": "base,cooled,shuffled,retrieve", "stride": 8, "probe_states": 0, "demos_per_task": 5, "seed": 3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    out = tmp_path_factory.mktemp("until") / "run"
+    diagnose(load_plan(None, PLAN), out)
+    return out
+
+
+def decisions(out: Path) -> tuple[str, list[Any]]:
+    result = Result.load(out / "result.json")
+    cells = [
+        cell.model_dump(include={"policy", "group", "starts", "takes", "verdict", "path"}) for cell in result.cells
+    ]
+    return result.digest, [*cells, *(cell.model_dump(include={"verdict", "path"}) for cell in result.policies)]
+
+
+def test_the_budget_is_not_passed_and_every_cell_says_why_it_stopped(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    assert BUDGET - 9 < result.cost.takes <= BUDGET
+    for cell in (*result.cells, *result.policies):
+        assert cell.path
+        assert cell.path.stopped in ("decided", "budget")
+        assert bool(cell.path.unsettled) == (cell.path.stopped == "budget")
+        assert cell.missing == 0
+        for name, points in cell.path.points.items():
+            assert [p.takes for p in points] == sorted(p.takes for p in points)
+            assert points[-1].value == pytest.approx(cell.verdict.questions[name].estimate.value)
+            assert all(p.low <= p.value <= p.high for p in points)
+    assert sum(cell.takes for cell in result.cells) == result.cost.takes
+
+
+def test_starts_come_in_the_order_of_the_seed_across_tasks(run: Path) -> None:
+    with Store.open(run) as store:
+        seen = {(row.key.env, row.key.task, row.key.start) for row in store.rows() if row.key.arm == "base"}
+    offered = [("testbed", task, start) for task in ("pick", "push") for start in range(500)]
+    assert seen == set(random_order(offered, 3)[: len(seen)])
+    assert {task for _, task, _ in seen} == {"pick", "push"}
+    assert seen != set(random_order(offered, 4)[: len(seen)])
+
+
+def test_nothing_is_missing_from_a_run_that_plans_as_it_goes(run: Path) -> None:
+    summary = summarise(run)
+    assert (summary.missing, summary.planned) == (0, summary.done)
+
+
+def test_workers_and_batch_change_neither_takes_nor_decision(run: Path, tmp_path: Path) -> None:
+    diagnose(load_plan(None, {**PLAN, "workers": 1, "batch": 5}), tmp_path / "run")
+    assert decisions(tmp_path / "run") == decisions(run)
+
+
+def test_a_finished_run_that_is_run_again_makes_no_take_and_decides_the_same(run: Path) -> None:
+    before = decisions(run)
+    diagnose(load_plan(None, PLAN), run)
+    assert decisions(run) == before
+
+
+def test_a_run_goes_on_with_a_larger_budget_but_not_in_another_order(run: Path) -> None:
+    with pytest.raises(RunError, match="holds another plan: its until"):
+        diagnose(load_plan(None, {**PLAN, "starts": 100}), run)
+
+
+def test_a_budget_without_until_is_refused() -> None:
+    with pytest.raises(PlanError, match="give `until` decided"):
+        load_plan(None, {**PLAN, "until": None})
+    assert load_plan(None, PLAN).starts == "500"
+    assert load_plan(None, {**PLAN, "starts": 40}).chosen_starts(range(30), "env") == tuple(range(30))
+
+
+@pytest.mark.slow
+def test_a_run_killed_five_times_ends_with_the_same_takes_and_the_same_decision(run: Path, tmp_path: Path) -> None:
+    out, rng = tmp_path / "run", random.Random(1)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(yaml.safe_dump(PLAN))
+    command = [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"]
+
+    def kept() -> int:
+        return len(list((out / "takes").glob("*/*.take"))) if out.exists() else 0
+
+    for moment in sorted(rng.sample(range(20, BUDGET - 40), 5)):
+        process = subprocess.Popen(command, start_new_session=True)
+        while process.poll() is None and kept() < moment:
+            time.sleep(0.02)
+        assert process.poll() is None, "the run ended before it could be killed"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, check=True)
+    assert decisions(out) == decisions(run)
