@@ -17,22 +17,16 @@ FILES = (kills, libraries, mutations, parsers)
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"which stages (default: all): {', '.join(STAGES)}")
-    parser.add_argument(
-        "--full", action="store_true", help="all tries, without a time bound; kept in docs/reliability.md"
-    )
+    parser.add_argument("--full", action="store_true", help="all tries; the outcome is kept in docs/reliability.md")
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other tries (default 0)")
-    parser.add_argument(
-        "--minutes", type=float, default=8.0, help="stop after about this long (default 8; not with --full)"
-    )
-    parser.add_argument(
-        "--try", dest="only", type=int, metavar="N", help="only this try of each stage, to repeat a failure"
-    )
+    parser.add_argument("--minutes", type=float, help="stop after about this long (default 8, none with --full)")
+    parser.add_argument("--try", dest="only", type=int, metavar="N", help="only this try of each stage, to repeat it")
     asked = parser.parse_args()
     unknown = [name for name in asked.stages if name not in STAGES]
     if unknown:
         parser.error(f"there is no stage {unknown[0]}; there are {', '.join(STAGES)}")
     names = asked.stages or list(STAGES)
-    end = time.monotonic() + (1e9 if asked.full else asked.minutes * 60)
+    end = time.monotonic() + 60 * (asked.minutes or (1e6 if asked.full else 8))
     outcomes: list[Outcome] = []
     for position, name in enumerate(names):
         stage, now = STAGES[name], time.monotonic()

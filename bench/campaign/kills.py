@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.campaign.stage import Attempt, check, stage
-from bench.campaign.tiny import TAKES, World, alive, check_gone, children, make_world
+from bench.campaign.tiny import TAKES, Diagnosis, World, alive, check_gone, children, make_world
 from besttake.errors import RunError
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
@@ -38,11 +38,12 @@ def parent_kills(scratch: Path) -> Iterator[Attempt]:
     def attempt(rng: random.Random, place: Path) -> str:
         out, before = place / "run", dict[TakeKey, Row]()
         for _ in range(_KILLS):
-            process = world.start(out, "-q")
-            _wait(process, _moment(rng, world, out, len(before)))
+            process = world.start(out)
+            now = _moment(rng, world, out, len(before))
+            while process.poll() is None and not now():
+                time.sleep(0.01)
             workers = children(process.pid)
             process.kill()
-            process.communicate()
             check_gone(workers)
             now = kept(out)
             check(before.items() <= now.items(), "a finished take was lost or made twice")
@@ -59,31 +60,32 @@ def worker_kills(scratch: Path) -> Iterator[Attempt]:
     yield _on_worker(make_world(scratch), signal.SIGKILL)
 
 
-@stage("stops", "SIGSTOP a worker at a random moment, with a patience of 15 s", ci=2, full=20)
+@stage("stops", "SIGSTOP a worker at a random moment, with a patience of 30 s", ci=2, full=20)
 def stops(scratch: Path) -> Iterator[Attempt]:
-    yield _on_worker(make_world(scratch), signal.SIGSTOP, "--patience", "15")
+    yield _on_worker(make_world(scratch), signal.SIGSTOP, patience=30)
 
 
-def _on_worker(world: World, how: signal.Signals, *flags: str) -> Attempt:
+def _on_worker(world: World, how: signal.Signals, patience: float | None = None) -> Attempt:
     def attempt(rng: random.Random, place: Path) -> str:
         out, hit = place / "run", 0
-        process, seen = world.start(out, "-q", *flags), set[int]()
-        now, until = _moment(rng, world, out), time.monotonic() + 240
+        process, seen = world.start(out, patience), set[int]()
+        now, until = _moment(rng, world, out), time.monotonic() + 900
         while process.poll() is None:
             workers = children(process.pid)
             seen |= set(workers)
             if not hit and workers and now():
                 hit = rng.choice(workers)
-                _send(hit, how)
+                if alive(hit):
+                    os.kill(hit, how)
             if time.monotonic() > until:
-                os.killpg(process.pid, signal.SIGKILL)
-                check(False, f"the run did not end within 240 s of {how.name} to a worker")
+                process.kill()
+                check(False, f"the run did not end within 900 s of {how.name} to a worker")
             time.sleep(0.02)
-        _, said = process.communicate()
-        check(process.returncode == 0, f"the run ended with {process.returncode}: {said[-300:]}")
+        code, said = process.wait()
+        check(code == 0, f"the run ended with {code}: {said[-300:]}")
         check_gone(sorted(seen))
         world.compare(out)
-        return "survived" if hit else "ended before"
+        return "same bits" if hit else "ended before"
 
     return attempt
 
@@ -100,16 +102,16 @@ def full_disks(scratch: Path) -> Iterator[Attempt]:
         if mounted.returncode:
             return "could not mount"
         try:
-            done = world.besttake("diagnose", world.plan, "-o", small / "run", "-q")
-            said = done.stderr.strip().splitlines()
-            if done.returncode:
-                check(done.returncode == 1, f"a full disk gave exit code {done.returncode}: {said[-3:]}")
+            code, text = Diagnosis(world, small / "run", log=place / "log").wait()
+            said = [line for line in text.splitlines() if line.startswith(("besttake:", "Traceback"))]
+            if code:
+                check(code == 1, f"a full disk gave exit code {code}: {text[-300:]}")
                 check(len(said) == 1 and "no room left on the disk" in said[0], f"a full disk was told as {said[-3:]}")
             before = kept(small / "run") if (small / "run").exists() else {}
             subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
             world.finish(small / "run")
             check(before.items() <= kept(small / "run").items(), "a finished take was lost or made twice")
-            return "one line, went on" if done.returncode else "it had room"
+            return "one line, then same bits" if code else "it had room"
         finally:
             subprocess.run(["umount", small], check=True)
 
@@ -123,13 +125,3 @@ def _moment(rng: random.Random, world: World, out: Path, have: int = 0) -> Calla
         return lambda: time.monotonic() >= after
     count = rng.randint(have + 1, TAKES) if have < TAKES else TAKES
     return lambda: (out / "takes.sqlite").exists() and len(kept(out)) >= count
-
-
-def _wait(process: subprocess.Popen[str], now: Callable[[], bool]) -> None:
-    while process.poll() is None and not now():
-        time.sleep(0.01)
-
-
-def _send(pid: int, how: signal.Signals) -> None:
-    if alive(pid):
-        os.kill(pid, how)

@@ -32,8 +32,8 @@ _EACH = 10
     each=_EACH,
 )
 def run_mutations(scratch: Path) -> Iterator[Attempt]:
-    with environment_of(scratch / "cache"), Workers(1) as workers, _staying(workers):
-        world = make_world(scratch, lambda plan, out: diagnose(plan, out))
+    world = make_world(scratch)
+    with environment_of(world.cache), Workers(1) as workers, _staying(workers):
         killed = _killed(world, scratch / "killed")
         read = _read(world.reference)
 

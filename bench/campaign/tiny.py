@@ -1,14 +1,14 @@
-"""The run that is attacked: a testbed plan of a second or two, driven through the real command line."""
+"""The run that is attacked: a testbed plan of a second or two."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +16,24 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.campaign.stage import Broken, check
+from besttake.config import load_plan
+from besttake.errors import BestTakeError
+from besttake.progress import Reporter
 from besttake.takes.summary import summarise
+from besttake.verbs.diagnose import diagnose
 
 PLAN = """\
 policy: testbed:half
 env: testbed:pick
 arms: [base, retrieve]
-starts: 6
+starts: 4
 seeds: 2
 demos_per_task: 4
 probe_states: 8
 workers: 2
-batch: 8
+batch: 4
 """
-TAKES = 2 * 6 * 2
+TAKES = 2 * 4 * 2
 _NOT_NUMBERS = ("created", "command", "versions", "cost", "sha256")
 
 
@@ -44,35 +48,16 @@ class World:
     numbers: dict[str, Any]
     seconds: float
 
-    def command(self, out: Path, *more: str) -> list[str]:
-        return [sys.executable, "-m", "besttake", "diagnose", str(self.plan), "-o", str(out), *more]
-
-    def start(self, out: Path, *more: str) -> subprocess.Popen[str]:
-        """Begin a diagnosis in a process group of its own."""
-        return subprocess.Popen(
-            self.command(out, *more), env=environment(self.cache), text=True, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def besttake(self, *arguments: str | Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        """The command line, to its end."""
-        command = [sys.executable, "-m", "besttake", *map(str, arguments)]
-        return subprocess.run(
-            command, env=environment(self.cache), capture_output=True, text=True, timeout=timeout, check=False
-        )
-
-    def run(self, plan: Path, out: Path) -> None:
-        """A diagnosis that must succeed."""
-        done = self.besttake("diagnose", plan, "-o", out, "-q")
-        if done.returncode:
-            raise Broken(f"the unbroken run failed: {done.stderr[-300:]}")
+    def start(self, out: Path, patience: float | None = None) -> Diagnosis:
+        """Begin a diagnosis."""
+        return Diagnosis(self, out, patience)
 
     def finish(self, out: Path) -> str:
         """Run the diagnosis to its end, check that it is the unbroken one's twin, and return what it said."""
-        done = self.besttake("diagnose", self.plan, "-o", out)
-        check(done.returncode == 0, f"going on ended with {done.returncode}: {done.stderr[-300:]}")
+        code, said = self.start(out).wait()
+        check(code == 0, f"going on ended with {code}: {said[-300:]}")
         self.compare(out)
-        return done.stderr
+        return said
 
     def compare(self, out: Path) -> None:
         """Check that a finished run is the unbroken one's twin."""
@@ -84,8 +69,61 @@ class World:
         check(not list(out.glob("**/*.tmp")), "a temporary file is left")
 
 
+class Diagnosis:
+    """A diagnosis in a process of its own: a fork of this one, which has everything loaded, so that hundreds can be
+    started. Its workers are fresh interpreters, as always. Errors are told as by the command line."""
+
+    def __init__(self, world: World, out: Path, patience: float | None = None, log: Path | None = None) -> None:
+        self._log = log or out.with_name(f"{out.name}.log")
+        self._code: int | None = None
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(self._child(world, out, patience))
+
+    def _child(self, world: World, out: Path, patience: float | None) -> int:
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.environ.update(environment(world.cache))
+        try:
+            diagnose(load_plan(world.plan, {"patience": patience}), out, progress=Reporter(True))
+        except BestTakeError as error:
+            os.write(2, f"besttake: {error}\n".encode())
+            return error.exit_code
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+            return 99
+        return 0
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def wait(self, seconds: float = 900) -> tuple[int, str]:
+        """The exit code and all that it said."""
+        until = time.monotonic() + seconds
+        while self.poll() is None:
+            if time.monotonic() > until:
+                self.kill()
+                raise Broken(f"a diagnosis did not end within {seconds:.0f} s")
+            time.sleep(0.02)
+        return self._code or 0, self._log.read_text()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._code = -9
+
+
 def environment(cache: Path) -> dict[str, str]:
-    return {**os.environ, "BESTTAKE_CACHE": str(cache)}
+    return {**os.environ, "BESTTAKE_CACHE": str(cache), "OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextmanager
@@ -95,14 +133,15 @@ def environment_of(cache: Path) -> Iterator[None]:
         yield
 
 
-def make_world(scratch: Path, make: Callable[[Path, Path], object] | None = None) -> World:
-    """The unbroken run, made in ``scratch`` by the command line, or by ``make(plan, out)``."""
+def make_world(scratch: Path) -> World:
+    """The unbroken run, made in ``scratch``."""
     path, cache, reference = scratch / "plan.yaml", scratch / "cache", scratch / "reference"
     path.write_text(PLAN)
     world = World(path, cache, reference, "", {}, 0)
     for out in (scratch / "first", reference):  # the first also makes the library
         began = time.monotonic()
-        (make or world.run)(path, out)
+        code, said = world.start(out).wait()
+        check(code == 0, f"the unbroken run failed: {said[-300:]}")
     seconds = time.monotonic() - began
     return World(path, cache, reference, summarise(reference).digest, numbers(reference), seconds)
 

@@ -374,6 +374,26 @@ def test_reading_leaves_nothing_behind_and_sees_what_is_being_written(tmp_path: 
     assert "takes.sqlite-wal" not in before
 
 
+def test_a_damaged_log_of_a_killed_writer_is_named_and_loses_nothing(tmp_path: Path) -> None:
+    run, killed = tmp_path / "run", tmp_path / "killed"
+    with Store.write(run, MANIFEST) as store:
+        rows = [store.add(make_take(seed=seed)) for seed in range(12)]
+        shutil.copytree(run, killed)
+    log = killed / "takes.sqlite-wal"
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    with pytest.raises(RunError, match="takes.sqlite is damaged"):
+        Store.open(killed)
+    with Store.write(killed, MANIFEST) as store:
+        assert [row.identity for row in store.rows()] == [row.identity for row in rows]
+
+
+def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:
+    error = sqlite3.DatabaseError("malformed database schema (\n  check)")
+    with pytest.raises(RunError) as caught, explained(tmp_path):
+        raise error
+    assert "malformed database schema ( check)" in str(caught.value)
+
+
 def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ

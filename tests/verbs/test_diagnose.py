@@ -20,6 +20,7 @@ from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
+from besttake.takes.summary import summarise
 from besttake.types import F32, U8
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe
@@ -259,10 +260,12 @@ def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: P
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base"}
     whole = diagnose(load_plan(None, flags), tmp_path / "run")
     assert not any("embedding of an earlier one" in note for note in whole.notes)
+    takes = summarise(tmp_path / "run").takes_digest
     skipping = diagnose(load_plan(None, {**flags, "skip_still": 12.0}), tmp_path / "run")
     told = next(note for note in skipping.notes if "embedding of an earlier one" in note)
     assert int(told.split(" of ")[0]) > 0
-    assert skipping.digest == whole.digest
+    assert summarise(tmp_path / "run").takes_digest == takes
+    assert skipping.digest != whole.digest, "it covers scores, too"
 
 
 class Blind:
