@@ -66,6 +66,9 @@ class Retrieval(BaseModel):
     way: str | None = Field(default=None, description="How it enters the sample: start (Eq. 6), path or blend.")
     weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
     alpha: float | None = Field(default=None, description="Strength of retrieval and cooling, 0 to 1 (default 0.3).")
+    cooling: float | None = Field(
+        default=None, description="Strength of the arm cooled, 0 to 1 (default: as checked, else alpha)."
+    )
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
     whitening: bool | None = Field(default=None, description="Decorrelate the embedding before matching.")
     rerank: int | None = Field(default=None, description="Compare only this many nearest images in full (0: all).")
@@ -77,11 +80,11 @@ class Retrieval(BaseModel):
         """The settings that were given."""
         return self.model_dump(exclude_none=True)
 
-    @field_validator("alpha", mode="before")
+    @field_validator("alpha", "cooling", mode="before")
     @classmethod
-    def _alpha(cls, value: Any) -> Any:
+    def _strength(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ValueError("alpha is a number between 0 and 1")
+            raise ValueError(f"{info.field_name} is a number between 0 and 1")
         return value
 
     @model_validator(mode="after")
@@ -140,6 +143,9 @@ class Plan(BaseModel):
         default=0.0, ge=0, description="Let frames that differ by less than this (mean grey levels) share an embedding."
     )
     retrieval: Retrieval = Field(default=Retrieval(), description="Settings of retrieval.")
+    check_states: int = Field(
+        default=160, ge=0, description="Demonstrated states at which retrieval is checked and chosen (0: do not check)."
+    )
     candidates: int = Field(default=4, ge=2, description="Candidates per replan of the arm rerank.")
     probe_states: int = Field(default=400, ge=0, description="Library states to probe the policy at (0: do not probe).")
     probe_samples: int = Field(default=3, ge=1, description="Samples per probed state.")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
+from besttake.core.offline import Check
 from besttake.errors import RunError
 from besttake.files import read_json, read_regular
 
@@ -373,7 +374,7 @@ class Cost(_Model):
 
 
 class Result(_Model):
-    """The whole diagnosis."""
+    """The whole diagnosis. ``checks``: how retrieval was chosen for each policy, at held-out demonstrations."""
 
     schema_version: int = SCHEMA
     sha256: str = ""
@@ -389,6 +390,7 @@ class Result(_Model):
     policies: list[Cell]
     relation: Relation
     cost: Cost
+    checks: dict[str, Check] = {}
     notes: list[str] = []
 
     def to_json(self) -> str:

@@ -23,7 +23,7 @@ THIS_TIME = {"seconds", "schema_version", "plan", "fingerprint", "frames_encoded
 PLAN: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt"], "env": "testbed", "task": ["pick", "push"], "starts": "5", "seeds": 3,
     "best_of": 2, "arms": "base,cooled,shuffled,retrieve,rerank", "stride": 8, "probe_states": 40,
-    "demos_per_task": 10, "seed": 7,
+    "demos_per_task": 10, "seed": 7, "rule": "next",
 }  # fmt: skip
 
 

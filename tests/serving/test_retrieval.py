@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from besttake.demos.build import Options, build
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.serving.retrieval import retrieval_from
+from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import diagnose
 
 LOOKS_BACK = {"rule": "current", "alpha": 0.5, "onset_alignment": True, "gripper_gating": True}
@@ -45,9 +45,9 @@ def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -
     found, config = retrieval_from(run(tmp_path / "run", library, ["base", "retrieve"]))
     assert found.fingerprint == library.fingerprint
     assert config == RetrievalConfig.from_dict(LOOKS_BACK)
-    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
-    manifest["identity"]["library"] = "another"
-    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
+    manifest = Manifest.read(tmp_path / "run")
+    other = manifest.model_copy(update={"identity": {**manifest.identity, "library": "another"}})
+    (tmp_path / "run" / "run.json").write_bytes(other.to_bytes())
     with pytest.raises(PlanError, match="no longer the library"):
         retrieval_from(tmp_path / "run")
 

@@ -46,7 +46,7 @@ def identity(
     entries: dict[str, Any] = {}
     for uri, spec in specs.items():
         if "alpha" in spec.settings:
-            entries["alpha"] = config.alpha
+            entries["alpha"] = config.alpha if config.cooling is None else [config.alpha, config.cooling]
         if "retrieval" in spec.settings:
             entries.update(retrieval=config.to_dict(), library=library)
         if "candidates" in spec.settings:

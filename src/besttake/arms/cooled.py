@@ -25,7 +25,7 @@ class Cooled:
 
     def act(self, take: Request, tools: Tools) -> Acting:
         """``a_init = (1 - alpha) eps``."""
-        alpha = tools.config.alpha if self.alpha is None else self.alpha
+        alpha = tools.config.cooled_by if self.alpha is None else self.alpha
         return (yield Sample(take.observation, take.draw, Warm(alpha)))
 
 

@@ -13,6 +13,7 @@ from besttake.cli.flags import Flags, plan_flags
 from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
+from besttake.files import write_text
 from besttake.progress import Reporter
 
 
@@ -51,6 +52,7 @@ def diagnose(
 
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
+    "check_states": 80,
 }  # fmt: skip
 
 
@@ -80,11 +82,19 @@ def demo(
 
 
 @plan_flags(
-    "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "trust_remote_code", "seed",
+    "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "check_states", "rule", "way",
+    "alpha", "trust_remote_code", "seed",
     flags={"probe_states": "--states", "probe_samples": "--samples"},
 )  # fmt: skip
-def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
-    """Measure the demonstration-fit error alone: how close is the policy to the demonstrations, and they to each other?
+def probe(
+    given: Flags,
+    figure: Annotated[Path | None, typer.Option(help="Draw the check of retrieval into this SVG file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Ask the policy at demonstrated states, before any take: how close is it to the demonstrations, and would
+    retrieval or calmer sampling bring it closer?
 
     Examples:
       besttake probe --policy testbed:half --policy testbed:strong --env testbed
@@ -94,7 +104,10 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Ve
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(render(result, Console().width), result.to_json(), as_json)
+    show(render(result, result.checks, Console().width), result.to_json(), as_json)
+    drawn = result.plot() if figure is not None else None
+    if figure is not None and drawn is not None:
+        write_text(figure, drawn.svg())
 
 
 @dataclass(frozen=True)

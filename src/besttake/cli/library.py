@@ -119,11 +119,18 @@ def show_library(
     Example:
       besttake library show libraries/mine --strips strips/
     """
+    from dataclasses import asdict
+
+    from rich.console import Console, Group
+
     from besttake.demos.library import Library
-    from besttake.reporting.terminal.library import render
+    from besttake.reporting.terminal.library import render, render_checks
+    from besttake.verbs.choice import kept
 
     library = Library.open(directory)
-    show(render(library), library.summary(), as_json)
+    known = {one.policy: one.check for one in kept(library)}
+    summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
+    show(Group(render(library), render_checks(known, Console().width)), summary, as_json)
     if strips is not None:
         from besttake.demos.strip import draw_all
 

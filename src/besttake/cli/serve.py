@@ -50,7 +50,7 @@ def serve(
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
-        model = augmented.retrieving(model, *retrieval_from(retrieve, alpha))
+        model = augmented.retrieving(model, *retrieval_from(retrieve, alpha, policy))
     elif cooled:
         model = augmented.cooled(model, 0.3 if alpha is None else alpha)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")

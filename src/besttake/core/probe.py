@@ -140,19 +140,26 @@ def spread_evenly(rows: int, count: int) -> I64:
     return (np.arange(picked, dtype=np.int64) * rows) // max(picked, 1)
 
 
-def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], seed: int = 0, draws: int = 2000) -> Estimate:
+def resampled(clusters: int, seed: int = 0, draws: int = 2000) -> I64:
+    """How often each cluster is drawn (draws, clusters) in each resample of a bootstrap."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=draws)
+
+
+def cluster_bootstrap(
+    sums: F64, statistic: Callable[[F64], F64], seed: int = 0, draws: int = 2000, counts: NDArray[Any] | None = None
+) -> Estimate:
     """A statistic of column sums, with its percentile interval under resampling of whole clusters.
 
     ``sums`` (C, S): each cluster's sums of S quantities; ``statistic`` maps totals (..., S) to (...,). No interval
-    for fewer than two clusters.
+    for fewer than two clusters. ``counts`` from `resampled`, for many statistics of the same clusters.
     """
     value = float(statistic(sums.sum(axis=0)))
     if np.isnan(value):
         return Estimate(reason="not measured")
     if len(sums) < 2:
         return Estimate(value)
-    rng = np.random.Generator(np.random.Philox(seed))
-    counts = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=draws)
+    counts = resampled(len(sums), seed, draws) if counts is None else counts
     low, high = np.nanpercentile(statistic(counts @ sums), [2.5, 97.5])
     return Estimate(value, float(low), float(high))
 

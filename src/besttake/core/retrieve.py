@@ -36,6 +36,7 @@ class RetrievalConfig:
     ``way``: how the chunk gets into the sample, and ``alpha`` how strongly. `start`: the sample starts from
     ``alpha * chunk + (1 - alpha) * eps`` (Eq. 6). `path`: it starts there too, but at flow time ``alpha``, where
     training put such a mixture. `blend`: actions are ``alpha * chunk + (1 - alpha) * (the sample cooled by alpha)``.
+    ``cooling``: how strongly the arm `cooled` cools; None: by alpha, too.
     ``onset_alignment``: the query is the take's state at the onset of its current event (`events.current`) instead of
     now; whoever makes the query does this. ``whitening``: the embedding is also decorrelated, on the principal axes
     that carry 95 % of the candidates' variance (z-scoring alone whitens per dimension, which the distance does anyway).
@@ -49,6 +50,7 @@ class RetrievalConfig:
     way: Way = "start"
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     alpha: float = 0.3
+    cooling: float | None = None
     onset_alignment: bool = False
     whitening: bool = False
     rerank: int = 0
@@ -65,8 +67,15 @@ class RetrievalConfig:
             raise ValueError(f"weights must be three numbers of at least 0, not all 0, not {self.weights}")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
+        if self.cooling is not None and not 0 <= self.cooling <= 1:
+            raise ValueError(f"cooling must lie between 0 and 1, not {self.cooling}")
         if self.lead < 1 or self.rerank < 0 or self.reliability < 0:
             raise ValueError("lead must be at least 1, rerank and reliability at least 0")
+
+    @property
+    def cooled_by(self) -> float:
+        """The strength of the arm `cooled`."""
+        return self.alpha if self.cooling is None else self.cooling
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

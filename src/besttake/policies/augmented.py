@@ -15,7 +15,9 @@ import numpy as np
 
 from besttake import registry
 from besttake.arms.base import Request
+from besttake.arms.chosen import unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
+from besttake.arms.ways import NEEDS
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
@@ -114,13 +116,13 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     and which action number is the gripper.
     """
     spec = policy.spec
-    if not spec.warm_start:
-        raise ComponentError(f"{spec.name} cannot be warm-started, so nothing can be retrieved for it")
+    if reason := unmet(spec, NEEDS[config.way]):
+        raise ComponentError(f"{spec.name}: nothing can be retrieved for it, {reason}")
     world = World(
         spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.head.state_dim or 0,
         library.head.gripper_dim, library.head.eef_dims,
     )  # fmt: skip
     check_retrieval(library, world, config)
     arms = arm_sampler(policy, world, config, library, library.encoder())
-    how = f"retrieving ({config.rule}, alpha {config.alpha})"
+    how = f"retrieving ({config.rule}, {config.way}, alpha {config.alpha})"
     return Augmented(arms, "retrieve", how, f"{config} {library.fingerprint}")

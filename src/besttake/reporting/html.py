@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from besttake.files import write_text
-from besttake.reporting import figures, words
+from besttake.reporting import checks, figures, words
 from besttake.reporting.page import Page, pointer, svg
 from besttake.reporting.takes import KINDS, PageTakes, page_takes
 from besttake.result import Cell, Result
@@ -69,6 +69,10 @@ def render(result: Result, takes: PageTakes) -> str:
         overview=words.overview(result),
         needs=words.needs_text,
         fit_error=svg(figures.fit_error(result)),
+        checks=[
+            (uri, checks.sentence(check), svg(checks.figure(check, pointer("checks", uri), f"Retrieval for {uri}")))
+            for uri, check in result.checks.items()
+        ],
         any_arms=any(view.forest for view in views),
         any_dfe=any(cell.dfe is not None for cell in result.policies),
         any_extrapolated=not all(p.measured for cell in result.policies if cell.headroom for p in cell.headroom.curve),

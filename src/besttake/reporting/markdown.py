@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from besttake.core.offline import Check
 from besttake.escapes import markdown, printable
 from besttake.files import write_text
-from besttake.reporting import words
+from besttake.reporting import checks, words
 from besttake.reporting.numbers import duration, estimate_percent, estimate_plain, estimate_points, spread
 from besttake.result import Cell, Estimate, Result
 
@@ -33,6 +34,8 @@ def render(result: Result) -> str:
     for cell in result.policies:
         parts += _policy(cell, result.worth)
     parts += [f"> {markdown(note)}" for note in result.notes]
+    for uri, check in result.checks.items():
+        parts += _check(uri, check)
     if result.cells:
         parts += ["## Every cell", _cells(result.cells)]
         lines = [(cell.policy, line) for cell in result.cells for line in cell.tasks]
@@ -46,6 +49,15 @@ def render(result: Result) -> str:
         parts += ["## Gain against headroom", " ".join(markdown(line) for line in words.relation(result.relation))]
     parts.append(_made(result))
     return "\n\n".join(parts) + "\n"
+
+
+def _check(uri: str, check: Check) -> list[str]:
+    parts = [f"## Retrieval for {markdown(uri)}, at held-out demonstrations", markdown(checks.sentence(check))]
+    if check.reason:
+        return parts
+    width = len(checks.COLUMNS) - 1
+    rows = [(line.label, *line.cells, *[""] * (width - len(line.cells))) for line in checks.lines(check)]
+    return [*parts, _table(checks.COLUMNS, rows), checks.LEGEND]
 
 
 def _policy(cell: Cell, worth: float) -> list[str]:

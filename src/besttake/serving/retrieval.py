@@ -11,10 +11,13 @@ from besttake.errors import PlanError
 from besttake.takes.manifest import Manifest
 
 
-def retrieval_from(path: Path, alpha: float | None = None) -> tuple[Library, RetrievalConfig]:
-    """The library and the configuration that ``path`` names, a library or a run; ``alpha`` overrides its strength."""
+def retrieval_from(path: Path, alpha: float | None = None, policy: str = "") -> tuple[Library, RetrievalConfig]:
+    """The library and the configuration that ``path`` names, a library or a run; ``alpha`` overrides its strength.
+
+    In a run each policy has its own: ``policy`` is the URI of the one that is served.
+    """
     if (path / "run.json").is_file():
-        library, config = _of_run(path)
+        library, config = _of_run(path, policy)
     else:
         library = Library.open(path)
         config = library.retrieval or RetrievalConfig()
@@ -24,11 +27,17 @@ def retrieval_from(path: Path, alpha: float | None = None) -> tuple[Library, Ret
         raise PlanError(str(error)) from None
 
 
-def _of_run(path: Path) -> tuple[Library, RetrievalConfig]:
+def _of_run(path: Path, policy: str) -> tuple[Library, RetrievalConfig]:
     manifest = Manifest.read(path)
     if "retrieval" not in manifest.identity or not manifest.library:
         raise PlanError(f"{path} was diagnosed without retrieval, so there is none to serve; name a library instead")
     library = Library.open(manifest.library)
     if library.fingerprint != manifest.identity["library"]:
         raise PlanError(f"{library.path} is no longer the library that {path} was diagnosed with; diagnose again")
-    return library, RetrievalConfig.from_dict(manifest.identity["retrieval"])
+    own = {name: value for name, value in manifest.identity.items() if name.startswith("retrieval ")}
+    alike = len({repr(value) for value in own.values()}) == 1
+    chosen = next(iter(own.values())) if alike else own.get(f"retrieval {policy}")
+    if own and chosen is None:
+        names = ", ".join(name.partition(" ")[2] for name in own)
+        raise PlanError(f"{path} was diagnosed with other policies ({names}), and each has a retrieval of its own")
+    return library, RetrievalConfig.from_dict(chosen or manifest.identity["retrieval"])

@@ -14,7 +14,7 @@ from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.takes.jobs import probe_draw
-from besttake.types import EnvSpec, Observation
+from besttake.types import EnvSpec, Observation, PolicySpec
 
 _ROWS = 64
 
@@ -23,15 +23,8 @@ def probe_policy(
     policy: Policy, library: Library, envs: Mapping[str, EnvSpec], plan: Plan, reporter: Reporter
 ) -> Probed:
     """Sample ``policy`` at states of ``library``, spread evenly over the plan's tasks."""
-    spec = policy.spec
-    if library.actions is None or library.states is None:
-        return Probed(reason="the library holds no states and actions, only pictures")
-    sizes = ("actions", library.head.action_dim, spec.action_dim), ("states", library.head.state_dim, spec.state_dim)
-    for what, has, needs in sizes:
-        if needs is not None and has != needs:
-            return Probed(reason=f"the library has {what} of {has} numbers, but {spec.name} has {needs}")
-    if spec.cameras and not library.can_show(spec.cameras):
-        return Probed(reason=f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})")
+    if reason := unprobed(policy.spec, library):
+        return Probed(reason=reason)
     tasks = [(uri, task) for uri, env in envs.items() for task in plan.chosen_tasks(env)]
     each = max(1, plan.probe_states // max(1, len(tasks)))
     probes = {}
@@ -43,6 +36,19 @@ def probe_policy(
     return Probed(probes)
 
 
+def unprobed(spec: PolicySpec, library: Library) -> str:
+    """Why a policy cannot be asked at states of ``library``; empty where it can."""
+    if library.actions is None or library.states is None:
+        return "the library holds no states and actions, only pictures"
+    sizes = ("actions", library.head.action_dim, spec.action_dim), ("states", library.head.state_dim, spec.state_dim)
+    for what, has, needs in sizes:
+        if needs is not None and has != needs:
+            return f"the library has {what} of {has} numbers, but {spec.name} has {needs}"
+    if spec.cameras and not library.can_show(spec.cameras):
+        return f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})"
+    return ""
+
+
 def _probe_task(policy: Policy, library: Library, view: View, task: str, count: int, plan: Plan) -> TaskProbe:
     spec = policy.spec
     whole = view.frame_step + spec.horizon <= np.array([library.demos[d].length for d in view.frame_demo])
@@ -51,7 +57,7 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     at = [(int(d), int(s)) for d, s in zip(view.frame_demo[kept], view.frame_step[kept], strict=True)]
     demo = view.frame_demo[kept]
     rows = spread_evenly(len(at), count)
-    seen = [_observation(library, *at[int(row)], spec.cameras) for row in rows]
+    seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     blocks = [pairs[first : first + _ROWS] for first in range(0, len(pairs), _ROWS)]
     sampled = [
@@ -70,6 +76,7 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     return TaskProbe(samples, chunks[rows], demo[rows], floor, padded)
 
 
-def _observation(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
+def observation_at(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
+    """What a policy that reads ``cameras`` sees at a step of a demonstration."""
     images = library.show(demo, step, cameras) if cameras else {}
     return Observation(images, library.state(demo, step), library.demos[demo].instruction)

@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from besttake.arms import chosen
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
+from besttake.core.offline import Check
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
@@ -44,6 +45,7 @@ from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
+from besttake.verbs.choice import Choice, choose
 from besttake.verbs.setup import Setup, load_policy, open_envs, scorer_notes, set_up
 from besttake.verbs.until import PER_CELL, Course, play_until_decided
 
@@ -81,7 +83,7 @@ def diagnose(
                 library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
                 cells=[worded(c, plan.worth / 100) for c in cells],
                 policies=[worded(c, plan.worth / 100) for c in policies], relation=relation,
-                cost=count_cost(recorded, session.seconds, session.encoded),
+                cost=count_cost(recorded, session.seconds, session.encoded), checks=session.checks,
                 notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
             store.keep("result.json", result.to_json().encode())
@@ -103,11 +105,12 @@ def _previous(store: Store) -> Result | None:
 
 @dataclass
 class _Session:
-    """What one invocation keeps count of: seconds per stage, remarks, frames that it encoded."""
+    """What one invocation keeps count of: seconds per stage, remarks, checks of retrieval, frames that it encoded."""
 
     reporter: Reporter
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    checks: dict[str, Check] = field(default_factory=dict)
     encoded: int = 0
 
     @contextmanager
@@ -133,7 +136,12 @@ def _record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Work
     for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
-            own = _admit(uri, policy.spec, setup, store)
+            for env in setup.envs.values():
+                check_compatible(policy.spec, env)
+        with session.timed("check"):
+            choice = _choose(uri, policy, setup, session)
+            setup = replace(setup, retrieval=choice.config)
+        own = _admit(uri, policy.spec, setup, store, choice.left_out)
         play = _Play(own, policy, setup, store, workers, session)
         if settings.places is None:
             keys = [key for block in own for key in block.take_keys()]
@@ -200,16 +208,27 @@ def _course(
     return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
 
 
-def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store) -> list[Block]:
-    """Check that a policy suits the environments and the run, and note the arms that it cannot run.
+def _choose(uri: str, policy: Policy, setup: Setup, session: _Session) -> Choice:
+    """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
+    choice = choose(policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
+    for note in choice.notes:
+        session.reporter.note(note)
+    session.notes += choice.notes
+    if choice.check is not None:
+        session.checks[uri] = choice.check
+    return choice
+
+
+def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
+    """Bind the run to a policy and its retrieval, and note the arms that it cannot run or that are ``left_out``.
 
     Returns its planned takes, a block per environment.
     """
     plan = setup.plan
-    for env in setup.envs.values():
-        check_compatible(spec, env)
     store.claim(f"policy {uri}", spec.fingerprint)
-    arms, _ = chosen.runnable(spec, plan.arms)
+    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms, setup.retrieval.way)[0] if arm not in left_out)
+    if any({"alpha", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
+        store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
     store.skip(uri, [arm for arm in plan.arms if arm not in arms])
     return [
         Block(uri, name, plan.chosen_tasks(env), plan.chosen_starts(env.starts, name), arms, plan.seeds)
@@ -375,7 +394,7 @@ def _manifest(setup: Setup, command: str) -> Manifest:
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
     for spec in specs.values():
-        notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
+        notes += [*chosen.runnable(spec, setup.plan.arms, setup.retrieval.way)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     notes += scorer_notes(setup.scorer)

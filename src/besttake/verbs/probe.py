@@ -1,29 +1,53 @@
-"""The demonstration-fit error alone: how close is a policy to demonstrations, and they to each other? No takes."""
+"""What demonstrated states tell about a policy, without takes: how well it fits them, and which retrieval helps."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
+from besttake.core.offline import Check
 from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells
 from besttake.measure.cells import Settings
 from besttake.progress import Reporter, as_reporter
+from besttake.reporting.checks import figure
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread
+from besttake.verbs.choice import check_for
 from besttake.verbs.setup import check_tasks, library_for, load_policy, open_envs
+
+if TYPE_CHECKING:
+    from besttake.reporting.drawing import Figure
 
 
 class ProbeResult(list[Cell], Tabular):
-    """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy."""
+    """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy.
+
+    ``checks``: by policy URI, what retrieval would do (`besttake.core.offline`).
+    """
+
+    def __init__(self, cells: Iterable[Cell] = (), checks: Mapping[str, Check] | None = None) -> None:
+        super().__init__(cells)
+        self.checks = dict(checks or {})
 
     def to_json(self) -> str:
-        """As JSON text: a list of cells."""
-        return json.dumps([cell.model_dump(mode="json") for cell in self], indent=1)
+        """As JSON text: the cells, and the check of each policy."""
+        cells = [cell.model_dump(mode="json") for cell in self]
+        return json.dumps(
+            {"cells": cells, "checks": {uri: asdict(check) for uri, check in self.checks.items()}}, indent=1
+        )
+
+    def plot(self) -> Figure | None:
+        """The check of the first policy that has one, as an SVG figure: every configuration beside base and cooled."""
+        drawn = (figure(check, f"/checks/{uri}", f"Retrieval for {uri}") for uri, check in self.checks.items())
+        return next((each for each in drawn if each is not None), None)
 
     def _table(self) -> Table:
         names = ("dfe", "floor", "ratio", "correlation", "spread")
@@ -47,16 +71,18 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
             raise PlanError("the probe needs demonstrations; name them with `demos`")
         for note in check_tasks(plan, envs, library):
             reporter.note(note)
-        specs, probes = {}, {}
+        specs, probes, checks = {}, {}, {}
         for uri in plan.policy:
             policy = load_policy(plan, uri)
             for env in envs.values():
                 check_compatible(policy.spec, env)
             specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, reporter)
+            if plan.check_states:
+                checks[uri] = check_for(policy, plan, envs, library, reporter)
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
         for uri, probed in probes.items():
             for note in probed.notes(specs[uri].name):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer, probe_samples=plan.probe_samples)
-        return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task))
+        return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task), checks)

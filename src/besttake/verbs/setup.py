@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Setup:
-    """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``."""
+    """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
+
+    ``planned`` is the retrieval by the plan and by what was tuned; ``retrieval`` is that of the policy at hand.
+    """
 
     plan: Plan
     envs: Mapping[str, EnvSpec]
@@ -42,6 +45,7 @@ class Setup:
     retrieval: RetrievalConfig
     scorer: ScorerSpec
     notes: tuple[str, ...]
+    planned: RetrievalConfig
 
     @property
     def cheap(self) -> bool:
@@ -73,11 +77,12 @@ def set_up(
     scorer = registry.scorer(plan.scorer).spec
     library = library_for(plan, envs, reporter, each)
     if library is None:
-        return Setup(plan, envs, None, None, _retrieval(plan, envs, None), scorer, ())
+        config = _retrieval(plan, envs, None)
+        return Setup(plan, envs, None, None, config, scorer, (), config)
     notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, cached(encoder), retrieval, scorer, tuple(notes))
+    return Setup(plan, envs, library, cached(encoder), retrieval, scorer, tuple(notes), retrieval)
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from besttake.core.offline import Check
+from besttake.reporting import checks
+from besttake.reporting.terminal.probe import check_table
 from besttake.reporting.terminal.tables import table
 
 if TYPE_CHECKING:
@@ -21,6 +24,14 @@ def render(library: Library) -> RenderableType:
     """Every demonstration with its events."""
     rows = [(d.id, d.task, d.length, ", ".join(map(str, d.events))) for d in library.demos]
     return table(("demo", "task", "steps", "events at"), rows)
+
+
+def render_checks(kept: Mapping[str, Check], width: int) -> RenderableType:
+    """What retrieval does for each policy that was checked with the library."""
+    parts: list[RenderableType] = []
+    for name, check in kept.items():
+        parts += ["", Text(f"{name}: {checks.sentence(check)}", style="bold"), *check_table(check, width)]
+    return Group(*parts)
 
 
 def render_built(directory: object, summary: Mapping[str, Any]) -> RenderableType:

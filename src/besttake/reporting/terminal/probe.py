@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from besttake.core.offline import Check
+from besttake.reporting import checks
 from besttake.reporting.terminal.tables import Value, table
 from besttake.result import Cell, Estimate
 
 _NUMBERS = ("DFE", "floor", "DFE/floor", "first action r", "spread", "states")
 
 
-def render(cells: Sequence[Cell], width: int = 200) -> RenderableType:
-    """The demonstration-fit error of each policy and cell; intervals where the line is wide enough for them."""
+def render(cells: Sequence[Cell], tried: Mapping[str, Check], width: int = 200) -> RenderableType:
+    """The demonstration-fit error of each policy and cell, and the check of retrieval for each policy."""
+    parts: list[RenderableType] = [_fit(cells, width)]
+    for uri, check in tried.items():
+        parts += ["", Text(f"{uri}: {checks.sentence(check)}", style="bold"), *check_table(check, width)]
+    return Group(*parts)
+
+
+def check_table(check: Check, width: int) -> list[RenderableType]:
+    """The check as a table, what was chosen in bold, with a legend."""
+    if check.reason:
+        return []
+    rows = []
+    for line in checks.lines(check, intervals=width >= 170):
+        style = "bold" if line.chosen else ""
+        cells = (*line.cells, *[""] * (len(checks.COLUMNS) - 1 - len(line.cells)))
+        rows.append((Text(line.label, style=style), *(Text(cell, style=style) for cell in cells)))
+    return [
+        table(checks.COLUMNS, rows, right=checks.COLUMNS[1:], fixed=checks.COLUMNS),
+        Text(checks.LEGEND, style="dim"),
+    ]
+
+
+def _fit(cells: Sequence[Cell], width: int) -> RenderableType:
+    """Intervals are shown where the line is wide enough for them."""
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
         name = cell.policy if cell.group == "*" else f"{cell.policy}  {cell.group}"

@@ -1,0 +1,146 @@
+"""Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
+
+The check (`besttake.verbs.check`) runs before the first take. Its outcome is kept in the library, by policy, so that
+every later run of that policy with that library has the same configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from besttake.arms.chosen import specs_of
+from besttake.config import Plan
+from besttake.core.offline import Check
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.library import Library
+from besttake.files import read_json, short_hash, write_text
+from besttake.policies.base import Policy
+from besttake.progress import Reporter
+from besttake.reporting import checks
+from besttake.types import EnvSpec, PolicySpec, TaskSpec
+from besttake.verbs.check import Asked, check_retrieval_of
+
+FOLDER = "checks"
+_VERSION = 1
+_ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration of a policy's takes, the check behind it, and the arms that are not worth a take."""
+
+    config: RetrievalConfig
+    check: Check | None = None
+    left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def choose(
+    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
+    reporter: Reporter,
+) -> Choice:  # fmt: skip
+    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings and what was tuned before.
+
+    A plan that names a rule gets exactly what it names, and so does one with a tuned library; the check is then made
+    for the report only. Otherwise it chooses what the plan leaves open. Where nothing beats cooling, the arms that
+    retrieve are left out, unless the plan names its arms itself.
+    """
+    specs = specs_of(plan.arms)
+    retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
+    reads = retrieving or any("alpha" in spec.settings for spec in specs.values())
+    if library is None or not reads or not plan.check_states:
+        return Choice(base)
+    given, settled = plan.retrieval.given(), _settled(plan, library)
+    check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
+    note = f"{name}: {checks.sentence(check)}"
+    if check.reason or settled:
+        said = "" if settled else f"; it runs as {checks.named(base)}, which nothing chose"
+        return Choice(base, check, notes=(note + said,) if check.reason or check.chosen is None else ())
+    config = check.chosen or least_bad(check, base)
+    if "alpha" not in given:
+        config = replace(config, cooling=check.cooling)
+    if check.chosen is None and retrieving and "arms" not in plan.model_fields_set and not given:
+        left = ", ".join(retrieving)
+        return Choice(
+            config, check, retrieving, (f"{note}: {left} not run; name them in `arms` to run them all the same",)
+        )
+    return Choice(config, check, notes=(note,))
+
+
+def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter) -> Check:
+    """The check of what ``plan`` leaves open, or of the one configuration that it or the library names."""
+    given = plan.retrieval.given()
+    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
+    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else given
+    tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
+    return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
+
+
+def _settled(plan: Plan, library: Library) -> bool:
+    return plan.retrieval.rule is not None or library.retrieval is not None
+
+
+def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:
+    """The check of ``policy``, read from the library where it was made before, else made and kept there."""
+    place = library.path / FOLDER / f"{_key(policy.spec, library, tasks, asked)}.json"
+    known = _read(place)
+    if known is not None:
+        _log.info("check of %s: as kept in %s", policy.spec.name, place)
+        return known.check
+    with reporter.stage("check", 24 * asked.states * asked.draws, "samples") as stage:
+        check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
+    if not check.reason:
+        _keep(place, Kept(policy.spec.name, check))
+    return check
+
+
+def least_bad(check: Check, base: RetrievalConfig) -> RetrievalConfig:
+    """What to run where nothing passes and the arm is asked for all the same: the smallest lasting error."""
+    tried = [one for one in check.tried if one.change.value is not None and one.config.way == "start"]
+    return min(tried, key=lambda one: one.change.value or 0.0).config if tried else base
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A check as the library keeps it."""
+
+    policy: str
+    check: Check
+
+
+def kept(library: Library) -> list[Kept]:
+    """The checks that a library keeps, by the names of their policies."""
+    files = sorted((library.path / FOLDER).glob("*.json"))
+    return sorted((known for file in files if (known := _read(file)) is not None), key=lambda one: one.policy)
+
+
+def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: Asked) -> str:
+    fixed = json.dumps(dict(asked.fixed), sort_keys=True)
+    names = " ".join(sorted(task.name for task in tasks))
+    how = f"{asked.states} {asked.draws} {asked.seed} {fixed} {names}"
+    return short_hash(f"{_VERSION} {library.fingerprint} {spec.name} {spec.fingerprint} {how}")
+
+
+def _read(place: Path) -> Kept | None:
+    """A kept check; None where there is none that can be read, which is then made again."""
+    try:
+        values = read_json(place)
+        return Kept(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return None
+
+
+def _keep(place: Path, known: Kept) -> None:
+    """Write a check; a library that cannot be written to does without."""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        write_text(place, json.dumps(asdict(known), indent=1))
+    except OSError as error:
+        _log.info("the check was not kept in the library: %s", error)

@@ -1,0 +1,191 @@
+"""Which retrieval a diagnosis runs: as the plan says, or as the check at held-out demonstrations chooses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.config import load_plan
+from besttake.core.offline import Check
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.build import Options
+from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
+from besttake.errors import RunError
+from besttake.progress import Reporter
+from besttake.reporting import checks
+from besttake.result import Result
+from besttake.takes.manifest import Manifest
+from besttake.verbs import choice as module
+from besttake.verbs.check import Asked, check_retrieval_of
+from besttake.verbs.choice import choose, kept
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.probe import probe
+from besttake.verbs.setup import open_envs
+
+QUICK = {"env": "testbed:pick", "demos_per_task": 8, "check_states": 24}
+
+
+@pytest.fixture(scope="module")
+def library(cache: Path) -> Library:
+    return open_or_build("testbed:pick", options=Options(max_demos=8))
+
+
+@pytest.fixture(scope="module")
+def check(library: Library) -> Check:
+    policy = registry.policy("testbed:half")
+    return check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24))
+
+
+def planned(library: Library, **more: Any) -> Any:
+    plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
+    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
+    base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
+    return choose(registry.policy("testbed:half"), plan, open_envs(plan), library, base, Reporter(False))
+
+
+def test_every_rule_way_and_cooling_is_tried_beside_base_and_the_mean_action(check: Check) -> None:
+    configs = [one.config for one in check.tried]
+    assert {c.rule for c in configs} == {"frame", "current", "next"}
+    assert {c.way for c in configs} == {"start", "path", "blend"}
+    assert list(check.cooled) == [0.3, 0.5, 0.7, 0.9]
+    assert check.base.value is not None
+    assert check.mean_action.value == pytest.approx(1.0, abs=0.1)
+    worst = max(check.tried, key=lambda one: one.chunk.value or 0)
+    assert worst.config.rule == "next", "what comes next is not what is done now"
+
+
+def test_a_demonstration_is_never_answered_by_itself(library: Library, check: Check) -> None:
+    """With its own demonstration in the search, `frame` would return the very chunk, error 0."""
+    frame = next(one for one in check.tried if one.config.rule == "frame")
+    assert frame.chunk.value is not None
+    assert frame.chunk.value > 0.2
+
+
+def test_the_same_check_gives_the_same_numbers_again(library: Library, check: Check) -> None:
+    policy = registry.policy("testbed:half")
+    assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24)) == check
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[Asked]:
+    asked: list[Asked] = []
+
+    def answer(policy: Any, library: Any, tasks: Any, ask: Asked, on_states: Any) -> Check:
+        asked.append(ask)
+        return check
+
+    monkeypatch.setattr(module, "check_retrieval_of", answer)
+    monkeypatch.setattr(module, "_read", lambda place: None)
+    return asked
+
+
+def test_what_passes_is_run_with_cooling_at_its_own_strength(
+    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = check.tried[0].config
+    answering(monkeypatch, replace(check, chosen=good, cooling=0.7))
+    made = planned(library)
+    assert made.config == replace(good, cooling=0.7)
+    assert made.left_out == ()
+    assert "retrieval helps by frame, start 0.3" in made.notes[0]
+
+
+def test_where_nothing_beats_cooling_the_arms_are_left_out_unless_named(
+    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, replace(check, chosen=None, cooling=0.5))
+    made = planned(library)
+    assert made.left_out == ("shuffled", "retrieve")
+    assert made.config.cooled_by == 0.5
+    assert "no retrieval that was tried beats cooling" in made.notes[0]
+    assert "name them in `arms` to run them all the same" in made.notes[0]
+    asked = planned(library, arms="base,cooled,retrieve")
+    assert asked.left_out == ()
+    assert asked.config.rule in ("frame", "current", "next")
+
+
+def test_a_plan_that_names_a_rule_gets_exactly_that(
+    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(monkeypatch, replace(check, chosen=None))
+    made = planned(library, rule="next")
+    assert made.config == RetrievalConfig(rule="next")
+    assert made.left_out == ()
+    assert asked[0].fixed["rule"] == "next"
+    assert planned(library, rule="next", alpha=0.5).config == RetrievalConfig(rule="next", alpha=0.5)
+
+
+def test_a_strength_that_is_named_holds_and_the_rest_is_chosen(library: Library) -> None:
+    made = planned(library, alpha=0.4, arms="base,cooled,retrieve")
+    assert made.check is not None
+    assert {one.config.alpha for one in made.check.tried} == {0.4}
+    assert (made.config.alpha, made.config.cooled_by) == (0.4, 0.4)
+
+
+def test_without_states_nothing_is_checked(library: Library) -> None:
+    assert planned(library, check_states=0).check is None
+
+
+def test_a_library_of_one_demonstration_cannot_be_held_out_and_says_so(cache: Path) -> None:
+    single = open_or_build("testbed:pick", options=Options(max_demos=1))
+    made = planned(single, demos_per_task=1)
+    assert made.config == RetrievalConfig()
+    assert "could not be checked" in made.notes[0]
+    assert "it runs as next, start 0.3, which nothing chose" in made.notes[0]
+
+
+def test_a_check_is_made_once_and_kept_in_the_library(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = planned(library, seed=5).check
+    monkeypatch.setattr(module, "check_retrieval_of", lambda *_: pytest.fail("it was made already"))
+    assert planned(library, seed=5).check == first
+    assert first in [one.check for one in kept(library)]
+    damaged = sorted((library.path / module.FOLDER).glob("*.json"))[0]
+    text = damaged.read_text()
+    damaged.write_text(text[:-40])
+    assert len(kept(library)) == len(list((library.path / module.FOLDER).glob("*.json"))) - 1
+    damaged.write_text(text)
+
+
+def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    plan = {
+        "policy": "testbed:half",
+        **QUICK,
+        "starts": 2,
+        "seeds": 1,
+        "arms": "base,cooled,retrieve",
+        "probe_states": 0,
+    }
+    result = diagnose(load_plan(None, plan), run)
+    (made,) = result.checks.values()
+    identity = Manifest.read(run).identity["retrieval testbed:half"]
+    assert made.chosen is None or identity["rule"] == made.chosen.rule
+    assert identity["cooling"] == made.cooling
+    assert Result.load(run / "result.json").checks == result.checks
+    assert any(checks.sentence(made) in note for note in result.notes)
+    with pytest.raises(RunError, match="holds another plan"):
+        diagnose(load_plan(None, {**plan, "rule": "next"}), run)
+    assert diagnose(load_plan(None, plan), run).digest == result.digest
+
+
+def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> None:
+    plan = load_plan(None, {"policy": "testbed:half", **QUICK, "probe_states": 8, "arms": "base"})
+    probed = probe(plan)
+    (made,) = probed.checks.values()
+    assert json.loads(probed.to_json())["checks"]["testbed:half"]["states"] == made.states == 24
+    drawn = probed.plot()
+    assert drawn is not None
+    svg = drawn.svg()
+    for label in ("mean action", "cooled 0.7", "frame, start 0.3", "its chunk alone"):
+        assert label in svg
+    labels = [line.label for line in checks.lines(made)]
+    assert labels[:3] == ["mean action", "base", "cooled 0.3"]
+    assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
