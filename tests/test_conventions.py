@@ -23,6 +23,7 @@ from besttake.conventions import (
     Convention,
     Gripper,
     action_in,
+    gripper_by_moments,
     gripper_in,
     side_by_side,
     state_in,
@@ -61,6 +62,16 @@ def test_grippers_and_units_are_known_by_their_ranges():
     assert gripper_in(bridge, None) is None
     assert gripper_in([(-3.0, 3.0)], 0) is None
     assert (action_in(libero), action_in(bridge), action_in([(-0.4, 0.4)] * 7)) == (CONTROLLER, METRIC, "")
+
+
+@pytest.mark.parametrize("chance", [0.2, 0.47, 0.8])
+def test_a_gripper_of_two_values_is_known_by_mean_and_deviation(chance):
+    opens = np.random.default_rng(0).random(4000) < chance
+    zero_one, signed = opens.astype(float), 2.0 * opens - 1
+    assert gripper_by_moments(zero_one.mean(), zero_one.std()) == Gripper(0, 1)
+    assert gripper_by_moments(signed.mean(), signed.std()) == Gripper(-1, 1)
+    assert gripper_by_moments(0.5, 0.2) is None
+    assert gripper_by_moments(1.0, 0.0) is None
 
 
 def test_what_is_not_known_is_never_refused():

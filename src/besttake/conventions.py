@@ -149,6 +149,19 @@ def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
     return Gripper(0, 1) if -0.05 <= low < 0.3 and 0.7 < high <= 1.05 else None
 
 
+def gripper_by_moments(mean: float, sd: float) -> Gripper | None:
+    """The gripper whose commands, always one of two, have this mean and standard deviation; None where none does.
+
+    A command of 0 or 1 that is 1 with chance m has the variance m (1 - m), one of -1 or 1 with mean m has 1 - m^2.
+    """
+    fits = [
+        gripper
+        for gripper, variance in ((Gripper(0, 1), mean * (1 - mean)), (Gripper(-1, 1), 1 - mean**2))
+        if variance > 0.01 and abs(sd**2 - variance) < 0.02 * variance + 0.002
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
 def state_in(ranges: Ranges) -> str:
     """The layout of states with these ``ranges``; empty where it is none that is known."""
     if len(ranges) != 8:

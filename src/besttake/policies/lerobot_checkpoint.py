@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.conventions import Convention, action_in, gripper_in, state_in
+from besttake.conventions import Convention, Gripper, action_in, gripper_by_moments, gripper_in, state_in
 from besttake.errors import ComponentError, need, one_clear_error, one_line
 from besttake.files import read_json
 from besttake.policies.checkpoints import digest, directory
@@ -70,7 +70,19 @@ def trained_on(checkpoint: Checkpoint) -> Convention:
         ranges["action"] = []
     actions = ranges["action"]
     gripper = gripper_in(actions, -1) if len(actions) == _ARM_AND_GRIPPER else None
+    if not actions and not getattr(config, "use_relative_actions", False):
+        gripper = _gripper_by_moments(checkpoint)
     return Convention(gripper, state_in(ranges["observation.state"]), action_in(actions))
+
+
+def _gripper_by_moments(checkpoint: Checkpoint) -> Gripper | None:
+    """The gripper by mean and deviation, which is all that older checkpoints keep."""
+    for step in checkpoint.before.steps:
+        kept = (getattr(step, "stats", None) or {}).get("action") or {}
+        means, sds = (np.asarray(kept.get(name, ()), np.float64).ravel() for name in ("mean", "std"))
+        if len(means) == len(sds) == _ARM_AND_GRIPPER:
+            return gripper_by_moments(float(means[-1]), float(sds[-1]))
+    return None
 
 
 def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
