@@ -52,7 +52,7 @@ def written(name, directory):
 
 
 def besttake(*words):
-    done = CliRunner(env={"COLUMNS": "160"}).invoke(app, [*words, "-q"] if words[0] != "doctor" else list(words))
+    done = CliRunner(env={"COLUMNS": "250"}).invoke(app, [*words, "-q"] if words[0] != "doctor" else list(words))
     assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
     return done.stdout
 
