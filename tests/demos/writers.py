@@ -183,7 +183,14 @@ def v3(
     _parquet(root / "data" / "chunk-000" / "file-000.parquet", pa.concat_tables(rows))
     _parquet(root / "meta" / "episodes" / "chunk-000" / "file-000.parquet", pa.Table.from_pylist(listed))
     named = pa.table({"task_index": pa.array(range(len(tasks)), pa.int64()), "__index_level_0__": tasks})
-    pandas = {"index_columns": ["__index_level_0__"], "columns": [], "column_indexes": [], "pandas_version": "2.3.3"}
+    kinds = {"task_index": ("task_index", "int64", "int64"), "__index_level_0__": (None, "unicode", "object")}
+    columns_of = [
+        {"name": name, "field_name": stored, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+        for stored, (name, kind, numpy) in kinds.items()
+    ]
+    pandas = {
+        "index_columns": ["__index_level_0__"], "column_indexes": [], "columns": columns_of, "pandas_version": "2.3.3",
+    }  # fmt: skip
     _parquet(root / "meta" / "tasks.parquet", named.replace_schema_metadata({"pandas": json.dumps(pandas)}))
     info = {
         "codebase_version": "v3.0", "robot_type": "panda", "total_episodes": len(episodes), "total_frames": first,

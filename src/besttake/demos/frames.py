@@ -53,8 +53,10 @@ def video_frames(path: Path, largest: int = LARGEST) -> U8:
 
 def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.float64]]:
     """All frames of a video, uint8 (F, h, w, 3), and the second (F,) at which each is shown, from 0 on."""
-    frames, seconds = [], []
+    frames: list[U8] = []
+    seconds: list[float] = []
     for second, picture in _decoded(path, 0.0):
+        check_size(picture.width, picture.height, len(frames) + 1, largest)
         frames.append(fitted(picture, largest))
         seconds.append(second)
     if not frames:
@@ -62,7 +64,7 @@ def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.flo
     times = np.array(seconds)
     if len(times) > 1 and np.diff(times).min() <= 0:  # a stream without times of its own
         times = np.arange(len(frames)) / (video_rate(path) or 30)
-    return np.stack(frames), times - times[0]
+    return _stacked(frames, path), times - times[0]
 
 
 def jpeg(frame: U8, largest: int) -> bytes:
@@ -93,6 +95,12 @@ def video_slice(path: Path, start: float, count: int, fps: float, largest: int =
             frames.append(fitted(picture, largest))
     if len(frames) < count:
         raise Unreadable(f"has only {len(frames)} of its {count} frames in {path.name}")
+    return _stacked(frames, path)
+
+
+def _stacked(frames: list[U8], path: Path) -> U8:
+    if len({frame.shape for frame in frames}) > 1:
+        raise Unreadable(f"has frames of different size in {path.name}")
     return np.stack(frames)
 
 
@@ -100,9 +108,9 @@ def video_rate(path: Path) -> float:
     """Frames a second of a video; 0 when it does not say."""
     av = _av()
     try:
-        with av.open(str(path.resolve()), container_options=_OPENING) as container:
+        with av.open(str(path.resolve()), container_options=_OPENING, metadata_errors="replace") as container:
             return float(container.streams.video[0].average_rate or 0)
-    except (av.error.FFmpegError, IndexError, OSError):
+    except Exception:  # as below; who reads the frames says what is wrong
         return 0.0
 
 
@@ -150,7 +158,7 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
     if not path.is_file():
         raise Unreadable(f"has no video file {path.name}")
     try:
-        with av.open(str(path.resolve()), container_options=_OPENING) as container:
+        with av.open(str(path.resolve()), container_options=_OPENING, metadata_errors="replace") as container:
             stream = container.streams.video[0]
             check_size(stream.width, stream.height)
             slack = 0.25 / float(stream.average_rate or 30)
@@ -160,9 +168,11 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
                 seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
                 if seconds >= start - slack:
                     yield seconds, _upright(frame.to_image(), getattr(frame, "rotation", 0))
-    except (av.error.FFmpegError, IndexError, OSError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise Unreadable(f"has a damaged video {path.name} ({reason.split(': ')[0]})") from error
+    except Unreadable:
+        raise
+    except Exception as error:  # the library raises more than its own errors at damaged files
+        reason = " ".join(str(error).split()).split(": ")[0][:120] or type(error).__name__
+        raise Unreadable(f"has a damaged video {path.name} ({reason})") from error
 
 
 def _upright(image: Any, degrees: int) -> Any:

@@ -172,7 +172,7 @@ def _commands(rows: Rows, dim: int) -> _Gripper | None:
     columns = [
         actions[:, dim] for _, actions in rows if actions is not None and -actions.shape[1] <= dim < actions.shape[1]
     ]
-    values = np.concatenate([column[np.isfinite(column)] for column in columns]) if columns else np.zeros(0)
+    values = np.concatenate([c[np.isfinite(c)] for c in columns]).astype(np.float64) if columns else np.zeros(0)
     if not len(values) or values.max() - values.min() < 1e-6:
         return None
     low, high, levels = float(values.min()), float(values.max()), len(np.unique(values.round(3))) == 2
@@ -188,7 +188,7 @@ def _two_level_dim(rows: Rows) -> int | None:
     tables = [actions for _, actions in rows if actions is not None and len(actions)]
     if not tables or len({table.shape[1] for table in tables}) > 1:
         return None
-    together = np.concatenate(tables)
+    together = np.concatenate(tables).astype(np.float64)
     if not np.isfinite(together).all():
         return None
     two = [dim for dim in range(together.shape[1]) if len(np.unique(together[:, dim].round(3))) == 2]
@@ -207,13 +207,15 @@ def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
             or len(states) != len(actions)
         ):
             return None
-        moves.append(np.diff(states[:, :3], axis=0))
+        moves.append(np.diff(states[:, :3].astype(np.float64), axis=0))
         commands.append(actions[:-1, :3])
     if gripper not in (6, -1) or not moves:
         return None
-    moved, commanded = np.concatenate(moves), np.concatenate(commands)
+    moved, commanded = np.concatenate(moves), np.concatenate(commands).astype(np.float64)
+    if not (np.isfinite(moved).all() and np.isfinite(commanded).all()):
+        return None
     spread = (moved.std(axis=0) > 0) & (commanded.std(axis=0) > 0)
-    if len(moved) < 8 or not spread.all() or not np.isfinite(moved).all():
+    if len(moved) < 8 or not spread.all():
         return None
     return (0, 1, 2) if all(np.corrcoef(moved[:, k], commanded[:, k])[0, 1] > 0.5 for k in range(3)) else None
 
