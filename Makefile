@@ -39,7 +39,7 @@ bench: $(READY)  ## measure speed as ratios to what one would use instead
 	$(BIN)/python -m bench
 
 fuzz: $(READY)  ## kill, stop, fill, corrupt and fuzz for some minutes (FULL=1: all tries, into docs/reliability.md)
-	$(BIN)/python -m bench.campaign $(if $(FULL),--full)
+	$(BIN)/python -m bench.campaign $(if $(FULL),--full) $(if $(MINUTES),--minutes $(MINUTES))
 
 wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist

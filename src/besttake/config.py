@@ -188,7 +188,7 @@ class Plan(BaseModel):
         try:
             return handler(_with_most_starts(_with_short_keys(values)))
         except ValidationError as error:
-            raise PlanError(_explain(error.errors()[0])) from None
+            raise PlanError(_explain(error.errors()[0])[:_MOST_LETTERS]) from None
 
     @field_validator("starts", mode="before")
     @classmethod
@@ -324,6 +324,7 @@ def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
 
 
 _MOST_BYTES = 1 << 20
+_MOST_LETTERS = 1000
 
 
 class _Loader(yaml.SafeLoader):

@@ -10,6 +10,8 @@ from websockets.sync.server import serve as listen
 
 from besttake import registry
 from besttake.errors import ComponentError
+from besttake.policies.openpi import OpenpiPolicy
+from besttake.policies.remote import ServedPolicy
 from besttake.policies.remote_wire import pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
@@ -118,3 +120,16 @@ def test_replan_longer_than_the_chunk_and_warm_rows_are_refused():
         with pytest.raises(ComponentError, match="cannot be warm-started"):
             policy.sample([observation()], [DRAW], [Warm(0.3, np.zeros((4, 7), np.float32))])
         policy.close()
+
+
+def test_a_chunk_that_no_policy_has_is_refused():
+    policy = object.__new__(OpenpiPolicy)
+    policy.uri = "openpi:ws://x"
+    for shape in ((2_000_000, 7), (3, 20_000), (0, 7), (20_000,)):
+        with pytest.raises(ComponentError, match="which no policy has"):
+            policy.chunk({"actions": np.zeros(shape, np.float32)}, None, None)
+    assert policy.chunk({"actions": np.zeros((50, 7), np.float32)}, None, None).shape == (50, 7)
+    entry = {"horizon": 2_000_000, "action_dim": 7, "replan": 1, "cameras": ["wrist"]}
+    with pytest.raises(ComponentError, match="which no policy has"):
+        ServedPolicy.read({"besttake": entry})
+    assert ServedPolicy.read({"besttake": {**entry, "horizon": 50}}).horizon == 50

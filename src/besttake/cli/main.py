@@ -16,7 +16,7 @@ from typer.main import get_command
 from besttake import files
 from besttake.cli import diagnose, doctor, interrupt, library, plan, recorded, reproduce, runs, serve
 from besttake.cli.options import trusting
-from besttake.errors import BestTakeError
+from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
 from besttake.registry import schemes
 
@@ -120,6 +120,8 @@ def main() -> NoReturn:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = interrupt.CODE
+    except Interrupted as error:  # the command itself says what is kept
+        sys.exit(_say(f"interrupted; {error}", error.exit_code))
     except BestTakeError as error:
         code = _say(str(error), error.exit_code)
     except BrokenPipeError:
@@ -131,7 +133,8 @@ def main() -> NoReturn:
         if error.errno in _LIMITS:
             code = _say(f"{error.strerror}; {_LIMITS[error.errno]}", 1)
         elif error.filename is not None:
-            code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}; name another file or directory", 2)
+            place = os.fsdecode(error.filename2 or error.filename)
+            code = _say(f"{place}: {error.strerror}; name another file or directory", 2)
         else:
             raise
     except Exception as error:
