@@ -131,12 +131,12 @@ HOSTILE = {
 def test_a_hostile_plan_is_one_short_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_bytes(content)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(PlanError, match=r"plan\.yaml: ") as raised:
         load_plan(path, {})
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 1100 + len(str(path))
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_plan_that_is_no_file_does_not_block(tmp_path: Path) -> None:

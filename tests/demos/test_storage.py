@@ -71,6 +71,8 @@ def test_one_changed_bit_is_named_before_anything_rests_on_it(library, tmp_path,
         ('"camera": "wrist"', '"camera": "wrists"'),
         ('"checksum"', '"chexksum"'),
         ('"gripper_open": -1', '"gripper_open": 1'),
+        ('"format": 1', '"format": 1e308'),  # found by the campaign
+        ('"format": 1', '"format": "1"'),
     ],
 )
 def test_one_changed_value_of_the_head_is_noticed(library, tmp_path, old, new):

@@ -111,7 +111,7 @@ class LibraryHead(LibraryContent):
         damaged = f"{directory}/{FILE} is damaged"
         try:
             values = read_json(directory / FILE)
-            version = int(values["format"])
+            version = _version(values["format"])
         except (FileNotFoundError, NotADirectoryError):
             raise LibraryError(
                 f"{directory} is not a library (it has no {FILE}); make one with `besttake library build`"
@@ -120,7 +120,8 @@ class LibraryHead(LibraryContent):
             raise LibraryError(f"{damaged} ({one_line(error, 150)}); build the library again") from error
         if version > FORMAT:
             raise LibraryError(
-                f"{directory} was written by a newer BestTake (format {version}, this one knows {FORMAT}); upgrade"
+                f"{directory}/{FILE} was written by a newer BestTake (format {version}, this one knows {FORMAT});"
+                " upgrade besttake"
             )
         if "checksum" in values and values["checksum"] != _checksum(values):
             raise LibraryError(
@@ -141,6 +142,12 @@ class LibraryHead(LibraryContent):
         values = json.loads(json.dumps(self.model_dump(exclude={"checksum"})))
         values["checksum"] = _checksum(values)
         write_text(directory / FILE, json.dumps(values, indent=1, sort_keys=True))
+
+
+def _version(value: Any) -> int:
+    if not isinstance(value, int) or not 0 < value < 1000:
+        raise ValueError("its format is not the number of one")
+    return value
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
