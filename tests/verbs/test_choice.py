@@ -128,6 +128,22 @@ def test_a_strength_that_is_named_holds_and_the_rest_is_chosen(library: Library)
     assert (made.config.alpha, made.config.cooled_by) == (0.4, 0.4)
 
 
+def test_a_way_in_that_the_policy_cannot_take_is_refused_in_one_line(library: Library) -> None:
+    policy: Any = registry.policy("testbed:half")
+    policy.spec = replace(policy.spec, flow_steps=0)
+    tasks = registry.env("testbed:pick").spec.tasks
+    path = check_retrieval_of(policy, library, tasks, Asked(8, fixed={"way": "path"}))
+    assert path.reason == "it cannot begin in the middle of its flow; use `way` start or blend"
+    free = check_retrieval_of(policy, library, tasks, Asked(8))
+    assert {one.config.way for one in free.tried} == {"start", "blend"}
+
+
+def test_other_ways_in_take_the_rule_whose_chunk_is_best(check: Check) -> None:
+    plain = [one for one in check.tried if one.config.way == "start" and one.config.alpha == 0.3][:3]
+    best = min(plain, key=lambda one: one.chunk.value or np.inf).config.rule
+    assert {one.config.rule for one in check.tried if one.config.way != "start"} == {best}
+
+
 def test_without_states_nothing_is_checked(library: Library) -> None:
     assert planned(library, check_states=0).check is None
 

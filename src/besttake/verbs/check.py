@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.arms.ways import finished, start_of
+from besttake.arms.chosen import unmet
+from besttake.arms.ways import NEEDS, finished, start_of
 from besttake.core import offline
 from besttake.core.events import onset_frame, phases
 from besttake.core.offline import Check, Checked, Comparison, States
@@ -73,7 +74,10 @@ def check_retrieval_of(
 
 
 def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried: Sequence[Checked]) -> Any:
-    """Rules first; then variants, strengths and other ways in for the best of them. A fixed rule stands alone."""
+    """Rules first; then variants and strengths for the best of them, and the other ways in for the best chunk.
+
+    Other ways bring more of the chunk in, so there it must itself be good. A fixed rule stands alone.
+    """
     if "rule" in fixed:
         yield [RetrievalConfig.from_dict(fixed)]
         return
@@ -85,6 +89,7 @@ def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried:
         if rule == "frame" or events
     ]
     best = min(tried, key=lambda one: np.inf if one.change.value is None else one.change.value).config
+    closest = min(tried, key=lambda one: np.inf if one.chunk.value is None else one.chunk.value).config
     fitting = [
         change for change in VARIANTS
         if not (best.rule == "frame" and "onset_alignment" in change) and not (best.rule != "next" and "lead" in change)
@@ -92,7 +97,8 @@ def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried:
     ]  # fmt: skip
     more = [replace(best, **{**change, **fixed}) for change in fitting]
     for way in _ways(spec):
-        more += [replace(best, **{"way": way, "alpha": alpha, **fixed}) for alpha in ALPHAS[way]]
+        rule = best if way == "start" else closest
+        more += [replace(rule, **{"way": way, "alpha": alpha, **fixed}) for alpha in ALPHAS[way]]
     yield list(dict.fromkeys(more))
 
 
@@ -106,6 +112,9 @@ def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], as
         return reason
     if not asked.states:
         return "no states were asked for"
+    way = asked.fixed.get("way", "start" if "rule" in asked.fixed else _ways(spec)[0])
+    if reason := unmet(spec, NEEDS[way]):
+        return reason
     few = [task.name for task in tasks if len(library.view(task.name, task.instruction).demos) < 2]
     return f"{few[0]} has one demonstration, and holding it out leaves none" if few else ""
 

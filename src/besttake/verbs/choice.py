@@ -27,7 +27,7 @@ from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.check import Asked, check_retrieval_of
 
 FOLDER = "checks"
-_VERSION = 1
+_VERSION = 2
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
 
