@@ -61,7 +61,9 @@ RESULTS = {
     "doctor": lambda _: DoctorResult(
         (Check("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
     ),
-    "tune": lambda _: Tuned(RetrievalConfig(), (Trial("frame, plain", RetrievalConfig(), 1.5, 0.75, 40),)),
+    "tune": lambda _: Tuned(
+        RetrievalConfig(), (Trial("frame", RetrievalConfig(), Estimate(0.75), Estimate(0.1), Estimate(0.05), 40),)
+    ),
     "ingest": ingested,
     "probe": lambda _: probed(),
     "reproduce": reproduced,

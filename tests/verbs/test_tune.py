@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.testbed import seeds
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.tune import ALPHAS, RULES, held_out, offline_error, tune
+from besttake.verbs.tune import arm_of, judged, tune
 
 
 @pytest.fixture(scope="module")
@@ -22,35 +24,51 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return build(registry.demos("testbed:drawer"), registry.encoder("pixels"), out, Options(max_demos=6))
 
 
-def test_the_offline_error_is_what_a_plain_loop_gives(library: Library) -> None:
-    config = RetrievalConfig(rule="current", weights=(0.0, 0.0, 1.0))
-    view = library.view("drawer")
-    states = {(d, int(s)): library.state(d, int(s)) for d in range(6) for s in library.demos[d].events}
-    every = np.stack(list(states.values())).astype(np.float64)
-    keep = every.std(axis=0) > 1e-6 * np.abs(every).max()
-    errors = []
-    for (demo, step), state in states.items():
-        if demo not in held_out(library):
-            continue
-        others = [k for k in states if k[0] != demo]
-        gaps = [np.mean(((states[k] - state)[keep] / every.std(axis=0)[keep]) ** 2) for k in others]
-        found = others[int(np.argmin(gaps))]
-        gap = (library.chunk(*found, 10) - library.chunk(demo, step, 10)) / view.action_spread
-        errors.append(np.linalg.norm(gap))
-    assert offline_error(library, config, 10) == pytest.approx(np.mean(errors), rel=1e-5)
-
-
-def test_tuning_freezes_one_configuration_into_the_library(library: Library) -> None:
-    found = tune(library, ["testbed:half"], "testbed:drawer", starts=2)
+def test_tuning_rolls_out_base_and_cooled_beside_and_freezes_one_configuration(library: Library) -> None:
+    tuned = tune(library, ["testbed:half"], "testbed:drawer", starts=2)
     again = Library.open(library.path)
-    assert again.retrieval == found.config
+    assert again.retrieval == tuned.config
     assert again.fingerprint == library.fingerprint
     assert again.tuned_on is not None
     assert set(again.tuned_on["starts"]) <= set(seeds.TUNING)
     assert not set(again.tuned_on["starts"]) & set(seeds.EVALUATION)
-    assert {t.config.rule for t in found.trials} == set(RULES)
-    assert {t.config.alpha for t in found.trials} == set(ALPHAS)
-    assert found.trials[0].success == max(t.success for t in found.trials)
+    names = [trial.name for trial in tuned.trials]
+    assert {"base", "cooled 0.3", "cooled 0.5", "frame, start 0.3", "next, start 0.3"} <= {*names}
+    for trial in tuned.trials:
+        assert trial.success.value is not None
+        assert (trial.success.low or 0) <= trial.success.value <= (trial.success.high or 0)
+        assert (trial.content.value is not None) == (trial.config is not None)
+    assert tuned.winner.tied
+
+
+A, B, C = (RetrievalConfig(rule="frame", alpha=alpha) for alpha in (0.3, 0.5, 0.7))
+RNG = np.random.default_rng(0)
+
+
+def outcomes(**rates: float) -> dict[str, np.ndarray]:
+    """Outcomes at 200 starts that share their difficulty, by arm."""
+    hard = RNG.random(200)
+    cooled = {f"cooled?alpha={alpha:g}": (hard < 0.5).astype(float) for alpha in (0.3, 0.5, 0.7)}
+    arms = {arm_of(config): (hard < rates[name]).astype(float) for name, config in (("a", A), ("b", B), ("c", C))}
+    return {"base": (hard < 0.4).astype(float), **cooled, **arms}
+
+
+def test_of_what_is_not_shown_to_be_worse_than_the_leader_the_weakest_wins() -> None:
+    tied = judged(outcomes(a=0.61, b=0.62, c=0.2), [A, B, C], seeds=1)
+    assert tied.config == A
+    assert [trial.config for trial in tied.trials if trial.tied] == [B, A]
+    clear = judged(outcomes(a=0.45, b=0.62, c=0.2), [A, B, C], seeds=1)
+    assert clear.config == B
+    assert clear.winner.content.value == pytest.approx(0.12, abs=0.07)
+    assert clear.winner.gain.low is not None
+    assert clear.winner.gain.low > 0.1
+
+
+def test_an_arm_runs_its_whole_configuration_whatever_the_plan_says() -> None:
+    config = RetrievalConfig(rule="current", way="blend", alpha=0.15, whitening=True, rerank=3, weights=(1.0, 0.0, 2.0))
+    arm: Any = registry.arm(arm_of(config))
+    merged = RetrievalConfig.from_dict({**RetrievalConfig(rule="frame", lead=4).to_dict(), **arm.changes})
+    assert merged == replace(config, cooling=0.15)
 
 
 def test_a_diagnosis_uses_what_was_frozen(library: Library, tmp_path: Path, cache: Path) -> None:

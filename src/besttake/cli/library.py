@@ -200,4 +200,4 @@ def tune(
         directory, policy, env, starts=starts, seeds=seeds, workers=workers,
         progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
-    show(render_tuned(tuned), {"config": tuned.config.to_dict(), "trials": [t.name for t in tuned.trials]}, as_json)
+    show(render_tuned(tuned), tuned.to_json(), as_json)

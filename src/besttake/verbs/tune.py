@@ -1,33 +1,38 @@
-"""Choosing the retrieval configuration: once, for all policies together, on starts and demonstrations kept apart (S1).
+"""Choosing retrieval by rollouts: once, for all policies together, on starts that are kept apart for it (S1).
 
-Two criteria, in this order. Offline, on held-out demonstrations: at each of their events, how far is the chunk that
-would be retrieved from the others from the one the demonstration itself has there? This screens the variants. Then
-rollouts on the env's tuning starts, with the same noise for every configuration: the success of the arm `retrieve`,
-averaged over policies, decides, and the offline error breaks ties. The winner is frozen into the library.
+The check at held-out demonstrations (`besttake.verbs.check`) names the configurations worth rolling out. They are
+played on the env's tuning starts beside `base` and `cooled`, all with the same noise. The highest success leads;
+whatever is not shown to be worse than the leader (paired by start) is tied with it, and among those the weakest and
+then the simplest is taken. The winner is frozen into the library.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from besttake import registry
-from besttake.arms.sampler import arm_sampler
+from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.compatibility import check_compatible
-from besttake.core.retrieve import RetrievalConfig, Retriever, targets
+from besttake.core.estimate import Estimate
+from besttake.core.offline import Check, Checked, complexity
+from besttake.core.retrieve import RetrievalConfig
+from besttake.core.stats import difference_scale, mean_interval, unit_scale
 from besttake.demos.checks import check_retrieval, check_tasks
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
+from besttake.reporting.checks import named
 from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
@@ -36,50 +41,53 @@ from besttake.takes.runner import play
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec
+from besttake.verbs.check import COOLING, Asked
+from besttake.verbs.choice import checked
 from besttake.verbs.setup import spec_of
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "onset alignment": {"onset_alignment": True},
-    "whitening": {"whitening": True},
-    "re-ranking": {"rerank": 10},
-    "gripper gating": {"gripper_gating": True},
-    "reliability": {"reliability": 1.0},
-    "lead 2": {"lead": 2},
-}
-RULES = ("next", "current", "frame")
-ALPHAS = (0.15, 0.3, 0.5)
-_HELD_OUT = 4
 _BATCH = 16
-_ALWAYS = ("plain", "onset alignment", "reliability")
-"""Rolled out whatever the offline error says: it is blind to the onset, and circular for reliability."""
+_MOST = 6
+
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration that was tried: its error on held-out demonstrations and its success on the tuning starts."""
+    """An arm on the tuning starts: its ``success``, and paired by start its ``gain`` over base and its ``content``.
+
+    ``content`` is against cooling of the same strength; `base` and `cooled` have none, nor a ``config``. ``tied``: it
+    is not shown to be worse than the leader among the configurations.
+    """
 
     name: str
-    config: RetrievalConfig
-    offline: float
-    success: float
+    config: RetrievalConfig | None
+    success: Estimate
+    gain: Estimate
+    content: Estimate
     takes: int
+    tied: bool = False
 
 
 @dataclass(frozen=True)
 class Tuned(Tabular):
-    """The chosen configuration, and everything that was tried, best first."""
+    """The chosen configuration, and everything that was rolled out, the highest success first."""
 
     config: RetrievalConfig
     trials: tuple[Trial, ...]
+
+    @property
+    def winner(self) -> Trial:
+        """The trial of the chosen configuration."""
+        return next(trial for trial in self.trials if trial.config == self.config)
 
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
-        rows = [(t.name, t.success, t.offline, t.takes) for t in self.trials]
-        return Table(f"Chosen: {self.trials[0].name}", ("tried", "success", "error on held-out demos", "takes"), rows)
+        rows = [(t.name, t.success.value, t.gain.value, t.content.value, t.takes) for t in self.trials]
+        columns = ("tried", "success", "gain over base", "beyond cooled", "takes")
+        return Table(f"Chosen: {self.winner.name}", columns, rows)
 
 
 def tune(
@@ -93,70 +101,89 @@ def tune(
     seed: int = 0,
     progress: bool | Reporter = False,
 ) -> Tuned:
-    """Choose rule, variant and alpha, and freeze them into ``library``. Evaluation starts are never touched."""
+    """Choose rule, variant, way in and alpha, and freeze them into ``library``. Evaluation starts are never touched."""
     library = library if isinstance(library, Library) else Library.open(library)
-    spec = spec_of(env)
+    spec, reporter = spec_of(env), as_reporter(progress)
     if not 1 <= starts <= len(spec.tuning):
         kept = f"keeps {len(spec.tuning)} starts per task apart for tuning" if len(spec.tuning) else "keeps none apart"
         raise PlanError(f"`starts` {starts}: {env} {kept}, and tuning never uses starts that are evaluated on")
-    check_retrieval(library, spec)
+    check_retrieval(library, spec, RetrievalConfig(rule="frame"))
     check_tasks(library, spec.tasks, least=2)
     models = {uri: registry.policy(uri) for uri in policies}
     for model in models.values():
         check_compatible(model.spec, spec)
-        if not model.spec.warm_start:
-            raise PlanError(f"{model.spec.name} cannot be warm-started, so retrieval cannot be tuned for it")
     bench = _Bench(library, models, env, spec, tuple(spec.tuning[:starts]), seeds, seed)
     with one_thread():
-        tuned = _search(bench, workers, as_reporter(progress))
+        checks = [checked(model, library, spec.tasks, Asked(seed=seed), reporter) for model in models.values()]
+        configs = shortlist(checks)
+        if not configs:
+            raise PlanError(
+                f"{library.path} cannot be tuned: {checks[0].reason or 'no configuration suits all policies'}"
+            )
+        tuned = judged(bench.outcomes(configs, workers, reporter), configs, seeds)
+    trials = [{**asdict(t), "config": None if t.config is None else t.config.to_dict()} for t in tuned.trials]
     library.with_retrieval(
         tuned.config,
-        {
-            "env": env, "starts": list(bench.starts), "seeds": seeds, "policies": list(policies),
-            "held_out_demos": [library.demos[d].id for d in held_out(library)],
-            "trials": [{**asdict(t), "config": t.config.to_dict()} for t in tuned.trials],
-        },
-    )  # fmt: skip
+        {"env": env, "starts": list(bench.starts), "seeds": seeds, "policies": list(policies), "trials": trials},
+    )
     return tuned
 
 
-def held_out(library: Library) -> list[int]:
-    """Every fourth demonstration of each task: what the offline criterion asks about."""
-    return [
-        d for task in library.tasks for d in [i for i, x in enumerate(library.demos) if x.task == task][::_HELD_OUT]
-    ]
+def shortlist(checks: Sequence[Check], most: int = _MOST) -> list[RetrievalConfig]:
+    """The configurations worth rolling out, of those that the check tried for every policy.
 
-
-def offline_error(library: Library, config: RetrievalConfig, horizon: int) -> float:
-    """Mean L2 distance of the retrieved chunk and the held-out demonstration's own, in units of action spread.
-
-    A held-out demonstration is never matched with itself. The query's chunk is what the demonstration does there, in
-    place of the policy's prediction. By the rules `current` and `frame` that is also the answer: `reliability`, which
-    asks for agreement with it, would win unseen, so it is not screened by this error but always rolled out.
+    Each rule as it is, what was chosen for a policy, and then the lowest lasting errors on average.
     """
-    apart = set(held_out(library))
-    errors = []
-    for task in library.tasks:
-        view = library.view(task)
-        candidates = view.candidates(config, horizon)
-        if len(np.unique(candidates.demo)) < 2:
-            continue
-        retriever, target = Retriever(candidates, config), targets(candidates.demo, candidates.step, config)
-        scale = np.where(view.action_spread > 0, view.action_spread, 1.0)
-        for row in [r for r in range(len(candidates.demo)) if int(candidates.demo[r]) in apart]:
-            match = retriever.query(
-                candidates.embeddings[row][None], candidates.chunks[row][None],
-                None if candidates.states is None else candidates.states[row][None],
-                phases=None if candidates.open is None else [bool(candidates.open[row])],
-                exclude=[int(candidates.demo[row])],
-            )[0]  # fmt: skip
-            errors.append(float(np.linalg.norm((match.chunk - candidates.chunks[target[row]]) / scale)))
-    return float(np.mean(errors)) if errors else float("nan")
+    tried = [{one.config: one for one in check.tried} for check in checks]
+    common = [config for config in tried[0] if all(config in each for each in tried)] if tried else []
+    chosen = [check.chosen for check in checks if check.chosen in common]
+    plain = [config for config in common if config.way == "start" and not complexity(config)[0]]
+
+    def change(config: RetrievalConfig) -> float:
+        return float(np.mean([_change(each[config]) for each in tried]))
+
+    ranked = [*plain[:3], *(config for config in chosen if config is not None), *sorted(common, key=change)]
+    return list(dict.fromkeys(ranked))[:most]
+
+
+def judged(outcomes: Mapping[str, Values], configs: Sequence[RetrievalConfig], seeds: int) -> Tuned:
+    """The trials of ``outcomes``, the success (S,) of each arm at each start, and the winner among ``configs``."""
+    base = outcomes["base"]
+
+    def paired(one: Values, other: Values | None) -> Estimate:
+        if other is None:
+            return Estimate(reason="no control")
+        return mean_interval(one - other, difference_scale(seeds))
+
+    arms = {arm_of(config): config for config in configs}
+    leader = max(arms, key=lambda uri: float(np.nanmean(outcomes[uri])))
+    trials = []
+    for uri, values in outcomes.items():
+        config = arms.get(uri)
+        content = Estimate() if config is None else paired(values, outcomes.get(f"cooled?alpha={config.alpha:g}"))
+        behind = paired(values, outcomes[leader])
+        tied = config is not None and (uri == leader or behind.high is None or behind.high >= 0)
+        name = uri.replace("?alpha=", " ") if config is None else named(config)
+        success, gain = mean_interval(values, unit_scale()), paired(values, base)
+        trials.append(Trial(name, config, success, gain, content, seeds * len(values), tied))
+    close = [trial.config for trial in trials if trial.tied and trial.config is not None]
+    winner = min(close, key=lambda config: (config.alpha, complexity(config)))
+    return Tuned(winner, tuple(sorted(trials, key=lambda trial: -(trial.success.value or 0.0))))
+
+
+def arm_of(config: RetrievalConfig) -> str:
+    """The arm that runs ``config`` whatever the plan says, as a URI."""
+    values = {**config.to_dict(), "cooling": config.cooled_by}
+    return "retrieve?" + "&".join(f"{name}={json.dumps(value)}".replace('"', "") for name, value in values.items())
+
+
+def _change(one: Checked) -> float:
+    return np.inf if one.change.value is None else one.change.value
 
 
 @dataclass
 class _Bench:
-    """Everything a trial needs."""
+    """Everything that the rollouts need."""
 
     library: Library
     models: dict[str, Policy]
@@ -166,53 +193,33 @@ class _Bench:
     seeds: int
     run_seed: int
 
-    @property
-    def takes(self) -> int:
-        return len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
+    def outcomes(self, configs: Sequence[RetrievalConfig], workers: int, reporter: Reporter) -> dict[str, Values]:
+        """Success of `base`, `cooled` and each configuration at every start, each policy counting alike."""
+        strengths = sorted({*COOLING[:3], *(config.alpha for config in configs)})
+        arms = ("base", *(f"cooled?alpha={alpha:g}" for alpha in strengths), *map(arm_of, configs))
+        total = len(arms) * len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
+        with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
+            parts = [self._play(uri, arms, pool, stage.advance) for uri in self.models]
+        return {arm: np.mean([part[arm] for part in parts], axis=0) for arm in arms}
 
-    def offline(self, config: RetrievalConfig) -> float:
-        horizon = max(model.spec.horizon for model in self.models.values())
-        return offline_error(self.library, config, horizon)
-
-    def success(self, config: RetrievalConfig, pool: LocalPool) -> float:
-        """Success of the arm `retrieve` on the tuning starts, each policy counting alike."""
-        rates = []
-        for uri, model in self.models.items():
-            with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
-                sampler = arm_sampler(model, self.env.world, config, self.library, self.library.encoder())
-                block = Block(uri, self.env_uri, self.env.tasks, self.starts, ("retrieve",), self.seeds)
-                jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False)
-                draw = partial(take_draw, self.run_seed)
-                play(jobs, sampler, draw, store, pool, batch=_BATCH, at_once=self.env.at_once)
-                done = [row for row in store.rows() if row.status == "done"]
-            rates.append(float(np.mean([bool(row.success) for row in done])) if done else 0.0)
-        return float(np.mean(rates))
-
-
-def _search(bench: _Bench, workers: int, reporter: Reporter) -> Tuned:
-    """Rule and variant first, at alpha = 0.3; then alpha for the best of them."""
-    trials: dict[RetrievalConfig, Trial] = {}
-    screened = []
-    for rule in RULES:
-        offline = {name: bench.offline(RetrievalConfig(rule=rule, **options)) for name, options in VARIANTS.items()}  # type: ignore[arg-type]
-        best = min((n for n in offline if n not in _ALWAYS), key=lambda n: (offline[n], n))
-        screened += [(rule, name) for name in (best, *_ALWAYS)]
-    total, takes = (len(screened) + len(ALPHAS) - 1) * bench.takes, bench.takes
-    with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
-
-        def attempt(name: str, config: RetrievalConfig) -> None:
-            if config not in trials:
-                trials[config] = Trial(name, config, bench.offline(config), bench.success(config, pool), takes)
-                stage.advance(takes)
-
-        for rule, name in screened:
-            attempt(f"{rule}, {name}", RetrievalConfig(rule=rule, **VARIANTS[name]))  # type: ignore[arg-type]
-        leader = min(trials.values(), key=_rank)
-        for alpha in ALPHAS:
-            attempt(f"{leader.name}, alpha {alpha}", replace(leader.config, alpha=alpha))
-    ranked = sorted(trials.values(), key=_rank)
-    return Tuned(ranked[0].config, tuple(ranked))
-
-
-def _rank(trial: Trial) -> tuple[float, float, str]:
-    return -trial.success, trial.offline if np.isfinite(trial.offline) else np.inf, trial.name
+    def _play(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, Values]:
+        model, config = self.models[uri], RetrievalConfig()
+        units = [(task.name, start) for task in self.env.tasks for start in self.starts]
+        with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
+            encoder = self.library.encoder()
+            sampler = arm_sampler(model, self.env.world, config, self.library, encoder)
+            block = Block(uri, self.env_uri, self.env.tasks, self.starts, arms, self.seeds)
+            small = model.spec.small and encoder.spec.cheap
+            actor = SmallActor(uri, config, str(self.library.path)) if small else None
+            jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False, actor=actor)
+            draw = partial(take_draw, self.run_seed)
+            play(
+                jobs, sampler, draw, store, pool, batch=_BATCH, at_once=self.env.at_once, on_take=lambda _: done(),
+            )  # fmt: skip
+            rows = [row for row in store.rows() if row.status == "done"]
+        success: dict[tuple[str, str, int], list[bool]] = {}
+        for row in rows:
+            success.setdefault((row.key.arm, row.key.task, row.key.start), []).append(bool(row.success))
+        return {
+            arm: np.array([np.mean(success.get((arm, *unit), [np.nan])) for unit in units], np.float64) for arm in arms
+        }

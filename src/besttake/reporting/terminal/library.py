@@ -11,6 +11,7 @@ from rich.text import Text
 
 from besttake.core.offline import Check
 from besttake.reporting import checks
+from besttake.reporting.numbers import estimate_percent, estimate_points
 from besttake.reporting.terminal.probe import check_table
 from besttake.reporting.terminal.tables import table
 
@@ -47,16 +48,19 @@ def render_built(directory: object, summary: Mapping[str, Any]) -> RenderableTyp
 
 
 def render_tuned(tuned: Tuned) -> RenderableType:
-    """What was tried, best first; the chosen configuration stands out."""
-    rows = [
-        (
-            Text(trial.name, style="bold" if trial.config == tuned.config else ""),
-            f"{100 * trial.success:.1f} %",
-            f"{trial.offline:.2f}",
-        )
-        for trial in tuned.trials
-    ]
-    return table(("tried", "success on tuning starts", "error on held-out demos"), rows)
+    """What was rolled out, the highest success first, and the winner."""
+    rows = []
+    for trial in tuned.trials:
+        style = "bold" if trial.config == tuned.config else ""
+        cells = (estimate_percent(trial.success), estimate_points(trial.gain, ""), estimate_points(trial.content, ""))
+        tied = "tied with the leader" if trial.tied else ""
+        rows.append(tuple(Text(cell, style=style) for cell in (trial.name, *cells, str(trial.takes), tied)))
+    winner = f"Chosen and kept in the library: {tuned.winner.name}, the weakest that is not shown worse than the best."
+    beyond = tuned.winner.content
+    if beyond.low is None or beyond.low <= 0:
+        winner += " It is not shown to gain more than cooling of the same strength."
+    columns = ("rolled out", "success on tuning starts", "over base", "beyond cooled", "takes", "")
+    return Group(table(columns, rows), Text(winner, style="bold"))
 
 
 def render_replay(result: ReplayResult) -> RenderableType:
