@@ -107,15 +107,15 @@ class Scores(Mapping[TakeKey, TakeScore]):
         return Scores(merged, self.fingerprint, {**self.scorers, **scorers})
 
     def only(self, scorers: Iterable[str]) -> Scores:
-        """The scores of these scorers alone."""
+        """The scores of these scorers alone, in this order."""
         names = list(scorers)
-        if set(names) == set(self.scorers):
+        if names == list(self.scorers):
             return self
         table = {
             key: replace(
                 one,
-                scores={name: value for name, value in one.scores.items() if name.scorer in names},
-                traces={name: trace for name, trace in one.traces.items() if name in names},
+                scores={name: one.scores[name] for scorer in names for name in one.scores if name.scorer == scorer},
+                traces={name: one.traces[name] for name in names if name in one.traces},
             )
             for key, one in self.items()
         }
