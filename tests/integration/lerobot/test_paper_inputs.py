@@ -62,12 +62,15 @@ def test_diagnose_and_reproduce_run_from_beginning_to_end(checkpoint, layout, tm
     data = written(layout, tmp_path)
     policy, few = f"lerobot:{checkpoint('pi0')}?width=2", ("--starts", "1", "--encoder", "pixels", "--workers", "1")
     run = tmp_path / "diagnosis"
-    probed = ("--probe-states", "4", "--seeds", "2")
+    probed = ("--probe-states", "4", "--check-states", "4", "--seeds", "2")
     besttake("diagnose", "--policy", policy, "--env", ENV, "--demos", data, "-o", str(run), *few, *probed)
     result = Result.load(run / "result.json")
     (cell,) = result.cells
-    assert (cell.takes, cell.errors) == (2 * 4, 0)
-    assert {"base", "cooled", "shuffled", "retrieve"} == set(cell.arms.arms)
+    # Whether arms that retrieve are worth a take is for the check to say; this policy is a random one.
+    arms = set(cell.arms.arms)
+    assert {"base", "cooled"} <= arms <= {"base", "cooled", "shuffled", "retrieve"}
+    assert (cell.takes, cell.errors) == (2 * len(arms), 0)
+    assert "retrieve" in arms or any("not run; name them in `arms`" in note for note in result.notes)
     assert cell.selectors.scored["coverage"]["full"].success.value == 0
     # The policy was asked at demonstrated states, shown both of its cameras.
     assert cell.dfe.states == 4
