@@ -10,6 +10,8 @@ from bench.zoo.foretell import foretell_all
 from bench.zoo.roll import deficits, roll, train, uri_of
 from bench.zoo.takes import load
 
+RUNS = 40
+"""Simulated runs of each cell and kind."""
 CONFIG = "frame .3"
 """The retrieval that the verdicts of the study are about."""
 
@@ -23,10 +25,14 @@ def study(directory: Path) -> None:
     ]
     populations = [cell for policy in zoo for cell in cells(policy, CONFIG)]
     foretold = foretell_all(directory, {policy.name: uri_of(directory, policy.name) for policy in zoo})
-    counts, takes = verdicts.until_decided(populations, runs=200)
-    alone, takes_alone = verdicts.until_decided(populations, runs=200, asked=("reuse",))
-    studies = {f"{n} starts": decide.fixed(populations, n, runs=20) for n in (20, 60, 100)}
-    studies |= {"until decided": counts, "until decided, takes alone": alone}
+    asked = {
+        "takes alone": ("reuse",),
+        "takes and retrieval": ("reuse", "retrieve"),
+        "all three": ("reuse", "retrieve", "combine"),
+    }
+    ran = {name: verdicts.until_decided(populations, RUNS, parts) for name, parts in asked.items()}
+    studies = {f"{n} starts": decide.fixed(populations, n, RUNS) for n in (20, 60, 100)}
+    studies |= {f"until decided: {name}": counts for name, (counts, _) in ran.items()}
     parts = [
         f"{len(zoo)} policies, {sum(a.size for p in zoo for a in p.outcomes.values())} takes.",
         tables.selection(zoo),
@@ -35,7 +41,7 @@ def study(directory: Path) -> None:
         tables.correlations(zoo, foretold),
         tables.answers(populations, CONFIG),
         verdicts.errors(studies),
-        verdicts.takes_needed(populations, {**takes, "reuse alone": takes_alone["reuse"]}),
+        verdicts.takes_needed(populations, {name: takes for name, (_, takes) in ran.items()}),
         tables.held_out(zoo, foretold),
     ]
     text = "\n\n".join(parts)

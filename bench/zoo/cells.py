@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ class Cell:
 
     policy: str
     task: str
+    arms: Mapping[str, ScoredTakes]
     questions: tuple[Question, ...]
 
     @property
@@ -46,4 +47,4 @@ def cells(policy: Policy, config: str) -> Iterator[Cell]:
             )
             for name, uri in names.items()
         }
-        yield Cell(policy.name, task, tuple(questions_of(takes, 3)))
+        yield Cell(policy.name, task, takes, tuple(questions_of(takes, 3)))

@@ -11,6 +11,7 @@ reuse      unranked      the gain is at least worth
 reuse      none          the gain is at least worth
 retrieve   retrieve      retrieve - base is not above 0, or neither is content nor cooling below worth
 retrieve   cool          cooled - base is not above 0, or content and retrieve - base are at least worth
+retrieve   cool-or-…     neither cooled - base nor retrieve - base is above 0
 retrieve   none          cooled - base or retrieve - base is at least worth
 combine    yes           for no arm both its questions are above 0
 combine    no            for some arm both its questions are at least worth
@@ -48,6 +49,7 @@ def wrong(part: str, said: str, true: Mapping[str, float]) -> bool:
         ("reuse", "none"): gain >= WORTH,
         ("retrieve", "retrieve"): full <= 0 or (content <= 0 and cooled >= WORTH),
         ("retrieve", "cool"): cooled <= 0 or min(content, full) >= WORTH,
+        ("retrieve", "cool-or-retrieve"): max(full, cooled) <= 0,
         ("retrieve", "none"): max(full, cooled) >= WORTH,
         ("combine", "yes"): all(min(pair) <= 0 for pair in pairs),
         ("combine", "no"): any(min(pair) >= WORTH for pair in pairs),
@@ -95,8 +97,8 @@ def fixed(populations: Sequence[Cell], starts: int, runs: int, seed: int = 0) ->
 
 
 def tally(counts: Counts, part: str, said: str, many: int, true: Mapping[str, float]) -> None:
-    """Count ``many`` answers; those that leave a question open are never wrong."""
-    is_wrong = said not in OPEN and wrong(part, said, true)
+    """Count ``many`` answers; one that says nothing is never wrong."""
+    is_wrong = said not in ("undecided", "not-measured") and wrong(part, said, true)
     counts.setdefault((part, said), Count()).add(many, is_wrong)
     if clear(part, true):
         for kind, applies in zip(CLEAR, (said in OPEN, True), strict=True):
