@@ -4,14 +4,13 @@ import argparse
 from pathlib import Path
 
 import bench.zoo
-from bench.zoo import decide, tables, verdicts
+from bench.zoo import tables, verdicts
 from bench.zoo.cells import cells
+from bench.zoo.checks import check_all, picks
 from bench.zoo.foretell import foretell_all
 from bench.zoo.roll import deficits, roll, train, uri_of
 from bench.zoo.takes import load
 
-RUNS = 40
-"""Simulated runs of each cell and kind."""
 CONFIG = "frame .3"
 """The retrieval that the verdicts of the study are about."""
 
@@ -24,25 +23,21 @@ def study(directory: Path) -> None:
         if (directory / "runs" / name / "result.json").is_file()
     ]
     populations = [cell for policy in zoo for cell in cells(policy, CONFIG)]
-    foretold = foretell_all(directory, {policy.name: uri_of(directory, policy.name) for policy in zoo})
-    asked = {
-        "takes alone": ("reuse",),
-        "takes and retrieval": ("reuse", "retrieve"),
-        "all three": ("reuse", "retrieve", "combine"),
-    }
-    ran = {name: verdicts.until_decided(populations, RUNS, parts) for name, parts in asked.items()}
-    studies = {f"{n} starts": decide.fixed(populations, n, RUNS) for n in (20, 60, 100)}
-    studies |= {f"until decided: {name}": counts for name, (counts, _) in ran.items()}
+    uris = {policy.name: uri_of(directory, policy.name) for policy in zoo}
+    foretold, chosen = foretell_all(directory, uris), check_all(directory, uris)
+    simulated = verdicts.simulate(directory, zoo, CONFIG)
     parts = [
         f"{len(zoo)} policies, {sum(a.size for p in zoo for a in p.outcomes.values())} takes.",
         tables.selection(zoo),
         tables.arms(zoo),
+        tables.beyond_cooling(zoo),
         tables.best_options(zoo),
         tables.correlations(zoo, foretold),
         tables.answers(populations, CONFIG),
-        verdicts.errors(studies),
-        verdicts.takes_needed(populations, {name: takes for name, (_, takes) in ran.items()}),
+        verdicts.errors(simulated.counts),
+        verdicts.takes_needed(populations, simulated.takes),
         tables.held_out(zoo, foretold),
+        picks(zoo, chosen),
     ]
     text = "\n\n".join(parts)
     (directory / "tables.md").write_text(text + "\n")

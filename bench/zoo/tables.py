@@ -76,7 +76,7 @@ def selection(zoo: Sequence[Policy]) -> str:
 def arms(zoo: Sequence[Policy]) -> str:
     rows = []
     for p in zoo:
-        gains = [points(difference(over_base(p, arm))) for arm in COOLED.values()]
+        gains = [points(difference(over_base(p, arm))) if arm in p.outcomes else "–" for arm in COOLED.values()]
         gains += [points(difference(over_base(p, arm))) for arm, _ in RETRIEVE.values()]
         contents = [points(difference(content(p, config))) for config in RETRIEVE]
         rows.append([p.name, *gains, *contents, f"{p.dfe_over_floor:.2f}"])
@@ -97,8 +97,10 @@ def options(policy: Policy) -> dict[str, F64]:
         **{f"cooled {alpha:g}": arm for alpha, arm in COOLED.items()},
         **{f"retrieve {config}": arm for config, (arm, _) in RETRIEVE.items()},
     }
+    names = {name: arm for name, arm in names.items() if arm in policy.outcomes}
     single = {name: over_base(policy, arm) for name, arm in names.items()}
-    return single | {f"{name}, best of 3": policy.picked(SCORE, arm) - policy.rate() for name, arm in names.items()}
+    scored = {name: arm for name, arm in names.items() if (arm, SCORE) in policy.scores}
+    return single | {f"{name}, best of 3": policy.picked(SCORE, arm) - policy.rate() for name, arm in scored.items()}
 
 
 def best_options(zoo: Sequence[Policy]) -> str:
@@ -154,6 +156,20 @@ def held_out(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Foretold
         rows.append(row)
     title = "8. Held-out demonstrations: error of base, cooled and retrieve-started sample; cosine; measured content"
     return table(title, ["policy", *RETRIEVE], rows)
+
+
+def beyond_cooling(zoo: Sequence[Policy]) -> str:
+    """Does retrieval at its best beat cooling at its best? Both picked after the fact."""
+    rows = []
+    for p in zoo:
+        cooled = max((arm for arm in COOLED.values() if arm in p.outcomes), key=lambda arm: float(p.rate(arm).mean()))
+        arms = [arm for arm, _ in RETRIEVE.values()]
+        retrieve = max(arms, key=lambda arm: float(p.rate(arm).mean()))
+        name = next(config for config, (arm, _) in RETRIEVE.items() if arm == retrieve)
+        one = difference(p.rate(retrieve) - p.rate(cooled))
+        rows.append([p.name, cooled.partition("=")[2], name, points(one)])
+    header = ["policy", "best cooling", "best retrieval", "retrieval - cooling, one take"]
+    return table("2b. Retrieval at its best against cooling at its best, in points", header, rows)
 
 
 def truth(means: Mapping[str, float]) -> tuple[str, str, str]:

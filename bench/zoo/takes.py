@@ -19,7 +19,7 @@ SHORTEST = "shortest"
 SCORE, PAPERS = "coverage full", "manifold full"
 """What the verdict picks by, and what the paper picks by."""
 WORTH = 0.03
-COOLED = {0.3: "cooled?alpha=0.3", 0.5: "cooled?alpha=0.5", 0.7: "cooled?alpha=0.7", 1.0: "cooled?alpha=1"}
+COOLED = {0.3: "cooled?alpha=0.3", 0.5: "cooled?alpha=0.5", 0.7: "cooled?alpha=0.7"}
 RETRIEVE = {
     "frame .3": ("retrieve?rule=frame&alpha=0.3", 0.3),
     "frame .5": ("retrieve?rule=frame&alpha=0.5", 0.5),

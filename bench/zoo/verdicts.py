@@ -2,19 +2,72 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats as sps
 
 from bench.zoo import decide
-from bench.zoo.cells import Cell
+from bench.zoo.cells import Cell, cells
 from bench.zoo.decide import PARTS, Count, Counts
 from bench.zoo.tables import table, truth
-from bench.zoo.takes import WORTH
+from bench.zoo.takes import WORTH, Policy
+from besttake.files import short_hash
 from besttake.measure.until import run_until_decided
 
 BUDGET = 1500
+RUNS = 25
+"""Simulated runs of each cell and kind."""
+FIXED = (20, 60, 100)
+ASKED = {
+    "takes alone": ("reuse",),
+    "takes and retrieval": ("reuse", "retrieve"),
+    "all three": ("reuse", "retrieve", "combine"),
+}
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Verdicts of simulated runs, counted by kind of run; and, until decided, the mean takes of each cell."""
+
+    counts: dict[str, Counts]
+    takes: dict[str, list[float]]
+
+
+def simulate(directory: Path, zoo: Sequence[Policy], config: str) -> Simulated:
+    """`RUNS` runs of each cell and kind; those of a policy are kept in ``directory/simulated`` once they were made."""
+    counts: dict[str, Counts] = {}
+    takes: dict[str, list[float]] = {}
+    for policy in zoo:
+        populations = list(cells(policy, config))
+        values = [q.values.tobytes() for cell in populations for q in cell.questions]
+        kept = directory / "simulated" / f"{policy.name}-{RUNS}-{short_hash(*values)}.json"
+        if not kept.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(_simulated(populations)))
+        made = json.loads(kept.read_text())
+        for kind, rows in made["counts"].items():
+            own = counts.setdefault(kind, {})
+            for part, said, many, bad in rows:
+                count = own.setdefault((part, said), Count())
+                count.said, count.wrong = count.said + many, count.wrong + bad
+        for kind, means in made["takes"].items():
+            takes.setdefault(kind, []).extend(means)
+    return Simulated(counts, takes)
+
+
+def _simulated(populations: Sequence[Cell]) -> dict[str, Any]:
+    counts = {f"{starts} starts": decide.fixed(populations, starts, RUNS) for starts in FIXED}
+    takes = {}
+    for name, asked in ASKED.items():
+        kind = f"until decided: {name}"
+        counts[kind], takes[kind] = until_decided(populations, RUNS, asked)
+    rows = {kind: [[*key, c.said, c.wrong] for key, c in own.items()] for kind, own in counts.items()}
+    return {"counts": rows, "takes": takes}
 
 
 def until_decided(populations: Sequence[Cell], runs: int, asked: Sequence[str]) -> tuple[Counts, list[float]]:
