@@ -1,4 +1,4 @@
-"""The tables of docs/testbed.md, in Markdown: ``python -m bench.testbed_tables runs/testbed``"""
+"""The tables of a run of recipes/testbed.yaml, in Markdown: ``python -m bench.testbed_tables runs/testbed``"""
 
 from __future__ import annotations
 

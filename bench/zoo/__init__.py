@@ -1,4 +1,4 @@
-"""The zoo study (docs/zoo.md): twenty testbed policies with known deficits, and how well their verdicts hold.
+"""The zoo study (docs/zoo.md): testbed policies with known deficits, and how well their verdicts hold.
 
     python -m bench.zoo train roll study --dir zoo      # resumable: each stage skips what is there
 

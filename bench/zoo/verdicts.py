@@ -116,7 +116,7 @@ def takes_needed(populations: Sequence[Cell], takes: Mapping[str, Sequence[float
     """Takes to the end of a run, beside what an ideal test would need."""
     rows = [
         [
-            f"until decided: {name}",
+            name,
             f"{np.mean(means):.0f}",
             f"{np.median(means):.0f}",
             f"{np.percentile(means, 90):.0f}",
