@@ -207,7 +207,7 @@ def test_the_library_and_the_tuning_are_named_where_they_are_not_the_papers(run)
     _, invoke = run
     told = json.loads(invoke("table3", "--json").stdout)["left_protocol"]
     assert any("demonstrations of a task, the paper's 50" in text for text in told)
-    assert any("retrieval is not tuned" in text for text in told)
+    assert any("testbed:half: at held-out demonstrations" in text for text in told)
 
 
 def test_the_papers_own_two_arms_are_no_departure_and_other_settings_are():

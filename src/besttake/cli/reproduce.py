@@ -12,8 +12,8 @@ from besttake.cli.options import Json, Quiet, Verbose, command, pairs, reporter,
 
 
 @plan_flags(
-    "demos", "task", "encoder", "starts", "seeds", "arms", "rule", "alpha", "stride", "probe_states", "gripper_dim",
-    "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
+    "demos", "task", "encoder", "starts", "seeds", "arms", "rule", "alpha", "check_states", "stride", "probe_states",
+    "gripper_dim", "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
 )  # fmt: skip
 def reproduce(
     given: Flags,

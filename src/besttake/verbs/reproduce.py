@@ -14,6 +14,7 @@ import yaml
 from besttake.config import Plan, load_plan
 from besttake.errors import PlanError
 from besttake.progress import Reporter
+from besttake.reporting.checks import sentence
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Estimate, Result, Selector
 from besttake.verbs.compare import CompareResult
@@ -148,7 +149,8 @@ def plan_for(
     wanted = {name: value for name, value in changes.items() if value is not None}
     flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
     plan = load_plan(None, flags)
-    theirs = {**table.plan, **table.plan.get("retrieval", {})}
+    # The paper retrieves by `next`; which of its variants, and here also which rule, held-out demonstrations choose.
+    theirs = {"rule": "next", **table.plan, **table.plan.get("retrieval", {})}
     departures = [
         *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in wanted.items()
           if name in theirs and name != "arms" and str(value) != str(theirs[name])),
@@ -178,7 +180,7 @@ def library_departures(table: Protocol, result: Result) -> list[str]:
         how = f"retrieval is as tuned in this library ({settings}) where the plan says nothing else" if tuned else (
             "retrieval is not tuned; the paper's settings were chosen on held-out demonstrations (library tune)"
         )  # fmt: skip
-        texts.append(how)
+        texts += [f"{uri}: {sentence(check)}" for uri, check in result.checks.items()] if result.checks else [how]
     return texts
 
 
