@@ -354,6 +354,12 @@ def test_what_a_spreadsheet_would_run_is_written_as_text_and_read_back(tmp_path:
     ]  # fmt: skip
 
 
+def test_only_what_ingest_wrote_itself_is_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "outcomes.csv").write_text("start,success\n0,1\n0,0\n")
+    first = ingest([tmp_path], tmp_path / "run").result
+    assert first.cost.takes == ingest([tmp_path]).result.cost.takes == 2
+
+
 def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 200_000)
     (tmp_path / "wrong.json").write_text('{"benchmark": "b", "tasks": [{"task": 3, "episodes": [{"metrics": 7}]}]}')

@@ -242,7 +242,21 @@ def test_a_take_of_one_frame_is_not_compared_and_cuts_no_other(demos: Path, tmp_
     result = rank(names, demos)
     assert [Path(take.name).stem for take in result.takes] == ["close", "far", "one"]
     assert [take.scored for take in result.takes] == [20, 20, 0]
-    assert "too short to be compared" in result.takes[2].problem
+    assert "it has 1 frame (0.0 s), too short to be compared" in result.takes[2].problem
+
+
+def test_a_quick_success_is_compared_with_a_failure_that_ran_to_the_end(demos: Path, tmp_path: Path) -> None:
+    slow = np.concatenate([film(0.45), np.repeat(film(0.45)[-1:], 100, axis=0)])
+    names = [write_folder(tmp_path / "quick", film(0.02, frames=12)), write_folder(tmp_path / "slow", slow)]
+    assert [(Path(t.name).name, t.scored) for t in rank(names, demos).takes] == [("quick", 12), ("slow", 12)]
+
+
+def test_what_all_takes_share_is_no_error_of_their_difference(demos: Path, tmp_path: Path) -> None:
+    """Both takes leave the demonstrations at the same time; one is always a little further away."""
+    names = [write_folder(tmp_path / f"{p}", film(p)) for p in (0.30, 0.34)]
+    near, far = rank(names, demos, scorer="manifold").takes
+    assert (Path(near.name).name, near.place, far.place) == ("0.3", 1, 2)
+    assert abs(float(near.score or 0) - float(far.score or 0)) < float(near.error or 0)
 
 
 def turned(video: Path) -> Path:

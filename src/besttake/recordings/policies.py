@@ -103,7 +103,7 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
             "`policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
         )
     own = sorted({label for origin, label in labels.items() if label != first[origin].server})
-    note = f"policies are named by their folders or files ({_listed(own)}); `policy_name` names them otherwise"
+    note = f"policies are named by their folders or files ({_listed(own)}); `--policy-name` names them otherwise"
     return [labels[recording.origin] for recording in recordings], [note] if own else []
 
 

@@ -124,11 +124,9 @@ def may_hold_outcomes(file: Path) -> bool:
     """Whether a file of a directory is read: not what `ingest` itself wrote, nor other programs' files."""
     suffix = file.suffix.lower()
     if suffix in table.SUFFIXES:
-        return file.name != "outcomes.csv"
+        return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()
     if suffix in rollouts.SUFFIXES:
         return rollouts.names_outcome(file)
-    if file.name == "result.json":
-        return False
     return (
         suffix == ".json" or suffix in libero_log.SUFFIXES or suffix in _DATABASES or file.name.startswith("recording")
     )

@@ -48,10 +48,12 @@ SCORER: str = Plan.model_fields["scorer"].default
 FPS = 10.0
 """The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""
 UNLIKE = "unlike the demonstrations"
-_SHORT = 0.25
-"""A take shorter than this part of the median one is not compared: it would cut all others to its own length."""
+_SHORT, _FEWEST = 0.05, 5
+"""A take shorter than this part of the longest, or of fewer frames, is not compared: it would cut all others to it."""
 _SLACK = 0.25
 """Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
+_ALIKE = 0.001
+"""Scores that differ by less share a place: encoding a video again moves its cosines by as much."""
 _BLOCKS = 8
 _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
@@ -73,7 +75,7 @@ class RankedTake:
     """A take with its place (1 is best), its score and the frames it rests on.
 
     Takes whose scores lie within each other's error share a place. ``error`` is the standard error of the score: how
-    much it changes when a stretch of time is left out. ``unlike`` says why a take is marked "unlike the
+    much it changes when stretches of time are left out. ``unlike`` says why a take is marked "unlike the
     demonstrations". ``best[i]`` is the highest cosine of the frame at ``seconds[i]`` to any demonstration frame,
     ``nearest[i]`` that frame of the library; they are empty where the scorer does not compare frames with
     demonstrations. A take that could not be read or scored has no place, and ``problem`` says why.
@@ -219,13 +221,18 @@ class _Film:
 class _Clock:
     """When takes are looked at: ``rate`` times a second, until ``end`` seconds (None: each to its own end).
 
-    ``short``: takes below this duration are not compared.
+    Takes below ``short`` seconds, or of fewer than ``fewest`` frames, are not compared.
     """
 
     window: str
-    rate: float
-    end: float | None
-    short: float
+    rate: float = FPS
+    end: float | None = None
+    short: float = 0.0
+    fewest: int = 0
+
+    def compares(self, film: _Film) -> bool:
+        """Whether a take can be compared with the others."""
+        return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
 
     def rows(self, times: F64) -> I64:
         """Which of the frames shown at ``times`` are seen: at each tick the one that stands then."""
@@ -238,11 +245,13 @@ class _Clock:
 def _clock(films: Sequence[_Film], window: str, stride: int) -> _Clock:
     readable = [film for film in films if film.frames is not None]
     if not readable:
-        return _Clock(window, FPS, None, 0.0)
-    short = _SHORT * float(np.median([film.duration for film in readable]))
-    long_enough = [film for film in readable if film.duration >= short]
-    rate = min((film.rate for film in long_enough if film.rate), default=FPS) / stride
-    return _Clock(window, rate, min(film.duration for film in long_enough) if window == "common" else None, short)
+        return _Clock(window)
+    clock = _Clock(window, short=_SHORT * max(film.duration for film in readable), fewest=_FEWEST)
+    if not any(map(clock.compares, readable)):
+        clock = _Clock(window)
+    compared = [film for film in readable if clock.compares(film)]
+    rate = min((film.rate for film in compared if film.rate), default=FPS) / stride
+    return replace(clock, rate=rate, end=min(film.duration for film in compared) if window == "common" else None)
 
 
 @dataclass(frozen=True)
@@ -257,28 +266,29 @@ class _Ranking:
 
     def of(self, films: Sequence[_Film]) -> tuple[list[RankedTake], Yardsticks]:
         """Takes from best to worst, then those without a score; and the yardsticks."""
-        compared = [film for film in films if film.frames is not None and film.duration >= self.clock.short]
+        compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
         judged = judge([self.scorer], [footage], self.view)[0] if footage else []
         takes = [self._ranked(*one) for one in zip(compared, footage, judged, strict=True)]
-        if not self.scorer.spec.compares:
-            takes = [replace(take, error=self._error(one)) for take, one in zip(takes, footage, strict=True)]
+        without = [self._without_blocks(take) for take in footage]
+        takes = [replace(take, error=_error(parts)) for take, parts in zip(takes, without, strict=True)]
         yardsticks = Yardsticks()
         # A scorer that looks at neither demonstrations nor embeddings says nothing about likeness.
         if footage and not self.scorer.spec.compares and set(self.scorer.spec.reads) & _LIKENESS:
             yardsticks = Yardsticks(*self._held_out(), self._shuffled(footage))
             few = self._values([_sampled(take) for take in footage])
             takes = [replace(take, unlike=_unlike(take, one, yardsticks)) for take, one in zip(takes, few, strict=True)]
-        return [*_placed(takes), *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
+        placed = _placed(list(zip(takes, without, strict=True)))
+        return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
 
     def _left_out(self, films: Sequence[_Film]) -> list[RankedTake]:
         left_out = []
         for film in films:
             if film.frames is None:
                 left_out.append(RankedTake(film.name, None, None, 0, 0, problem=film.problem))
-            elif film.duration < self.clock.short:
-                problem = f"it lasts {film.duration:.1f} s, too short to be compared with the others"
+            elif not self.clock.compares(film):
                 length = len(film.frames)
+                problem = f"it has {count(length, 'frame')} ({film.duration:.1f} s), too short to be compared"
                 left_out.append(RankedTake(film.name, None, None, length, 0, duration=film.duration, problem=problem))
         return left_out
 
@@ -292,11 +302,9 @@ class _Ranking:
 
     def _cut(self, ticks: Any, frames: U8 | None, embedded: Any) -> Footage:
         last = len(ticks) - 1
-        end = (
-            last
-            if self.clock.end is None
-            else min(last, max(0, math.ceil(self.clock.end * self.clock.rate - 1e-6) - 1))
-        )
+        end = last
+        if self.clock.end is not None:
+            end = min(last, max(0, math.ceil(self.clock.end * self.clock.rate - 1e-6) - 1))
         steps = np.asarray(ticks, np.int32)
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
@@ -306,13 +314,13 @@ class _Ranking:
         judged = judge([self.scorer], [takes], view or self.view)[0]
         return [float(one.scores[self.scorer.spec.name].values[0]) for one in judged]
 
-    def _error(self, take: Footage) -> float | None:
-        """The standard error of a score by the jackknife: stretches of time are left out in turn."""
-        parts = _without_blocks(take)
-        values = self._values(parts) if parts else []
-        if len(values) < 2 or not np.isfinite(values).all():
-            return None
-        return float(np.sqrt((len(values) - 1) * np.var(values)))
+    def _without_blocks(self, take: Footage) -> list[float]:
+        """The score of a take with each of some stretches of time left out: the replicates of the jackknife."""
+        rows = np.flatnonzero(take.windows[0])
+        blocks = np.array_split(rows, min(_BLOCKS, len(rows)))
+        if len(blocks) < 2 or self.scorer.spec.compares:
+            return []
+        return self._values([_kept(take, np.setdiff1d(rows, block)) for block in blocks])
 
     def _held_out(self) -> tuple[float | None, int]:
         """The lowest score of demonstrations against the others, on the clock of the takes; and of how many."""
@@ -375,23 +383,38 @@ class _Ranking:
         return tuple(pictures)
 
 
-def _placed(takes: Sequence[RankedTake]) -> list[RankedTake]:
-    """Takes in order; those within the error of the first of their place share it."""
-    ordered = sorted(
-        (take for take in takes if take.score is not None), key=lambda take: (-(take.score or 0), take.name)
-    )
+def _placed(takes: Sequence[tuple[RankedTake, Sequence[float]]]) -> list[RankedTake]:
+    """Takes in order; those within the error of the first of their place share it. Each comes with its replicates."""
+    scored = [(take, parts) for take, parts in takes if take.score is not None]
+    ordered = sorted(scored, key=lambda one: (-(one[0].score or 0.0), one[0].name))
     placed: list[RankedTake] = []
-    first: RankedTake | None = None
-    for number, take in enumerate(ordered, start=1):
-        if first is None or not _tied(first, take):
-            first = replace(take, place=number)
-        placed.append(replace(take, place=first.place))
+    first, place = ordered[0] if ordered else None, 1
+    for number, one in enumerate(ordered, start=1):
+        if first is not None and not _tied(first, one):
+            first, place = one, number
+        placed.append(replace(one[0], place=place))
     return placed
 
 
-def _tied(one: RankedTake, two: RankedTake) -> bool:
-    reach = 1.96 * math.hypot(one.error or 0.0, two.error or 0.0)
-    return abs((one.score or 0.0) - (two.score or 0.0)) <= reach
+def _tied(one: tuple[RankedTake, Sequence[float]], two: tuple[RankedTake, Sequence[float]]) -> bool:
+    """Whether two scores differ by less than 1.96 standard errors of their difference.
+
+    Over the same time that error comes from the same stretches left out of both, so that what all takes share (every
+    approach looks alike) does not count.
+    """
+    gap, error = (one[0].score or 0.0) - (two[0].score or 0.0), None
+    if len(one[1]) == len(two[1]):
+        error = _error(np.subtract(one[1], two[1]).tolist())
+    if error is None:
+        error = math.hypot(one[0].error or 0.0, two[0].error or 0.0)
+    return abs(gap) <= max(1.96 * error, _ALIKE)
+
+
+def _error(replicates: Sequence[float]) -> float | None:
+    """The standard error of a score from its replicates without one of the blocks each."""
+    if len(replicates) < 2 or not np.isfinite(replicates).all():
+        return None
+    return float(np.sqrt((len(replicates) - 1) * np.var(replicates)))
 
 
 def _unlike(take: RankedTake, sampled: float, yardsticks: Yardsticks) -> str:
@@ -412,12 +435,6 @@ def _sampled(take: Footage) -> Footage:
     return _kept(take, rows)
 
 
-def _without_blocks(take: Footage) -> list[Footage]:
-    rows = np.flatnonzero(take.windows[0])
-    blocks = np.array_split(rows, min(_BLOCKS, len(rows)))
-    return [_kept(take, np.setdiff1d(rows, block)) for block in blocks] if len(blocks) > 1 else []
-
-
 def _kept(take: Footage, rows: Any) -> Footage:
     """The take as if it had these frames alone."""
     steps = np.arange(len(rows), dtype=np.int32)
@@ -428,7 +445,7 @@ def _kept(take: Footage, rows: Any) -> Footage:
 
 
 def _notes(clock: _Clock, films: Sequence[_Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
-    readable = [film for film in films if film.frames is not None and film.duration >= clock.short]
+    readable = [film for film in films if clock.compares(film)]
     notes, lengths = [], {round(film.duration, 3) for film in readable}
     if len({round(film.rate, 2) for film in readable}) > 1:
         notes.append(f"takes differ in frame rate: all are compared at {clock.rate:g} frames a second")
