@@ -52,8 +52,8 @@ _SHORT, _FEWEST = 0.05, 5
 """A take shorter than this part of the longest, or of fewer frames, is not compared: it would cut all others to it."""
 _SLACK = 0.25
 """Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
-_ALIKE = 0.001
-"""Scores that differ by less share a place: encoding a video again moves its cosines by as much."""
+_ALIKE = 0.005
+"""Scores that differ by less share a place: another encoding of the same video moved them by 0.001 to 0.004."""
 _BLOCKS = 8
 _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
