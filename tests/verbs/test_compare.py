@@ -178,7 +178,7 @@ def test_starts_measured_otherwise_are_not_joined_to_a_cell(runs: list[Path], tm
     document = json.loads((runs[0] / "result.json").read_text())
     for cell in document["cells"]:
         cell["headroom"]["n"] = 2
-    (tmp_path / "pairs" / "result.json").write_text(json.dumps(document))
+    (tmp_path / "pairs" / "result.json").write_text(Result.model_validate(document).to_json())
     with contextlib.closing(Table(tmp_path / "pairs")) as table:
         rows = table.content().rows.values()
         table.add([replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start > 5])

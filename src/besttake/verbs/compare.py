@@ -47,6 +47,7 @@ class CompareResult(Tabular):
     def to_json(self) -> str:
         """As JSON text: the schema of ``result.json``, with the runs and ``across`` added."""
         document = {**json.loads(self.result.to_json()), "runs": self.runs, "across": asdict(self.across)}
+        document.pop("sha256", None)  # of a result without these
         return json.dumps(document, indent=1, allow_nan=False)
 
     def plot(self) -> Figure | None:
