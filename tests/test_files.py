@@ -21,6 +21,14 @@ def test_a_file_is_written_whole_and_replaces_the_old_one(tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError) as caught:
+        files.write_text(tmp_path / "taken", "text")
+    assert caught.value.filename == str(tmp_path / "taken")
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+
+
 def test_missing_directories_are_made_only_when_asked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.write_text(tmp_path / "deep" / "a.txt", "x")

@@ -34,7 +34,7 @@ workers: 2
 batch: 4
 """
 TAKES = 2 * 4 * 2
-_NOT_NUMBERS = ("created", "command", "versions", "cost", "sha256")
+_NOT_NUMBERS = ("created", "command", "versions", "cost", "plan", "sha256")
 
 
 @dataclass(frozen=True)

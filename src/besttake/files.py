@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        error.filename, error.filename2 = str(path), None  # the name that the user knows
         raise
     return path
 
