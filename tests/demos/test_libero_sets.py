@@ -154,6 +154,13 @@ def test_from_the_hub_come_the_videos_that_are_needed_and_no_others(tmp_path, mo
     assert both.shows(("agentview", "wrist"))
 
 
+def test_a_task_may_hold_any_line_end_of_unicode(tmp_path):
+    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
+    row = {"episode_index": 0, "tasks": ["put\u2028it\x85down"], "length": len(EPISODES[0])}
+    (root / "meta" / "episodes.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert next(iter(registry.demos(f"lerobot:{root}"))).task == "put\u2028it\x85down"
+
+
 def test_image2_is_no_wrist_camera_beside_one_that_says_it_is():
     there = ("observation.images.hand_image", "observation.images.image", "observation.images.image2")
     assert match_cameras(("wrist",), there, {}) == {"wrist": "observation.images.hand_image"}

@@ -72,7 +72,7 @@ def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
     """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
     damaged = f"{name}: {path.name} is damaged"
     try:
-        lines = _text(path, damaged).splitlines()
+        lines = _text(path, damaged).split("\n")  # texts in them may hold other line ends, such as U+2028
     except (OSError, ValueError) as error:
         raise LibraryError(f"{damaged} ({getattr(error, 'strerror', None) or str(error)[:120]})") from error
     objects = []

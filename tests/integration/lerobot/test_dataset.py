@@ -88,3 +88,48 @@ def test_reading_needs_no_torch(written):
         [sys.executable, "-c", code, str(root)], env={"PYTHONPATH": source}, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("kind", ["videos", "pictures"])
+def test_lerobot_s_own_converter_and_we_read_the_same_from_version_2(tmp_path, kind):
+    """lerobot 0.6 no longer writes v2.1, but it converts such sets: what it makes of one is what we read from it."""
+    import writers
+    from lerobot.scripts.convert_dataset_v21_to_v30 import convert_dataset
+
+    episodes = [writers.episode(number, length=12, side=64) for number in range(3)]
+    old = tmp_path / "old"
+    if kind == "videos":
+        writers.ipec_libero(old, episodes, "v2.1")
+    else:
+        features = {"image": {"dtype": "image", "shape": [64, 64, 3], "names": ["height", "width", "channel"]}}
+        features |= {
+            name: {"dtype": "float32", "shape": [size], "names": [name]}
+            for name, size in (("state", 8), ("actions", 7))
+        }
+        columns = ("state", "actions")
+        writers.v2(old, episodes, {"image": "wrist"}, features, version="v2.1", fps=10, columns=columns)
+    before = list(registry.demos(f"lerobot:{old}"))
+    convert_dataset("test/set", root=old, push_to_hub=False)
+    after = list(registry.demos(f"lerobot:{old}"))
+    assert len(before) == len(after) == 3
+    for one, other in zip(before, after, strict=True):
+        assert (one.task, one.instruction) == (other.task, other.instruction)
+        for name in ("states", "actions", "frames"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_lerobot_reads_the_set_that_stands_for_hugging_face_vla(tmp_path):
+    import writers
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    episodes = [writers.episode(number, length=10, side=64) for number in range(2)]
+    root = writers.hugging_face_libero(tmp_path / "set", episodes)
+    theirs, ours = LeRobotDataset("test/set", root=root), list(registry.demos(f"lerobot:{root}"))
+    assert (theirs.num_episodes, theirs.num_frames, theirs.fps) == (2, 20, 10)
+    for index in (0, 9, 10, 17):
+        row, demo, step = theirs[index], ours[index // 10], index % 10
+        np.testing.assert_array_equal(row["observation.state"].numpy(), demo.states[step])
+        np.testing.assert_array_equal(row["action"].numpy(), demo.actions[step])
+        picture = (row["observation.images.image2"].numpy().transpose(1, 2, 0) * 255).round()
+        np.testing.assert_array_equal(picture, demo.frames[step])
+        assert row["task"] == demo.task
