@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
+from besttake.core.estimate import Forecast as Forecast
 from besttake.core.offline import Check
 from besttake.errors import RunError
 from besttake.files import read_json, read_regular
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 SCHEMA = 5
 _WITH_CHECKSUM = 5
+
+
+def _without_further_starts(value: Any) -> Any:
+    """Before schema 4 a single number of further starts was forecast, which was little more than noise."""
+    if isinstance(value, dict):
+        return {key: _without_further_starts(part) for key, part in value.items() if key != "further_starts"}
+    return [_without_further_starts(part) for part in value] if isinstance(value, list) else value
 
 
 class _Model(BaseModel):
@@ -166,7 +174,7 @@ class Decision(_Model):
     reason: str = ""
     gain: Estimate
     cost: float = Field(description="executions per episode, 1 = the frozen policy as it is")
-    further_starts: int | None = None
+    further: Forecast | None = Field(None, description="the further starts that would settle it (schema 4)")
     arm: str = Field("", description="the arm that is chosen, where one is (schema 4)")
     because: str = ""
 
@@ -223,7 +231,7 @@ class Verdict(_Model):
     answers.
 
     ``questions`` (schema 3): the answer to each question of `besttake.measure.questions`, with its estimate, the
-    p-values of both nulls, and the further starts that would settle it. ``any_chunk``: retrieval helps, but any chunk
+    p-values of both nulls. ``any_chunk``: retrieval helps, but any chunk
     of a demonstration may do as well. ``by_cooling``: the combination helps, but cooling may do as well as retrieving.
 
     ``looks``: how many starts there were whenever this was judged, this time included; ``looked``: how many of these
@@ -442,7 +450,7 @@ class Result(_Model):
         if version > SCHEMA:
             raise RunError(f"{path} is of schema {version}, this BestTake knows {SCHEMA}; upgrade besttake")
         try:
-            result = cls.model_validate(data)
+            result = cls.model_validate(data if version >= SCHEMA else _without_further_starts(data))
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise RunError(

@@ -33,14 +33,9 @@ def test_a_small_sure_gain_is_no():
     assert v.ask(np.r_[np.full(10, 1 / 3), np.zeros(1990)], gain_scale(3), 0.03).answer == "no"
 
 
-def test_a_large_unsure_gain_is_undecided_and_says_how_many_more():
+def test_a_large_unsure_gain_is_undecided():
     finding = v.ask([2 / 3, 1 / 3, 0, 0, 0, 0, 0, 0, 0, 0], gain_scale(3), 0.03)
     assert finding.answer == "undecided"
-    assert finding.further_starts >= 10
-
-
-def test_a_decided_question_needs_no_more_starts():
-    assert v.ask(YES, gain_scale(3), 0.03).further_starts is None
 
 
 def test_no_mixed_start_among_few_does_not_rule_headroom_out():
@@ -50,7 +45,7 @@ def test_no_mixed_start_among_few_does_not_rule_headroom_out():
 
 def test_no_start_at_all_is_undecided():
     finding = v.ask([np.nan], gain_scale(3), 0.03)
-    assert (finding.answer, finding.estimate.value, finding.further_starts) == ("undecided", None, None)
+    assert (finding.answer, finding.estimate.value) == ("undecided", None)
 
 
 ROOM_OPEN = np.r_[np.full(15, 2 / 3), np.zeros(S - 15)]
@@ -92,7 +87,6 @@ def test_retrieve_follows_its_table(full, cooled, content):
     found = decide(retrieve=ANSWERS[full], cooled=ANSWERS[cooled], content=ANSWERS[content]).retrieve
     assert found.answer == retrieve_table(full, cooled, content)
     assert found.cost == 1
-    assert (found.further_starts is not None) == (found.answer in ("undecided", "cool-or-retrieve"))
     assert found.arm == {"retrieve": "retrieve", "cool": "cooled"}.get(found.answer, found.arm)
     if found.answer == "cool-or-retrieve":
         assert {"retrieve": full, "cooled": cooled}[found.arm] == "yes"
@@ -117,16 +111,9 @@ def test_an_answer_is_undecided_only_where_more_starts_can_change_it(full, coole
 def test_retrieval_whose_parts_are_not_worth_it_alone_is_still_worth_it():
     verdict = decide(retrieve=YES, cooled=NO, content=NO, beyond_shuffled=NO)
     found = verdict.retrieve
-    assert (found.answer, found.further_starts, verdict.any_chunk) == ("retrieve", None, True)
+    assert (found.answer, verdict.any_chunk) == ("retrieve", True)
     assert found.reason == "together"
     assert found.gain.value == pytest.approx(YES.mean())
-
-
-def test_a_question_that_cannot_change_the_answer_asks_for_no_starts():
-    wide = np.r_[np.full(200, 1.0), np.full(192, -1.0), np.zeros(S - 392)]
-    alone = decide(retrieve=OPEN, cooled=NO, content=NO).retrieve.further_starts
-    assert decide(retrieve=OPEN, cooled=NO, content=wide).retrieve.further_starts == alone
-    assert decide(retrieve=OPEN, cooled=OPEN, content=wide).retrieve.further_starts > alone
 
 
 @pytest.mark.parametrize(
@@ -213,10 +200,6 @@ def test_content_that_any_chunk_gives_is_flagged():
     assert not decide(**arms, beyond_shuffled=YES).any_chunk
 
 
-def test_undecided_says_how_many_more_starts():
-    assert decide(gain=OPEN).reuse.further_starts == decide(gain=OPEN).questions["gain"].further_starts > 0
-
-
 def test_the_expected_gain_is_that_of_the_choice():
     found = decide(retrieve=OPEN, cooled=YES, content=NO).retrieve
     assert found.gain.value == pytest.approx(YES.mean())
@@ -245,7 +228,6 @@ def test_whatever_is_measured_the_verdict_is_sound(starts):
     assert found.reuse.answer != "select" or gain.mean() >= 0.03 - 1e-9
     assert found.retrieve.answer != "retrieve" or arm.mean() >= 0.03 - 1e-9
     for part in (found.reuse, found.retrieve, found.combine):
-        assert (part.further_starts is not None) == (part.answer == "undecided")
         assert part.gain.low <= part.gain.value <= part.gain.high
 
 
@@ -257,7 +239,6 @@ def test_a_run_that_was_looked_at_before_is_decided_by_the_test_for_repeated_loo
     again = evidence.decide(asked, looks=Looks(np.arange(60), (20, 40)))
     assert evidence.decide(asked, looks=Looks(np.arange(60), ())) == once
     assert (once.reuse.answer, again.reuse.answer) == ("select", "undecided")
-    assert again.reuse.further_starts > 0
     assert again.reuse.gain.value == pytest.approx(once.reuse.gain.value)
     assert again.reuse.gain.low < once.reuse.gain.low
     assert again.reuse.gain.high > once.reuse.gain.high
@@ -283,4 +264,4 @@ def test_a_later_look_finds_what_a_first_one_finds_where_there_is_plenty_of_evid
 
 def test_a_later_look_at_no_start_is_undecided():
     finding = v.ask_again([np.nan], gain_scale(3), 0.03, Looks(np.arange(1), (1,)), 0.75)
-    assert (finding.answer, finding.estimate.value, finding.further_starts) == ("undecided", None, None)
+    assert (finding.answer, finding.estimate.value) == ("undecided", None)

@@ -1,5 +1,4 @@
 import json
-import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from besttake.errors import RunError
+from besttake.reporting import words
 from besttake.reporting.html import make_html, render
 from besttake.reporting.numbers import number
 from besttake.reporting.page import script
@@ -264,14 +264,12 @@ def test_a_gain_that_the_shortest_take_explains_carries_a_warning(run: Path) -> 
 def test_undecided_says_how_many_more_starts(run: Path) -> None:
     result = Result.load(run / "result.json")
     further = [
-        finding.further_starts
+        words.further(finding.further)
         for cell in result.policies
         if cell.verdict
         for finding in (cell.verdict.reuse, cell.verdict.retrieve, cell.verdict.combine)
-        if finding.further_starts
+        if finding.further
     ]
     assert further
     seen, _ = page_of(run)
-    for count in further:
-        assert f"about {count:,} more start".replace(",", " ") in seen.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert all(math.isfinite(count) for count in further)
+    assert all(sentence in seen.text for sentence in further)

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from besttake.core import verdict as core
-from besttake.core.estimate import Estimate, Finding
+from besttake.core.estimate import Estimate, Finding, Forecast
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import looks_at
@@ -27,7 +27,7 @@ WORTH = 0.03
 ANSWERS = {
     "yes": Finding("yes", Estimate(0.112, 0.08, 0.143, 60), 0.001, 1.0),
     "no": Finding("no", Estimate(0.004, -0.01, 0.018, 60), 0.4, 0.01),
-    "open": Finding("undecided", Estimate(0.045, 0.006, 0.09, 60), 0.08, 0.6, 1942),
+    "open": Finding("undecided", Estimate(0.045, 0.006, 0.09, 60), 0.08, 0.6),
     "matched": Finding("yes", Estimate(0.15, 0.1, 0.2, 60), 0.001, 1.0),
 }
 
@@ -103,7 +103,15 @@ def cell_of(name: str, group: str = "*", looked: tuple[int, ...] = ()) -> Cell:
     )
     findings = {key: ANSWERS[code] for key, code in (pair.split("=") for pair in case.answers.split())}
     cell = measure_cell(data, Settings(case.seeds, case.seeds, WORTH))
-    verdict = judge(data, findings, case.seeds, looks_at(units, 60, looked), [*looked, 60])
+    parts = {
+        "reuse": Forecast(40, 210, 500),
+        "retrieve": Forecast(120, None, 500),
+        "combine": Forecast(None, None, 500),
+    }
+    verdict = judge(
+        data, findings, case.seeds, looks_at(units, 60, looked), [*looked, 60],
+        further=lambda decided: {p: f for p, f in parts.items() if getattr(decided, p).reason in ("open", "choice")},
+    )  # fmt: skip
     return words.worded(cell.model_copy(update={"verdict": verdict}), WORTH)
 
 
@@ -258,14 +266,27 @@ def test_sentences_name_the_control_that_decided() -> None:
     assert "shortest" in why("leak", "reuse")
 
 
-def test_the_number_of_further_starts_is_the_same_everywhere() -> None:
+def test_the_forecast_is_the_same_everywhere() -> None:
     cell = cell_of("open")
-    more = words.further(1942)
-    assert more == "about 1\N{NARROW NO-BREAK SPACE}942 more starts would settle it"
     for answer in words.answers(cell, WORTH):
+        more = words.further(getattr(cell.verdict, answer.name).further)
         assert more in answer.because
         assert more in answer.sentence
-    assert words.headline(cell).count(more) == 2
+        assert (more in words.headline(cell)) == (answer.name != "combine")
+
+
+@pytest.mark.parametrize(
+    ("forecast", "text"),
+    [
+        (None, ""),
+        (Forecast(40, 210, 500), "40 to 210 more starts are likely to settle it"),
+        (Forecast(120, None, 500), "120 or more further starts are needed, perhaps over 500"),
+        (Forecast(None, None, 80), "not likely to be settled within 80 more starts"),
+        (Forecast(None, None, 0), "there are no more starts"),
+    ],
+)
+def test_a_forecast_is_a_range_or_says_that_it_will_not_do(forecast: Forecast | None, text: str) -> None:
+    assert words.further(forecast) == text
 
 
 def test_a_gain_that_the_interval_shows_and_the_test_does_not_comes_with_its_p_value() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from besttake.core import planning
-from besttake.core.estimate import Finding
+from besttake.core.estimate import Finding, Forecast
 from besttake.errors import PlanError, RunError
 from besttake.reporting import words
 from besttake.reporting.terminal.plan import render, sentences
@@ -130,15 +130,15 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     cell = result.policies[0]
     verdict = cell.verdict
-    reuse = verdict.reuse.model_copy(update={"answer": "undecided", "further_starts": 1942})
-    gain = Finding("undecided", Estimate(0.05, -0.01, 0.1, 20), 0.1, 0.5, 1942, variance=0.2)
+    reuse = verdict.reuse.model_copy(update={"answer": "undecided", "further": Forecast(40, 210, 500)})
+    gain = Finding("undecided", Estimate(0.05, -0.01, 0.1, 20), 0.1, 0.5, variance=0.2)
     verdict = verdict.model_copy(update={"reuse": reuse, "questions": {**verdict.questions, "gain": gain}})
     changed = cell.model_copy(update={"verdict": verdict})
     result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
     (found,) = plan(pilot=tmp_path / "pilot")
-    assert found.further_starts == {"reuse": 1942}
+    assert found.further == {"reuse": Forecast(40, 210, 500)}
     assert found.plan.sigma2 == 0.2
-    assert sum(words.further(1942) in line for line in sentences(found)) == 1
+    assert sum(words.further(Forecast(40, 210, 500)) in line for line in sentences(found)) == 1
     assert not any("rule out" in line for line in sentences(found))
     for other in ({"worth": 5.0}, {"best_of": 2}):
-        assert plan(pilot=tmp_path / "pilot", **other)[0].further_starts == {}  # type: ignore[arg-type]
+        assert plan(pilot=tmp_path / "pilot", **other)[0].further == {}  # type: ignore[arg-type]

@@ -23,16 +23,28 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How many further starts would settle something, 8 times in 10: from ``low`` to ``high``.
+
+    ``most`` is how far the forecast looks, never more starts than there are. ``high`` is None where it may take more,
+    ``low`` is None where it will hardly be settled within them.
+    """
+
+    low: int | None
+    high: int | None
+    most: int
+
+
+@dataclass(frozen=True)
 class Finding:
     """The answer to one question about a mean over starts: is it worth acting on?
 
-    ``p_not_above_zero`` and ``p_not_below_worth`` are the p-values of the two nulls. ``further_starts`` would settle
-    an undecided question. ``variance`` is that of the values over starts, which further starts are worked out from.
+    ``p_not_above_zero`` and ``p_not_below_worth`` are the p-values of the two nulls. ``variance`` is that of the values
+    over starts, which plans are worked out from.
     """
 
     answer: YesNo
     estimate: Estimate
     p_not_above_zero: float = 1.0
     p_not_below_worth: float = 1.0
-    further_starts: int | None = None
     variance: float | None = None

@@ -111,7 +111,7 @@ def wealth(
         variance = square / (seen + 1)
         need = target - steady
         bets = (need > adaptive) & (adaptive > 0) & (variance > 0)
-        growth = np.log(np.where(bets, need, 1.0) / np.where(bets, adaptive, 1.0))
+        growth = np.log(np.where(bets, need, 1.0)) - np.log(np.where(bets, adaptive, 1.0))
         left = np.maximum(1.0, horizon - seen)
         stake = np.minimum(cap, np.sqrt(2 * growth / (left * np.where(bets, variance, 1.0))))
         d = np.where(valid, direction * (value - m), 0.0)

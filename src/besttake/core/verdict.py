@@ -63,7 +63,6 @@ from numpy.typing import ArrayLike
 
 from besttake.core.estimate import Estimate, Finding, YesNo
 from besttake.core.options import holm
-from besttake.core.planning import starts_until_decided
 from besttake.core.sequential import Looks, later_bounds, look_again
 from besttake.core.stats import Rng, Scale, mean_interval, p_not_above, p_not_below
 from besttake.core.until import bounds, tracks
@@ -82,14 +81,13 @@ Reason = Literal[
 class Part:
     """One part of a verdict: what to do, which row decided it, the gain to expect, and its cost in takes per start.
 
-    ``further_starts`` would settle an undecided one. ``arm``: the way of running that is chosen, where one is.
+    ``arm``: the way of running that is chosen, where one is.
     """
 
     answer: Reuse | Retrieve | Combine
     reason: Reason
     gain: Estimate
     cost: int
-    further_starts: int | None = None
     arm: str = ""
 
 
@@ -121,7 +119,7 @@ def ask(
         answer = "yes"
     elif below <= alpha:
         answer = "no"
-    return _finding(answer, estimate, (above, below), x, scale, worth)
+    return _finding(answer, estimate, (above, below), x, scale)
 
 
 def ask_again(
@@ -134,12 +132,12 @@ def ask_again(
         return Finding("undecided", estimate)
     if looks.until:
         (track,) = tracks(x[:, None], [scale], [stake], worth, alpha=alpha)
-        return _finding(track.answer(x.size), estimate, track.p_values(x.size), x, scale, worth)
+        return _finding(track.answer(x.size), estimate, track.p_values(x.size), x, scale)
     later = look_again(x, scale, worth, first=looks.earlier[0], stake=stake, alpha=alpha)
     answer, below = (later.answer, later.p_not_below_worth) if scale.hi > worth else ("no", 0.0)
     # Half of alpha is left for later looks, so that the p-values count twice.
     p_values = min(1.0, 2 * later.p_not_above_zero), min(1.0, 2 * below)
-    return _finding(answer, estimate, p_values, x, scale, worth)
+    return _finding(answer, estimate, p_values, x, scale)
 
 
 def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) -> Estimate:
@@ -195,7 +193,7 @@ def _reuse(headroom: Finding, gain: Finding | None, n: int, length_tells: bool) 
     if gain.answer == "no":
         shown = headroom.answer == "yes"
         return Part("unranked" if shown else "none", "not-ranked" if shown else "small-gain", gain.estimate, n)
-    return Part("undecided", "open", gain.estimate, n, gain.further_starts)
+    return Part("undecided", "open", gain.estimate, n)
 
 
 def _retrieve(findings: Mapping[str, Finding]) -> Part:
@@ -207,7 +205,7 @@ def _retrieve(findings: Mapping[str, Finding]) -> Part:
     if cooled is None or content is None:
         if full.answer == "no":
             return Part("none", "small-gain", full.estimate, 1)
-        return Part("undecided", "no-control", full.estimate, 1, full.further_starts)
+        return Part("undecided", "no-control", full.estimate, 1)
     three = {"retrieve": full, "cooled": cooled, "content": content}
     yes, no = ({name for name, f in three.items() if f.answer == code} for code in ("yes", "no"))
     if "content" in yes and yes & {"retrieve", "cooled"} and "retrieve" not in no:
@@ -220,10 +218,8 @@ def _retrieve(findings: Mapping[str, Finding]) -> Part:
         return Part("none", "small-gain", full.estimate, 1)
     if yes & {"retrieve", "cooled"}:
         arm = max(yes & {"retrieve", "cooled"}, key=lambda name: (_value(three[name]), name == "cooled"))
-        return Part("cool-or-retrieve", "choice", three[arm].estimate, 1, _most([full, cooled, content]), arm)
-    # Where one of the first two is a NO, the other decides whatever the content.
-    deciding = (full, cooled) if no & {"retrieve", "cooled"} else (full, cooled, content)
-    return Part("undecided", "open", full.estimate, 1, _most(deciding))
+        return Part("cool-or-retrieve", "choice", three[arm].estimate, 1, arm)
+    return Part("undecided", "open", full.estimate, 1)
 
 
 PAIRS = {"retrieve": ("combine", "retrieve_selection"), "cooled": ("combine_cooled", "cooled_selection")}
@@ -246,8 +242,7 @@ def _combine(findings: Mapping[str, Finding], n: int) -> Part:
     estimate = next(iter(pairs.values()))[0].estimate
     if all(any(part.answer == "no" for part in parts) for parts in pairs.values()):
         return Part("no", "small-gain", estimate, n)
-    left = [part for parts in pairs.values() if all(p.answer != "no" for p in parts) for part in parts]
-    return Part("undecided", "open", estimate, n, _most(left))
+    return Part("undecided", "open", estimate, n)
 
 
 def _composing(pairs: Mapping[str, Sequence[Finding]], alpha: float = 0.05) -> list[str]:
@@ -260,28 +255,16 @@ def _composing(pairs: Mapping[str, Sequence[Finding]], alpha: float = 0.05) -> l
     ]
 
 
-def _finding(
-    answer: YesNo, estimate: Estimate, p_values: tuple[float, float], x: np.ndarray, scale: Scale, worth: float
-) -> Finding:
-    """With the starts until decided: towards YES from an estimate of worth or more, else towards NO.
-
-    An estimate close under worth would ask for any number of starts, so the distance is at least half of it.
-    """
+def _finding(answer: YesNo, estimate: Estimate, p_values: tuple[float, float], x: np.ndarray, scale: Scale) -> Finding:
     value = float(x.mean())
-    delta = value if value >= worth else max(worth - value, worth / 2)
     # The half pseudo-starts enter the variance as well, so that no mixed start does not read as no variance.
     variance = float((np.sum((x - value) ** 2) + 0.5 * np.sum((np.array(scale.pseudo) - value) ** 2)) / x.size)
-    further = max(10, starts_until_decided(variance, delta) - x.size) if answer == "undecided" else None
-    return Finding(answer, estimate, *p_values, further, variance)
+    return Finding(answer, estimate, *p_values, variance)
 
 
 def _existing(values: ArrayLike) -> np.ndarray:
     x = np.asarray(values, dtype=np.float64)
     return x[~np.isnan(x)]
-
-
-def _most(findings: Sequence[Finding]) -> int | None:
-    return max((f.further_starts for f in findings if f.further_starts is not None), default=None)
 
 
 def _not_shown(finding: Finding | None) -> bool:

@@ -22,6 +22,7 @@ from besttake.measure.cells import (
     merge_cells,
     probed_cells_of,
 )
+from besttake.measure.forecast import forecasts
 from besttake.measure.looks import History, cell_name, looks_at, looks_until
 from besttake.measure.options import menu_of, options_of
 from besttake.measure.path import path_of
@@ -118,7 +119,15 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
         "selectors": selectors,
         "ranking": _ranking(base, data) if data.scored else None,
         "arms": _arms(data, findings, selectors, settings),
-        "verdict": judge(data, findings, settings.n, looks, [*earlier, starts], menu),
+        "verdict": judge(
+            data,
+            findings,
+            settings.n,
+            looks,
+            [*earlier, starts],
+            menu,
+            lambda decided: forecasts(decided, asked, looks, settings.worth, data.spare),
+        ),
         "tasks": _tasks(data, findings, settings.n),
         "notes": [] if data.scored else ["no take has a score: headroom is known, selection is not"],
         "retest": _retest(base),

@@ -94,7 +94,7 @@ class ArmTakes:
 
 @dataclass(frozen=True)
 class CellData:
-    """The arrays of a cell. ``units`` are its starts: (env, task, start)."""
+    """The arrays of a cell. ``units`` are its starts: (env, task, start); ``spare``: how many more the env has."""
 
     policy: str
     env: str
@@ -108,6 +108,7 @@ class CellData:
     probe: Sequence[TaskProbe] = field(default_factory=tuple)
     probe_reason: str = ""
     deterministic: bool = False
+    spare: int | None = None
 
     @property
     def score_name(self) -> ScoreName:
@@ -191,6 +192,7 @@ def _cell_data(
         planned=len(keys), errors=sum(key in rows and rows[key].status == "error" for key in keys),
         probe=_probes(probed, env, tasks), probe_reason=probed.reason if probed else "",
         deterministic=recorded.policies[policy].kind == "deterministic",
+        spare=max(0, len(recorded.envs[env].starts) * len({task for _, task, _ in units}) - len(units)),
     )  # fmt: skip
 
 
@@ -247,6 +249,7 @@ def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
         planned=sum(c.planned for c in cells), errors=sum(c.errors for c in cells),
         probe=[p for c in cells for p in c.probe], probe_reason=cells[0].probe_reason,
         deterministic=cells[0].deterministic,
+        spare=None if any(c.spare is None for c in cells) else sum(c.spare or 0 for c in cells),
     )  # fmt: skip
 
 

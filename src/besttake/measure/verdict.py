@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from besttake import result as r
 from besttake.core import verdict
-from besttake.core.estimate import Finding
+from besttake.core.estimate import Finding, Forecast
 from besttake.core.headroom import tally
 from besttake.core.sequential import Looks
 from besttake.measure.cells import CellData
@@ -19,10 +19,12 @@ def judge(
     looks: Looks,
     counts: Sequence[int],
     menu: r.Menu | None = None,
+    further: Callable[[verdict.Decided], Mapping[str, Forecast]] | None = None,
 ) -> r.Verdict:
     """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`.
 
-    ``counts``: how many starts the cell had at every look, this one included; ``menu``: the choice among options.
+    ``counts``: how many starts the cell had at every look, this one included; ``menu``: the choice among options;
+    ``further``: forecasts how many starts would settle the parts that are open.
     """
     decided = verdict.decide(
         findings,
@@ -31,5 +33,9 @@ def judge(
         deterministic=data.deterministic,
         leak_free=data.windows[0] != "episode",
     )
-    parts = {name: r.Decision(**vars(getattr(decided, name))) for name in ("reuse", "retrieve", "combine")}
+    starts = further(decided) if further is not None else {}
+    parts = {
+        name: r.Decision(**vars(getattr(decided, name)), further=starts.get(name))
+        for name in ("reuse", "retrieve", "combine")
+    }
     return r.Verdict(**{**vars(decided), **parts}, menu=menu, looks=sorted({*counts}), looked=looks.count)

@@ -23,7 +23,7 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
-    from besttake.core.estimate import Finding
+    from besttake.core.estimate import Finding, Forecast
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
     from besttake.result import Cell, Decision, Menu, Option, Relation, Result, Verdict
@@ -111,9 +111,17 @@ def headline(cell: Cell) -> str:
     return cell.verdict.headline or _headline(cell)
 
 
-def further(starts: int | None) -> str:
-    """``about 120 more starts would settle it``; empty where there is no such number."""
-    return f"about {count(starts, 'more start')} would settle it" if starts else ""
+def further(forecast: Forecast | None) -> str:
+    """``40 to 210 more starts are likely to settle it``; empty where there is no forecast."""
+    if forecast is None:
+        return ""
+    if forecast.most == 0:
+        return "there are no more starts"
+    if forecast.low is None:
+        return f"not likely to be settled within {count(forecast.most, 'more start')}"
+    if forecast.high is None:
+        return f"{forecast.low} or more further starts are needed, perhaps over {forecast.most}"
+    return f"{forecast.low} to {forecast.high} more starts are likely to settle it"
 
 
 def advice(plan: SampleSize) -> str:
@@ -451,7 +459,7 @@ def _executions(decision: Decision) -> str:
 
 
 def _more(decision: Decision, form: str = "; {}") -> str:
-    more = further(decision.further_starts)
+    more = further(decision.further)
     return form.format(more) if more else ""
 
 

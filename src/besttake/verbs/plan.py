@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from besttake.core import planning
+from besttake.core.estimate import Forecast
 from besttake.errors import PlanError
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
@@ -20,8 +21,8 @@ class PlanResult:
     """What it takes, for one policy. ``basis`` says what it was worked out from; proportions are fractions.
 
     ``cautious`` is the same plan for the largest variance that pass@1 allows, where only pass@1 is known; ``flags``
-    are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further_starts``: how
-    many more the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
+    are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further``: how
+    many more starts the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
     """
 
     name: str
@@ -31,7 +32,7 @@ class PlanResult:
     content_starts: int
     tasks: int
     flags: str
-    further_starts: dict[str, int] = field(default_factory=dict)
+    further: dict[str, Forecast] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -117,7 +118,7 @@ class _Known:
     within_auc: float | None = None
     variance: float | None = None
     tasks: int = 1
-    further_starts: dict[str, int] = field(default_factory=dict)
+    further: dict[str, Forecast] = field(default_factory=dict)
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
@@ -144,12 +145,12 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
     # The pilot's own variance and further starts hold for takes and choices as it made them.
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
-    further = {part: getattr(same, part).further_starts for part in PARTS} if same and goal.worth == worth else {}
+    further = {part: getattr(same, part).further for part in PARTS} if same and goal.worth == worth else {}
     known = _Known(
         cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
-        further_starts={part: starts for part, starts in further.items() if starts},
+        further={part: forecast for part, forecast in further.items() if forecast is not None},
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
 
@@ -173,4 +174,4 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
     per_task = ceil((starts or likely.half_width_starts) / known.tasks)
     flags = f"--starts {per_task} --seeds {seeds} --best-of {n}"
-    return PlanResult(known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further_starts)
+    return PlanResult(known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further)

@@ -37,8 +37,8 @@ def sentences(result: PlanResult) -> list[str]:
     ]
     if result.cautious is not None:
         lines[-1] += f" ({count(result.cautious.half_width_takes, 'take')} if all starts were equally hard)"
-    lines += [f"{words.QUESTIONS[name]} {words.further(starts)}" for name, starts in result.further_starts.items()]
-    if not result.further_starts:
+    lines += [f"{words.QUESTIONS[name]} {words.further(starts)}" for name, starts in result.further.items()]
+    if not result.further:
         if plan.yes_starts is not None:
             lines.append(f"about {count(plan.yes_starts, 'start')} {per} to decide a gain as large as expected")
         lines.append(

@@ -1,0 +1,83 @@
+"""The forecast of further starts: the right order, the right ends, and calibrated on populations unlike each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from besttake.core.estimate import Forecast
+from besttake.core.forecast import Futures, forecast, futures
+from besttake.core.stats import Scale, difference_scale, gain_scale
+from besttake.core.until import tracks
+
+INF = np.inf
+GAIN, DIFFERENCE = (gain_scale(3), 0.75), (difference_scale(3), 2 / 3)
+POPULATIONS: dict[str, tuple[tuple[Scale, float], list[float], list[float]]] = {
+    "gain of 12": (GAIN, [0, 1 / 3, 2 / 3, -1 / 3], [0.6, 0.2, 0.12, 0.08]),
+    "gain of 3": (GAIN, [0, 1 / 3, 2 / 3, -1 / 3, -2 / 3], [0.6, 0.18, 0.06, 0.12, 0.04]),
+    "no gain": (GAIN, [0, 1 / 3, 2 / 3, -1 / 3, -2 / 3], [0.6, 0.12, 0.08, 0.12, 0.08]),
+    "no gain, few mixed starts": (GAIN, [0, 1 / 3, -1 / 3], [0.9, 0.05, 0.05]),
+    "content of 9": (DIFFERENCE, [0, 1 / 3, -1 / 3, 1, -1], [0.4, 0.3, 0.17, 0.09, 0.04]),
+    "no content": (DIFFERENCE, [0, 1 / 3, -1 / 3], [0.6, 0.2, 0.2]),
+    "harm of 7": (DIFFERENCE, [0, 1 / 3, -1 / 3, -1], [0.5, 0.2, 0.25, 0.05]),
+    "content of 4": (DIFFERENCE, [0, 1 / 3, -1 / 3], [0.5, 0.31, 0.19]),
+}
+
+
+def test_a_part_is_settled_when_the_table_of_the_verdict_settles_it() -> None:
+    yes = {"headroom": [9], "gain": [INF], "retrieve": [5], "cooled": [8], "content": [20]}
+    no = {"headroom": [INF], "gain": [30], "retrieve": [INF], "cooled": [INF], "content": [INF]}
+    drawn = Futures({k: np.array(v, float) for k, v in yes.items()}, {k: np.array(v, float) for k, v in no.items()}, 99)
+    assert drawn.settled("reuse").tolist() == [30]  # type: ignore[union-attr]
+    assert drawn.settled("retrieve").tolist() == [20]  # type: ignore[union-attr]
+    assert drawn.settled("combine") is None
+
+
+def test_cooling_alone_does_not_settle_it_while_content_is_open() -> None:
+    yes = {"retrieve": np.array([INF]), "cooled": np.array([3.0]), "content": np.array([INF])}
+    no = {"retrieve": np.array([INF]), "cooled": np.array([INF]), "content": np.array([40.0])}
+    assert Futures(yes, no, 99).settled("retrieve").tolist() == [40]  # type: ignore[union-attr]
+
+
+def test_a_range_that_does_not_end_has_no_upper_end_and_one_that_does_not_begin_no_number() -> None:
+    assert forecast(np.arange(1.0, 101.0), 500) == Forecast(12, 88, 500)
+    assert forecast(np.r_[np.full(60, 30.0), np.full(40, INF)], 500) == Forecast(30, None, 500)
+    assert forecast(np.full(100, INF), 80) == Forecast(None, None, 80)
+
+
+def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
+    rng = np.random.default_rng(0)
+
+    def drawn(values: list[float], chances: list[float]) -> Forecast:
+        x = rng.choice(values, 20, p=chances)
+        return forecast(futures(x[:, None], ["gain"], [GAIN[0]], [GAIN[1]], 0.03, 300).settled("reuse"), 300)  # type: ignore[arg-type]
+
+    soon, late = drawn([0, 1 / 3], [0.6, 0.4]), drawn([-1 / 3, 0, 1 / 3], [0.2, 0.55, 0.25])
+    assert soon.high is not None
+    assert soon.high < 60
+    assert late.high is None or late.high > 100
+
+
+@pytest.mark.slow
+def test_the_real_number_lies_in_the_range_in_about_80_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    most, lines = 400, []
+    hits: list[bool] = []
+    for name, ((scale, stake), values, chances) in POPULATIONS.items():
+        rng = np.random.default_rng(7)
+        own: list[bool] = []
+        while len(own) < 60:
+            pilot = int(rng.choice([20, 40, 60]))
+            x = rng.choice(values, pilot + most, p=chances)
+            (track,) = tracks(x[:, None], [scale], [stake], 0.03)
+            real = min(track.yes, track.no) - pilot
+            if real <= 0:
+                continue
+            drawn = futures(x[:pilot, None], ["gain"], [scale], [stake], 0.03, most)
+            ahead = forecast(np.minimum(drawn.yes["gain"], drawn.no["gain"]), most)
+            within = real > most if ahead.low is None else ahead.low <= real <= (ahead.high or INF)
+            own.append(within)
+        hits += own
+        lines.append(f"{name}: {100 * np.mean(own):.0f} %")
+    with capsys.disabled():
+        print(f"\nthe real number lies in the range in {100 * np.mean(hits):.0f} % ({', '.join(lines)})")
+    assert 0.73 <= np.mean(hits) <= 0.87
