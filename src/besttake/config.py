@@ -143,6 +143,10 @@ class Plan(BaseModel):
         default=0.0, ge=0, description="Let frames that differ by less than this (mean grey levels) share an embedding."
     )
     retrieval: Retrieval = Field(default=Retrieval(), description="Settings of retrieval.")
+    tune: Literal["offline", "rollouts"] = Field(
+        default="offline",
+        description="Choose retrieval at held-out demonstrations (offline), or by rollouts on tuning starts, too.",
+    )
     check_states: int = Field(
         default=160, ge=0, description="Demonstrated states at which retrieval is checked and chosen (0: do not check)."
     )

@@ -47,7 +47,9 @@ def planned(library: Library, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
     tuned = {} if library.retrieval is None else library.retrieval.to_dict()
     base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
-    return choose(registry.policy("testbed:half"), plan, open_envs(plan), library, base, Reporter(False))
+    return choose(
+        "testbed:half", registry.policy("testbed:half"), plan, open_envs(plan), library, base, Reporter(False)
+    )
 
 
 def test_every_rule_way_and_cooling_is_tried_beside_base_and_the_mean_action(check: Check) -> None:
@@ -205,3 +207,15 @@ def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> N
     labels = [line.label for line in checks.lines(made)]
     assert labels[:3] == ["mean action", "base", "cooled 0.3"]
     assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
+
+
+def test_rollouts_decide_where_asked_and_are_made_once(
+    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "shortlist", lambda _: [check.tried[0].config, check.tried[1].config])
+    monkeypatch.setattr(module, "_STARTS", 2)
+    made = planned(library, tune="rollouts", arms="base,retrieve", workers=1)
+    assert replace(made.config, cooling=None) in (check.tried[0].config, check.tried[1].config)
+    assert "rollouts on 2 tuning starts choose" in made.notes[0]
+    monkeypatch.setattr(module, "Bench", lambda *_: pytest.fail("they were made already"))
+    assert planned(library, tune="rollouts", arms="base,retrieve", workers=1) == made

@@ -15,7 +15,7 @@ from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
 from besttake.verbs.rank import RankedTake, RankResult
 from besttake.verbs.reproduce import Compared, ReproduceResult, protocol
-from besttake.verbs.tune import Trial, Tuned
+from besttake.verbs.rollouts import Trial, Tuned
 
 
 def ranked() -> RankResult:

@@ -15,7 +15,8 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.testbed import seeds
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.tune import arm_of, judged, tune
+from besttake.verbs.rollouts import arm_of, judged
+from besttake.verbs.tune import tune
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,15 +20,19 @@ from besttake.config import Plan
 from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
+from besttake.errors import PlanError
 from besttake.files import read_json, short_hash, write_text
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
+from besttake.reporting.numbers import estimate_percent, estimate_points
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.check import Asked, check_retrieval_of
+from besttake.verbs.rollouts import Bench, judged, shortlist
 
 FOLDER = "checks"
 _VERSION = 2
+_STARTS = 10
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
 
@@ -43,10 +48,10 @@ class Choice:
 
 
 def choose(
-    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
+    uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings and what was tuned before.
+    """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings and what was tuned before.
 
     A plan that names a rule gets exactly what it names, and so does one with a tuned library; the check is then made
     for the report only. Otherwise it chooses what the plan leaves open. Where nothing beats cooling, the arms that
@@ -63,6 +68,8 @@ def choose(
     if check.reason or settled:
         said = "" if settled else f"; it runs as {checks.named(base)}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or check.chosen is None else ())
+    if plan.tune == "rollouts" and retrieving:
+        return rolled({uri: policy}, plan, envs, library, check, reporter)
     config = check.chosen or least_bad(check, base)
     if "alpha" not in given:
         config = replace(config, cooling=check.cooling)
@@ -71,6 +78,34 @@ def choose(
         return Choice(
             config, check, retrieving, (f"{note}: {left} not run; name them in `arms` to run them all the same",)
         )
+    return Choice(config, check, notes=(note,))
+
+
+def rolled(
+    model: Mapping[str, Policy], plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
+    reporter: Reporter,
+) -> Choice:  # fmt: skip
+    """What rollouts on tuning starts choose of what the check names; made once, and kept in the library."""
+    (policy,) = model.values()
+    name, uri = policy.spec.name, next(uri for uri, env in envs.items() if env.tuning or uri == [*envs][-1])
+    env = replace(envs[uri], tasks=plan.chosen_tasks(envs[uri]))
+    if not env.tuning:
+        raise PlanError(f"`tune` rollouts: {uri} keeps no starts apart for tuning; choose offline")
+    starts = tuple(env.tuning[:_STARTS])
+    place = library.path / FOLDER / f"{_key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed))}.tuned"
+    try:
+        values = read_json(place)
+        config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
+    except (OSError, ValueError, KeyError, TypeError):
+        configs = shortlist([check])
+        bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
+        tuned = judged(bench.outcomes(configs, plan.workers, reporter), configs, 1)
+        config, won = replace(tuned.config, cooling=check.cooling), tuned.winner
+        note = (
+            f"{name}: rollouts on {won.takes} tuning starts choose {won.name}: success {estimate_percent(won.success)},"
+            f" beyond cooling of its strength {estimate_points(won.content)}"
+        )
+        _keep(place, {"config": config.to_dict(), "note": note})
     return Choice(config, check, notes=(note,))
 
 
@@ -97,7 +132,7 @@ def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: 
     with reporter.stage("check", 24 * asked.states * asked.draws, "samples") as stage:
         check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
     if not check.reason:
-        _keep(place, Kept(policy.spec.name, check))
+        _keep(place, asdict(Kept(policy.spec.name, check)))
     return check
 
 
@@ -137,10 +172,10 @@ def _read(place: Path) -> Kept | None:
         return None
 
 
-def _keep(place: Path, known: Kept) -> None:
-    """Write a check; a library that cannot be written to does without."""
+def _keep(place: Path, values: Mapping[str, Any]) -> None:
+    """Write what was found; a library that cannot be written to does without."""
     try:
         place.parent.mkdir(exist_ok=True)
-        write_text(place, json.dumps(asdict(known), indent=1))
+        write_text(place, json.dumps(values, indent=1))
     except OSError as error:
         _log.info("the check was not kept in the library: %s", error)

@@ -210,7 +210,7 @@ def _course(
 
 def _choose(uri: str, policy: Policy, setup: Setup, session: _Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
-    choice = choose(policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
+    choice = choose(uri, policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
     for note in choice.notes:
         session.reporter.note(note)
     session.notes += choice.notes

@@ -18,7 +18,7 @@ from besttake.reporting.terminal.tables import table
 if TYPE_CHECKING:
     from besttake.demos.library import Library
     from besttake.verbs.replay import ReplayResult
-    from besttake.verbs.tune import Tuned
+    from besttake.verbs.rollouts import Tuned
 
 
 def render(library: Library) -> RenderableType:

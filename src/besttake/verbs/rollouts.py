@@ -1,0 +1,176 @@
+"""Retrieval configurations rolled out on starts that are kept apart for it, beside `base` and `cooled` (S1).
+
+All have the same noise. The highest success leads; whatever is not shown to be worse than the leader (paired by start)
+is tied with it, and among those the weakest and then the simplest is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.arms.sampler import SmallActor, arm_sampler
+from besttake.core.estimate import Estimate
+from besttake.core.offline import Check, Checked, complexity
+from besttake.core.retrieve import RetrievalConfig
+from besttake.core.stats import difference_scale, mean_interval, unit_scale
+from besttake.demos.library import Library
+from besttake.policies.base import Policy
+from besttake.progress import Reporter
+from besttake.reporting.checks import named
+from besttake.reporting.notebook import Table, Tabular
+from besttake.takes.jobs import Block, take_draw
+from besttake.takes.manifest import Manifest
+from besttake.takes.pool import LocalPool
+from besttake.takes.runner import play
+from besttake.takes.store import Store
+from besttake.types import EnvSpec
+from besttake.verbs.check import COOLING
+
+_BATCH = 16
+MOST = 6
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An arm on the tuning starts: its ``success``, and paired by start its ``gain`` over base and its ``content``.
+
+    ``content`` is against cooling of the same strength; `base` and `cooled` have none, nor a ``config``. ``tied``: it
+    is not shown to be worse than the leader among the configurations.
+    """
+
+    name: str
+    config: RetrievalConfig | None
+    success: Estimate
+    gain: Estimate
+    content: Estimate
+    takes: int
+    tied: bool = False
+
+
+@dataclass(frozen=True)
+class Tuned(Tabular):
+    """The chosen configuration, and everything that was rolled out, the highest success first."""
+
+    config: RetrievalConfig
+    trials: tuple[Trial, ...]
+
+    @property
+    def winner(self) -> Trial:
+        """The trial of the chosen configuration."""
+        return next(trial for trial in self.trials if trial.config == self.config)
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), indent=1)
+
+    def _table(self) -> Table:
+        rows = [(t.name, t.success.value, t.gain.value, t.content.value, t.takes) for t in self.trials]
+        columns = ("tried", "success", "gain over base", "beyond cooled", "takes")
+        return Table(f"Chosen: {self.winner.name}", columns, rows)
+
+
+def shortlist(checks: Sequence[Check], most: int = MOST) -> list[RetrievalConfig]:
+    """The configurations worth rolling out, of those that the check tried for every policy.
+
+    Each rule as it is, what was chosen for a policy, and then the lowest lasting errors on average.
+    """
+    tried = [{one.config: one for one in check.tried} for check in checks]
+    common = [config for config in tried[0] if all(config in each for each in tried)] if tried else []
+    chosen = [check.chosen for check in checks if check.chosen in common]
+    plain = [config for config in common if config.way == "start" and not complexity(config)[0]]
+
+    def change(config: RetrievalConfig) -> float:
+        return float(np.mean([_change(each[config]) for each in tried]))
+
+    ranked = [*plain[:3], *(config for config in chosen if config is not None), *sorted(common, key=change)]
+    return list(dict.fromkeys(ranked))[:most]
+
+
+def judged(outcomes: Mapping[str, Values], configs: Sequence[RetrievalConfig], seeds: int) -> Tuned:
+    """The trials of ``outcomes``, the success (S,) of each arm at each start, and the winner among ``configs``."""
+    base = outcomes["base"]
+
+    def paired(one: Values, other: Values | None) -> Estimate:
+        if other is None:
+            return Estimate(reason="no control")
+        return mean_interval(one - other, difference_scale(seeds))
+
+    arms = {arm_of(config): config for config in configs}
+    leader = max(arms, key=lambda uri: float(np.nanmean(outcomes[uri])))
+    trials = []
+    for uri, values in outcomes.items():
+        config = arms.get(uri)
+        content = Estimate() if config is None else paired(values, outcomes.get(f"cooled?alpha={config.alpha:g}"))
+        behind = paired(values, outcomes[leader])
+        tied = config is not None and (uri == leader or behind.high is None or behind.high >= 0)
+        name = uri.replace("?alpha=", " ") if config is None else named(config)
+        success, gain = mean_interval(values, unit_scale()), paired(values, base)
+        trials.append(Trial(name, config, success, gain, content, seeds * len(values), tied))
+    close = [trial.config for trial in trials if trial.tied and trial.config is not None]
+    winner = min(close, key=lambda config: (config.alpha, complexity(config)))
+    return Tuned(winner, tuple(sorted(trials, key=lambda trial: -(trial.success.value or 0.0))))
+
+
+def arm_of(config: RetrievalConfig) -> str:
+    """The arm that runs ``config`` whatever the plan says, as a URI."""
+    values = {**config.to_dict(), "cooling": config.cooled_by}
+    return "retrieve?" + "&".join(f"{name}={json.dumps(value)}".replace('"', "") for name, value in values.items())
+
+
+def _change(one: Checked) -> float:
+    return np.inf if one.change.value is None else one.change.value
+
+
+@dataclass
+class Bench:
+    """Everything that the rollouts need."""
+
+    library: Library
+    models: dict[str, Policy]
+    env_uri: str
+    env: EnvSpec
+    starts: tuple[int, ...]
+    seeds: int
+    run_seed: int
+
+    def outcomes(self, configs: Sequence[RetrievalConfig], workers: int, reporter: Reporter) -> dict[str, Values]:
+        """Success of `base`, `cooled` and each configuration at every start, each policy counting alike."""
+        strengths = sorted({*COOLING[:3], *(config.alpha for config in configs)})
+        arms = ("base", *(f"cooled?alpha={alpha:g}" for alpha in strengths), *map(arm_of, configs))
+        total = len(arms) * len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
+        with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
+            parts = [self._play(uri, arms, pool, stage.advance) for uri in self.models]
+        return {arm: np.mean([part[arm] for part in parts], axis=0) for arm in arms}
+
+    def _play(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, Values]:
+        model, config = self.models[uri], RetrievalConfig()
+        units = [(task.name, start) for task in self.env.tasks for start in self.starts]
+        with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
+            encoder = self.library.encoder()
+            sampler = arm_sampler(model, self.env.world, config, self.library, encoder)
+            block = Block(uri, self.env_uri, self.env.tasks, self.starts, arms, self.seeds)
+            small = model.spec.small and encoder.spec.cheap
+            actor = SmallActor(uri, config, str(self.library.path)) if small else None
+            jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False, actor=actor)
+            draw = partial(take_draw, self.run_seed)
+            play(
+                jobs, sampler, draw, store, pool, batch=_BATCH, at_once=self.env.at_once, on_take=lambda _: done(),
+            )  # fmt: skip
+            rows = [row for row in store.rows() if row.status == "done"]
+        success: dict[tuple[str, str, int], list[bool]] = {}
+        for row in rows:
+            success.setdefault((row.key.arm, row.key.task, row.key.start), []).append(bool(row.success))
+        return {
+            arm: np.array([np.mean(success.get((arm, *unit), [np.nan])) for unit in units], np.float64) for arm in arms
+        }
