@@ -23,7 +23,7 @@ from besttake.verbs.ingest import ingest
 
 DATA = Path(__file__).parent / "data"
 QUICK = settings(
-    max_examples=40, deadline=10_000, derandomize=True,
+    max_examples=40, deadline=60_000, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["true", "no"])
