@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ class Format:
 
 def all_formats(scratch: Path) -> list[Format]:
     """All formats; ``scratch`` gets what is made for them."""
-    return [*_texts(), *_recordings(), *_runs(), *_libraries(scratch), *_data_sets(scratch), *_weights(), *_wires()]
+    own = [*_texts(), *_runs(), *_libraries(scratch), *_weights(), *_wires()]
+    return [*own, *_recordings(), *_data_sets(scratch), *_published(scratch)]
 
 
 def _texts() -> list[Format]:
@@ -229,6 +231,30 @@ def _data_sets(scratch: Path) -> list[Format]:
         Format("hdf5", ((scratch / "pick_demo.hdf5").read_bytes(),), "pick_demo.hdf5", hdf5),
         Format("picture", (picture.getvalue(), jpeg.getvalue()), "set/demo/0.png", pictures),
     ]
+
+
+def _published(scratch: Path) -> list[Format]:
+    """Each kind of file of each data set that other projects publish, in sets as the tests write them."""
+    writers: Any = import_module("tests.demos.writers")
+    episodes = [writers.episode(number, length=8, side=32) for number in range(2)]
+    formats = []
+    for scheme, write in (
+        ("lerobot", writers.hugging_face_libero), ("lerobot", writers.ipec_libero), ("rlds", writers.rlds_libero),
+        ("aloha", writers.aloha), ("droid", writers.droid),
+    ):  # fmt: skip
+        root = scratch / write.__name__
+        root.mkdir()
+        where = write(root, episodes).relative_to(root)
+        kinds = {path.suffix: path for path in sorted(root.rglob("*")) if path.is_file()}
+        for path in kinds.values():
+            file, name = path.relative_to(root), f"{write.__name__} {path.name}"
+            read = _set_reader(scheme, file, where)
+            formats.append(Format(name, (path.read_bytes(),), str(file), read, root))
+    return formats
+
+
+def _set_reader(scheme: str, file: Path, where: Path) -> Callable[[Path], None]:
+    return lambda path: _read_all(f"{scheme}:{path.parents[len(file.parts) - 1] / where}")
 
 
 def _read_all(uri: str) -> None:

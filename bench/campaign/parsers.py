@@ -12,6 +12,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import traceback
@@ -90,7 +91,11 @@ def _in_child(one: Format, inputs: list[bytes], place: Path, secret: Path, expec
     _, status = os.waitpid(child, 0)
     check(not watch.opened(), f"{one.name}: a file outside its directory was opened")
     if status:
-        raise Broken(f"{one.name}: the process ended with {os.waitstatus_to_exitcode(status)}")
+        if keep := os.environ.get("BESTTAKE_FUZZ_KEEP"):
+            shutil.copytree(place / "input", Path(keep) / f"{one.name}-{child}", dirs_exist_ok=True)
+        code = os.waitstatus_to_exitcode(status)
+        what = "hung in a C library" if code == -signal.SIGVTALRM else f"ended with {code}"
+        raise Broken(f"{one.name}: the process {what}")
     refused, reason, broken = json.loads(said)
     if broken:
         number, what = broken[0]
@@ -120,6 +125,7 @@ def _try_all(one: Format, inputs: list[bytes], place: Path) -> _Seen:
     for number, data in enumerate(inputs):
         path = one.write(place, data)
         signal.setitimer(signal.ITIMER_PROF, _SECONDS)
+        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS + 5)  # a C library does not return to see the first
         try:
             one.parse(path)
         except (BestTakeError, Unreadable) as error:
@@ -132,6 +138,7 @@ def _try_all(one: Format, inputs: list[bytes], place: Path) -> _Seen:
             problems.append(f"{type(error).__name__}: {str(error)[:150]} ({Path(last.filename).name}:{last.lineno})")
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         seen.broken += [(number, problem) for problem in problems[:3]]
         problems.clear()
     return seen
