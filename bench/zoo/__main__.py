@@ -7,6 +7,7 @@ import bench.zoo
 from bench.zoo import tables, verdicts
 from bench.zoo.cells import cells
 from bench.zoo.checks import check_all, picks
+from bench.zoo.forecasts import forecasts
 from bench.zoo.foretell import foretell_all
 from bench.zoo.roll import deficits, roll, train, uri_of
 from bench.zoo.takes import load
@@ -38,6 +39,7 @@ def study(directory: Path) -> None:
         verdicts.takes_needed(populations, simulated.takes),
         tables.held_out(zoo, foretold),
         picks(zoo, chosen),
+        forecasts(directory, populations),
     ]
     text = "\n\n".join(parts)
     (directory / "tables.md").write_text(text + "\n")

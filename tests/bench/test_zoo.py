@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from bench.zoo.cells import Cell
 from bench.zoo.decide import clear, ideal_takes, wrong
+from bench.zoo.forecasts import MOST, where
 from bench.zoo.tables import truth
 
-from besttake.core.estimate import Estimate, Finding
+from besttake.core.estimate import Estimate, Finding, Forecast
 from besttake.core.verdict import decide
 from besttake.measure.questions import ScoredTakes, questions_of
 
@@ -77,3 +78,12 @@ def test_an_ideal_test_needs_fewer_takes_the_larger_the_gain():
 
     takes = [ideal_takes(cell(rate), "reuse", ("select", "none", "no")) for rate in (0.3, 0.9)]
     assert 0 < takes[1] < takes[0] < 3000
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "real", "said"),
+    [(10, 50, 30, "inside"), (10, 50, 5, "below"), (10, 50, np.inf, "above"), (10, None, np.inf, "inside"),
+     (None, None, 40, "below"), (None, None, MOST + 1, "inside")],
+)  # fmt: skip
+def test_a_forecast_without_a_number_means_not_within_the_most(low, high, real, said):
+    assert where(Forecast(low=low, high=high, most=MOST), real) == said
