@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from besttake.measure.questions import ScoredTakes
-from besttake.measure.until import Watch, fixed_sample, needs_of, run_until_decided
+from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.measure.until import Watch, chance_within, fixed_sample, forecast_of, needs_of, run_until_decided
 
 
 def cell(
@@ -95,3 +95,16 @@ def test_an_exact_null_is_called_a_gain_in_at_most_5_percent(
     with capsys.disabled():
         print(f"\n{name}: {100 * wrong / runs:.1f} % of {runs} runs wrong, median {np.median(takes):.0f} takes")
     assert wrong / runs <= 0.05
+
+
+def test_a_forecast_of_a_part_comes_from_the_same_arrays_and_a_hopeless_one_has_no_chance() -> None:
+    clear, flat = cell(1, starts=30, cooled=0.3, skill=3.0), cell(6, starts=60, skill=0.2)
+    ahead = forecast_of(clear, 3, "reuse")
+    assert ahead
+    assert ahead.low is not None
+    assert ahead.low < 100
+    alone = {"base": ScoredTakes(clear["base"].outcomes)}
+    assert forecast_of(alone, 3, "reuse") is None
+    order = np.arange(60)
+    assert chance_within(questions_of(flat, 3), order, 0.03, "retrieve", 5) <= 0.1
+    assert chance_within(questions_of(flat, 3), order, 0.03, "retrieve", 400) > 0.2

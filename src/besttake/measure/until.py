@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core import verdict
-from besttake.core.estimate import Estimate, Finding
+from besttake.core.estimate import Estimate, Finding, Forecast
+from besttake.core.forecast import forecast
 from besttake.core.headroom import tally
+from besttake.core.sequential import Looks
 from besttake.core.until import Track, tracks
 from besttake.core.verdict import PAIRS, Decided
+from besttake.measure.forecast import MOST, ahead
 from besttake.measure.looks import Unit
-from besttake.measure.questions import ScoredTakes, answer, questions_of
+from besttake.measure.questions import Question, ScoredTakes, answer, questions_of
 
 _UNASKED = Finding("undecided", Estimate(reason="not measured"))
 ROUND = 10
@@ -186,6 +189,33 @@ def run_until_decided(
     decided = watch.verdict(seen)
     unsettled = tuple(part for part in needs_of(decided, own) if part in parts)
     return UntilDecided(decided, sum(spent.values()), spent, position, stopped, unsettled)  # type: ignore[arg-type]
+
+
+def forecast_of(
+    arms: Mapping[str, ScoredTakes],
+    n: int,
+    part: str,
+    *,
+    order: Sequence[int] | None = None,
+    worth: float = 0.03,
+    most: int = MOST,
+) -> Forecast | None:
+    """How many further starts are likely to settle a part of the verdict, from takes (S, N) so far in their ``order``.
+
+    None where the part cannot be settled, such as selection without a score.
+    """
+    starts = len(np.asarray(arms["base"].outcomes))
+    sequence = np.arange(starts) if order is None else np.asarray(order, dtype=np.int64)
+    drawn = ahead(questions_of(arms, n), Looks(sequence, (), until=True), worth, most, [part])
+    settled = drawn.settled(part) if drawn is not None else None
+    return None if settled is None else forecast(settled, most)
+
+
+def chance_within(asked: Sequence[Question], order: NDArray[np.int64], worth: float, part: str, left: int) -> float:
+    """The chance that a part of the verdict is settled by ``left`` further starts."""
+    drawn = ahead(asked, Looks(order, (), until=True), worth, left, [part], draws=50)
+    settled = drawn.settled(part) if drawn is not None else None
+    return 1.0 if settled is None else float(np.mean(settled <= left))
 
 
 def fixed_sample(arms: Mapping[str, ScoredTakes], n: int, *, worth: float = 0.03, draws: int = 2_000) -> Decided:

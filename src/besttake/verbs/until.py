@@ -13,14 +13,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
-from besttake.measure.looks import Unit, cell_name
-from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, needs_of
+from besttake.measure.forecast import MOST
+from besttake.measure.looks import Unit, cell_name, looks_until
+from besttake.measure.questions import questions_of
+from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, chance_within, needs_of
 from besttake.takes.key import TakeKey
 
 _log = logging.getLogger(__name__)
 ASKED = ("reuse", "retrieve", "arms")
 """The parts that have to be settled. ``combine`` is judged on the takes that these need: ruling a sum of two gains out
 takes thousands of starts."""
+_BEFORE_GIVING_UP, _HOPE = 60, 0.04
+"""A cell is given up after this many starts, where at most this part of its futures is decided within the budget."""
 PER_CELL = 1500
 """Takes per policy and cell unless the plan has a budget."""
 
@@ -55,6 +59,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
     rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
     needed, planned = dict.fromkeys(cells, begin_with(course.arms)), list[TakeKey]()
     left: dict[str, tuple[str, ...]] = {}
+    given_up: set[CellName] = set()
     while chosen := rounds.next(needed):
         new = [
             TakeKey(course.policy, *unit, arm, seed)
@@ -64,8 +69,10 @@ def play_until_decided(course: Course, budget: int) -> Played:
         course.play(new)
         seen = course.observe(planned)
         needed, left = _needs(course, seen, planned)
+        given_up |= _hopeless(course, seen, needed, rounds, given_up)
+        needed = {cell: arms for cell, arms in needed.items() if cell not in given_up}
         _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
-    return Played(planned, _stops(course, cells, left, rounds))
+    return Played(planned, _stops(course, cells, left, rounds, given_up))
 
 
 def _needs(
@@ -85,6 +92,34 @@ def _needs(
     return needed, {**left, cell_name(course.policy, "", "*"): tuple(whole)}
 
 
+def _hopeless(
+    course: Course,
+    seen: Sequence[CellData],
+    needed: Mapping[CellName, frozenset[str]],
+    rounds: Rounds,
+    given_up: Collection[CellName],
+) -> set[CellName]:
+    """Cells that what is left of the budget, shared by the open ones, will hardly decide in any part that is open."""
+    waiting = [cell for cell, arms in needed.items() if arms and cell not in given_up]
+    places, hopeless = course.settings.places or {}, set()
+    for data in seen:
+        cell = (data.env, data.group)
+        if cell not in waiting or len(data.units) < _BEFORE_GIVING_UP:
+            continue
+        affordable = rounds.budget // len(waiting) // (len(needed[cell]) * course.settings.seeds)
+        spare = sum(rounds.cell_of[unit] == cell and unit not in rounds.played for unit in course.order)
+        starts = min(affordable, spare, MOST)
+        parts = [part for part in _open(course, data) if part in ("reuse", "retrieve")]
+        if starts < 1 or not parts:
+            continue
+        arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
+        asked, order = questions_of(arms, course.settings.n), looks_until(data.units, places).order
+        chances = [chance_within(asked, order, course.settings.worth, part, starts) for part in parts]
+        if max(chances) <= _HOPE:
+            hopeless.add(cell)
+    return hopeless
+
+
 def _open(course: Course, data: CellData) -> dict[str, frozenset[str]]:
     """The open parts of a cell that are asked for, with the arms that they need."""
     places = course.settings.places or {}
@@ -102,7 +137,11 @@ def _open(course: Course, data: CellData) -> dict[str, frozenset[str]]:
 
 
 def _stops(
-    course: Course, cells: Sequence[CellName], left: Mapping[str, tuple[str, ...]], rounds: Rounds
+    course: Course,
+    cells: Sequence[CellName],
+    left: Mapping[str, tuple[str, ...]],
+    rounds: Rounds,
+    given_up: Collection[CellName],
 ) -> dict[str, Stop]:
     stops = {}
     for cell in (*cells, ("", "*")):
@@ -112,5 +151,7 @@ def _stops(
         if unsettled:
             more = any(map(rounds.has_starts, cells)) if cell[1] == "*" else rounds.has_starts(cell)
             reason = "budget" if more else "starts"
+            if cell in given_up or (cell[1] == "*" and given_up):
+                reason = "hopeless"
         stops[name] = Stop(reason, unsettled)
     return stops
