@@ -62,7 +62,8 @@ RESULTS = {
         (Check("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
     ),
     "tune": lambda _: Tuned(
-        RetrievalConfig(), (Trial("frame, plain", RetrievalConfig(), Estimate(0.75), Estimate(0.1), Estimate(0.05), 40),)
+        RetrievalConfig(),
+        (Trial("frame, plain", RetrievalConfig(), Estimate(0.75), Estimate(0.1), Estimate(0.05), 40),),
     ),
     "ingest": ingested,
     "probe": lambda _: probed(),
