@@ -179,7 +179,7 @@ def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: Loca
 
 
 def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp_path: Path, pool: LocalPool) -> None:
-    own = LocalPool(2, patience=1.5)
+    own = LocalPool(2, patience=1.0)
     own.map(toy.halved, [2, 4, 6])
     stopped = own.pids[0]
     os.kill(stopped, signal.SIGSTOP)

@@ -67,12 +67,14 @@ def abs_of(number: int) -> Callable[[], int]:
     return lambda: abs(number)
 
 
-def test_the_users_patience_is_the_deadline_of_every_message() -> None:
+def test_the_users_patience_is_the_deadline_of_orders_and_other_work_has_ten_times_as_long() -> None:
     watch, clock = watched(patience=7)
     watch.sent(0, act(1000))
     assert silent_for(watch, clock) == 8
     watch.sent(0, act(1000))
     assert silent_for(watch, clock) == 8
+    watch.sent(0, abs_of(3))
+    assert silent_for(watch, clock) == 71
 
 
 def test_a_message_that_waits_behind_another_has_its_own_time() -> None:

@@ -18,6 +18,8 @@ from besttake.takes.orders import Act
 
 LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
+_OTHER_WORK = 10
+"""Scoring and statistics may take so many times a user's patience, which is meant for simulators."""
 _TIMES, _LEAST, _UNKNOWN, _MOST_DOUBLED = 20.0, 300.0, 1800.0, 4.0
 
 
@@ -25,12 +27,13 @@ _TIMES, _LEAST, _UNKNOWN, _MOST_DOUBLED = 20.0, 300.0, 1800.0, 4.0
 class _Message:
     kind: str
     units: int
+    orders: bool = True
 
 
 class Watch:
     """Keeps the time of ``size`` workers that answer messages one after the other.
 
-    ``patience`` is the user's limit in seconds for any message.
+    ``patience`` is the user's limit in seconds for a list of orders.
     """
 
     def __init__(self, size: int, patience: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
@@ -87,7 +90,7 @@ class Watch:
     def limit(self, message: _Message) -> float:
         """How many seconds a message may take."""
         if self._patience is not None:
-            return self._patience
+            return self._patience * (1 if message.orders else _OTHER_WORK)
         slowest = self._slowest.get(message.kind)
         own = _UNKNOWN if slowest is None else max(_LEAST, _TIMES * slowest * message.units)
         return own * self._doubled.get(message.kind, 1.0)
@@ -97,7 +100,7 @@ def _described(message: Any) -> _Message:
     """Orders by their kinds and how many steps they ask for; other work by the name of its function."""
     if not isinstance(message, Sequence):
         function = message.func if isinstance(message, partial) else message
-        return _Message(getattr(function, "__qualname__", type(function).__qualname__), 1)
+        return _Message(getattr(function, "__qualname__", type(function).__qualname__), 1, orders=False)
     kinds = sorted({type(order).__name__ for order in message})
     steps = sum(len(order.actions) if isinstance(order, Act) else 1 for order in message)
     return _Message("+".join(kinds), max(1, steps))
