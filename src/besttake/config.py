@@ -117,7 +117,7 @@ class Plan(BaseModel):
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
     until: Literal["decided"] | None = Field(
         default=None,
-        description="decided: run starts in random order, each arm only while a question about it is open; `starts` is"
+        description="Until `decided`, run starts in random order, each arm only while a question about it is open; `starts` is"
         " then the most per task (default 500).",
     )
     budget: int | None = Field(

@@ -460,7 +460,7 @@ class Result(_Model):
             raise RunError(
                 f"{path} is damaged (its checksum is wrong); `besttake diagnose` on the same directory makes it again"
             )
-        return result
+        return result.model_copy(update={"sha256": ""})  # it is the file's, and was checked
 
 
 def _checksum(data: dict[str, Any]) -> str:

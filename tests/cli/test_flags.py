@@ -45,7 +45,7 @@ def test_flags_that_were_not_used_leave_the_file_alone_and_zero_is_a_value(
     plans: list[Plan] = []
     monkeypatch.setattr(diagnose, "run", lambda plan, *_, **__: plans.append(plan))
     arguments = ["diagnose", str(path), "--seed", "0", "--probe-states", "0", "--alpha", "0", "--policy", "x"]
-    main.app([*arguments, "--policy", "y"], standalone_mode=False)
+    main.app([*arguments, "--policy", "y", "--trust", str(path)], standalone_mode=False)
     (plan,) = plans
     assert (plan.policy, plan.seed, plan.probe_states, plan.retrieval.alpha) == (("x", "y"), 0, 0, 0)
     assert plan.trust_remote_code

@@ -217,7 +217,7 @@ def test_a_probe_of_no_states_is_refused() -> None:
         ({"retrieval": {"rule": "guess"}}, "rule must be next, current or frame"),
         ({"retrieval": {"alpha": 2}}, "alpha must lie between 0 and 1"),
         ({"retrieval": {"colour": 2}}, "colour"),
-        ({"demos": "nowhere"}, "neither a library directory, nor a folder of videos"),
+        ({"demos": "nowhere"}, "neither a library directory, nor data on this machine"),
         ({"encoder": "nothing"}, "no encoder of kind 'nothing'"),
     ],
 )

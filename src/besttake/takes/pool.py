@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -87,7 +86,7 @@ class LocalPool:
             for worker in heard:
                 try:
                     message = self._members[worker].pipe.recv()
-                except (EOFError, OSError, pickle.UnpicklingError):  # it may have died in the middle of a message
+                except Exception:  # it may have died in the middle of a message
                     self._replace(worker, "died")
                     answers.append((worker, None))
                     continue
