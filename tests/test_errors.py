@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from besttake.errors import PlanError, one_line
+from besttake.errors import LibraryError, PlanError, one_line
 
 
 def test_an_error_of_another_library_is_one_line_with_its_type() -> None:
@@ -18,3 +18,7 @@ def test_an_error_without_a_message_gives_its_type() -> None:
 
 def test_a_long_error_is_cut() -> None:
     assert one_line(ValueError("x" * 1000), most=20) == "ValueError: xxxxxxxx"
+
+
+def test_an_error_is_one_harmless_line_whatever_it_names() -> None:
+    assert str(LibraryError("set a\x1b[2J\nb cannot be read")) == r"set a\x1b[2J b cannot be read"

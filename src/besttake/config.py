@@ -117,8 +117,8 @@ class Plan(BaseModel):
     starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
     until: Literal["decided"] | None = Field(
         default=None,
-        description="Until `decided`, run starts in random order, each arm only while a question about it is open; `starts` is"
-        " then the most per task (default 500).",
+        description="Until `decided`, run starts in random order, each arm only while a question about it is open;"
+        " `starts` is then the most per task (default 500).",
     )
     budget: int | None = Field(
         default=None, ge=1, description="Most takes of a run until decided (default: 1500 per policy and task group)."

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from besttake.escapes import printable
+
 
 class BestTakeError(Exception):
     """Base of every error that a user can cause and mend. ``exit_code`` is what the CLI exits with."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """One line that a terminal only shows, whatever names from a user's files it holds."""
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class PlanError(BestTakeError):
