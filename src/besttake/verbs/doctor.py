@@ -63,6 +63,7 @@ EXTRAS = (
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero", imports=False),
     Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill", imports=False),
     Extra("vla-eval", "benchmarks and model servers of vla-eval", ("vla_eval",), "vla-eval"),
+    Extra("zarr", "demonstrations in Zarr (diffusion policy)", ("zarr",), "zarr"),
     Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
