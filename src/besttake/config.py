@@ -278,9 +278,9 @@ def parse_starts(value: int | str) -> tuple[int, int]:
     try:
         span = (int(first), int(end)) if colon else (0, int(first))
     except ValueError:
-        raise ValueError(f"{text!r} is neither a count (20) nor a range (20:60)") from None
+        raise ValueError(f"{text[:40]!r} is neither a count (20) nor a range (20:60)") from None
     if not 0 <= span[0] < span[1]:
-        raise ValueError(f"{text!r} holds no start")
+        raise ValueError(f"{text[:40]!r} holds no start")
     return span
 
 

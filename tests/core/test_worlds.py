@@ -96,7 +96,8 @@ def test_where_only_calmer_noise_helps_the_verdict_is_to_cool():
     # That content adds nothing takes more starts to show than that cooling gains: until then the choice stays open.
     answers = ["cool" if v.retrieve.answer == "cool-or-retrieve" else v.retrieve.answer for v in verdicts]
     judge(answers, "cool", 0.8)
-    assert_rare(sum(v.combine.answer == "yes" and not v.by_cooling for v in verdicts), "content seen")
+    by_content = [v for v in verdicts if v.combine.answer == "yes" and v.combine.arm == "retrieve" and not v.by_cooling]
+    assert_rare(len(by_content), "content seen")
 
 
 @pytest.mark.slow

@@ -23,6 +23,9 @@ class Bad:
     id: str
     reason: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", " ".join(self.reason.splitlines()))
+
 
 class Source(Protocol):
     """Demonstrations, read one at a time; iterating twice gives the same twice.
