@@ -24,7 +24,7 @@ from besttake.demos.head import LibraryHead
 from besttake.demos.library import Library
 from besttake.demos.resolve import build_at, open_or_build
 from besttake.errors import BestTakeError, ComponentError, PlanError
-from besttake.policies.lerobot_checkpoint import check_processors
+from besttake.policies.lerobot_checkpoint import check_family, check_processors
 from besttake.verbs.diagnose import diagnose
 
 PLANTED = "python:planted:make"
@@ -277,3 +277,36 @@ def test_a_module_that_cannot_be_imported_is_one_line(mark: Path) -> None:
     Path("planted.py").write_text("raise RuntimeError('no\\nluck')\n")
     with pytest.raises(ComponentError, match="cannot import make from planted .RuntimeError: no luck"):
         registry.env(PLANTED)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"class": "lerobot.envs.factory.make_env", "config": {"cfg": "someone/else"}},
+        {"class": "lerobot.configs.parser.load_plugin"},
+        {"registry_name": "action_tokenizer_processor", "config": {"action_tokenizer_name": "someone/else"}},
+        {"registry_name": "tokenizer_processor", "config": {"trust_remote_code": True}},
+    ],
+)
+def test_a_processor_may_name_lerobots_own_steps_only(tmp_path: Path, step: dict[str, object]) -> None:
+    own = {"class": "lerobot.processor.device_processor.DeviceProcessorStep"}
+    for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
+        (tmp_path / name).write_text(json.dumps({"steps": [own]}))
+    check_processors(tmp_path)
+    (tmp_path / "policy_postprocessor.json").write_text(json.dumps({"steps": [own, step]}))
+    with pytest.raises(ComponentError, match="names code to run"):
+        check_processors(tmp_path)
+
+
+def test_a_family_that_runs_a_checkpoints_code_needs_the_users_word(tmp_path: Path) -> None:
+    check_family(tmp_path, "pi0")
+    with pytest.raises(ComponentError, match="trust_remote_code"):
+        check_family(tmp_path, "pi0_fast")
+    registry.trust(tmp_path)
+    check_family(tmp_path, "pi0_fast")
+
+
+def test_a_trusted_name_is_no_trusted_place(tmp_path: Path) -> None:
+    registry.trust(str(tmp_path))
+    with pytest.raises(ComponentError, match="names code to run"):
+        registry.check_trusted(tmp_path / "library.json", "python:os:system")

@@ -11,6 +11,7 @@ besttake.errors.ComponentError: libero:spatial: convention=odd is not one of ler
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,6 +19,10 @@ from typing import Any, TypeVar
 import yaml
 
 from besttake.errors import ComponentError
+
+_LONGEST = 200
+_ALIAS = re.compile("[&*]")
+"""A longer option, or one with aliases, stays text: YAML could make it grow without end."""
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -96,8 +101,8 @@ def value(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return yaml.safe_load(text) if len(text) <= _LONGEST and not _ALIAS.search(text) else text
+    except (yaml.YAMLError, ValueError, RecursionError):
         return text
 
 

@@ -129,16 +129,16 @@ class FromFile(str):
         return (str(self), self.file)
 
 
-_TRUSTED: set[str] = set()
+_TRUSTED: set[str | Path] = set()
 """URIs that were named by the user or the program, and absolute paths of files that may name code."""
 
 
 def trust(*names: str | Path) -> None:
     """Let files name the URIs among ``names``, and let the files and directories (as `Path`) among them name code."""
-    _TRUSTED.update(str(name.resolve()) if isinstance(name, Path) else str(name) for name in names)
+    _TRUSTED.update(name.resolve() if isinstance(name, Path) else str(name) for name in names)
 
 
-def trusted() -> frozenset[str]:
+def trusted() -> frozenset[str | Path]:
     """What `trust` was told, to be handed on to other processes."""
     return frozenset(_TRUSTED)
 
@@ -153,7 +153,7 @@ def check_harmless(group: str, uri: FromFile) -> None:
 def check_trusted(file: Path, code: str) -> None:
     """ComponentError unless ``file`` may name ``code``."""
     place = file.resolve()
-    if code not in _TRUSTED and not {str(place), str(place.parent)} & _TRUSTED:
+    if code not in _TRUSTED and not {place, place.parent} & _TRUSTED:
         raise ComponentError(
             f"{file} names code to run ({code[:200]}), and a file may not: name it yourself on the command line or in"
             f" Python, or, if you trust whoever wrote the file, add `trust` {file}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +28,7 @@ class SmallActor:
     config: RetrievalConfig
     library: str | None = None
     candidates: int = 4
-    trusted: frozenset[str] = field(default_factory=registry.trusted, compare=False)
+    trusted: frozenset[str | Path] = field(default_factory=registry.trusted, compare=False)
 
     def sampler(self, env: EnvSpec) -> ArmSampler:
         """The sampler, for takes in ``env``."""

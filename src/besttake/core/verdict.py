@@ -268,7 +268,7 @@ def _existing(values: ArrayLike) -> np.ndarray:
 
 
 def _not_shown(finding: Finding | None) -> bool:
-    return finding is not None and finding.answer != "yes"
+    return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
 
 
 def _value(finding: Finding) -> float:

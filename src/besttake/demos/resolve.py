@@ -29,8 +29,8 @@ def open_or_build(
     """
     if not named.strip():
         raise LibraryError("`demos` is empty; name a library, a data set or a folder of videos")
-    if encoder is not None:
-        registry.trust(encoder)
+    if encoder is not None and registry.Uri.parse(encoder).scheme == "python":
+        registry.trust(encoder)  # a plan's was checked when the plan was read
     if not (Path(named) / "library.json").is_file():
         return build_at(None, named, encoder, options, work)
     library = Library.open(named)

@@ -39,7 +39,7 @@ Row = tuple[Observation, Draw, Warm | None]
 
 def make(
     rest: str, *, map: str = "", state: str = "", gripper: str = RAW, width: str | int = 8,
-    replan: str | int | None = None, steps: str | int | None = None, **where: str,
+    replan: str | int | None = None, steps: str | int | None = None, trust_remote_code: bool = False, **where: str,
 ) -> LerobotPolicy:  # fmt: skip
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
@@ -51,7 +51,13 @@ def make(
     wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
     command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
     denoising = read.optional_whole("steps", steps)
-    checkpoint = load(rest, revision=where.get("revision"), device=where.get("device"), steps=denoising)
+    checkpoint = load(
+        rest,
+        revision=where.get("revision"),
+        device=where.get("device"),
+        steps=denoising,
+        trust_remote_code=trust_remote_code is True,
+    )
     return LerobotPolicy(checkpoint, cameras, taken, wide, executed, command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,12 @@ _FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
 _PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 _SAMPLED_TENSORS = 16
+_OWN_STEPS = re.compile(r"lerobot\.(processor|policies)\.[\w.]+\.[A-Z]\w*Step")
+"""Classes that a saved processor may name: LeRobot imports and calls whatever stands there."""
+
+_RUNS_NO_CODE = ("act", "diffusion", "gaussian_actor", "pi0", "pi05", "smolvla", "tdmpc", "vqbet")
+"""Families that load nothing with transformers' ``trust_remote_code``. pi0_fast does, unasked."""
+
 _ARM_AND_GRIPPER = 7
 """Actions of so many numbers end in the gripper's."""
 
@@ -37,12 +44,20 @@ class Checkpoint:
     fingerprint: str
 
 
-def load(name: str, *, revision: str | None, device: str | None, steps: int | None) -> Checkpoint:
-    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample; ``steps`` of denoising."""
+def load(
+    name: str, *, revision: str | None, device: str | None, steps: int | None, trust_remote_code: bool = False
+) -> Checkpoint:
+    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample; ``steps`` of denoising.
+
+    Only with ``trust_remote_code`` may it run code that it names.
+    """
     configs = need("lerobot.configs.policies", f"lerobot:{name}", "lerobot")
     factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
     where = directory(f"lerobot:{name}", name, revision, _FILES)
     family = _family(where, name)
+    if trust_remote_code:
+        registry.trust(Path(where))
+    check_family(where, family)
     check_processors(where)
     # LeRobot prints while it loads; stdout belongs to our caller's answer.
     with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
@@ -114,21 +129,36 @@ def _family(where: Path, name: str) -> str:
     return str(saved["type"])
 
 
+def check_family(where: Path, family: str) -> None:
+    """ComponentError where the class of a family may run code that the checkpoint names, and nobody trusts it."""
+    if family not in _RUNS_NO_CODE:
+        registry.check_trusted(where / "config.json", f"by a {family} policy; `trust_remote_code` allows it")
+
+
 def check_processors(where: Path) -> None:
-    """ComponentError where a saved processor names a class of its own choosing: LeRobot would import and call it."""
+    """ComponentError where a saved processor names code of its own choosing: LeRobot would import and call it."""
     for file in (where / each for each in _PROCESSORS):
         try:
             steps = read_json(file)["steps"]
             classes = [str(step["class"]) for step in steps if "registry_name" not in step]
             states = [str(step["state_file"]) for step in steps if step.get("state_file")]
+            remote = [str(step.get("registry_name")) for step in steps if _loads_code(step)]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ComponentError(f"{file} cannot be read ({one_line(error, 100)}); save the policy again") from None
         for path in classes:
-            if not path.startswith("lerobot."):
+            if not _OWN_STEPS.fullmatch(path):
                 registry.check_trusted(file, path)
+        for step in remote:
+            registry.check_trusted(file, f"by the step {step}")
         for path in states:
             if Path(path).name != path:
                 raise ComponentError(f"{file} names the file {path}, which lies outside the checkpoint")
+
+
+def _loads_code(step: dict[str, Any]) -> bool:
+    """Whether a step hands ``trust_remote_code`` to transformers; that of the action tokenizer does by default."""
+    config = step.get("config") or {}
+    return step.get("registry_name") == "action_tokenizer_processor" or "trust_remote_code" in config
 
 
 def _settle(config: Any, device: str | None, steps: int | None, name: str) -> None:

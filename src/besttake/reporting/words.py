@@ -339,13 +339,12 @@ def _menu_claim(menu: Menu, worth: float) -> str:
     match menu.answer:
         case "act":
             shown = sum(option.shown for option in menu.options)
-            return (
-                f"Of {options}, {shown} {'is' if shown == 1 else 'are'} shown to gain {least} or more; the chance that \
-any option is shown that gains nothing is at most 5 %, over the whole menu."
-            )
+            return f"Of {options}, {shown} {'is' if shown == 1 else 'are'} shown to gain, by {least} or more in the \
+estimate; the chance that any option is shown that gains nothing is at most 5 %, over the whole menu."
         case "none":
             return f"Each of {options} is ruled out: none gains {least}."
-    return f"Of {options} none is shown to gain {least} or more with an error of at most 5 % over the whole menu."
+    return f"Of {options} none is shown to gain, by {least} or more in the estimate, with an error of at most 5 % over \
+the whole menu."
 
 
 def _act_now(menu: Menu) -> list[str]:
@@ -395,6 +394,8 @@ def shortest(cell: Cell) -> str:
     ask, gains = "Should you keep the shortest take?", f"it gains {estimate_points(finding.estimate)}"
     if finding.answer == "no":
         return f"{ask} No: {gains}."
+    if finding.answer != "yes":
+        return f"{ask} It is not shown that this helps: {gains}."
     if gain is None or gain.estimate.value is None or finding.estimate.value >= gain.estimate.value:
         return f"{ask} Only if something tells you when a take has succeeded: here {gains}, because takes count as \
 over at success. With such a signal keep any take that succeeds, which gains {_say(headroom)}; without it length tells \

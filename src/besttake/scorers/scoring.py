@@ -208,7 +208,7 @@ class _InWorker:
     scorers: tuple[str, ...]
     instructions: Mapping[str, str]
     matching: Mapping[str, str]
-    trusted: frozenset[str] = field(default_factory=registry.trusted)
+    trusted: frozenset[str | Path] = field(default_factory=registry.trusted)
 
     def __call__(self, portion: list[Start]) -> dict[TakeKey, TakeScore]:
         registry.trust(*self.trusted)

@@ -71,7 +71,7 @@ def choose(
     if plan.tune == "rollouts" and retrieving:
         return rolled({uri: policy}, plan, envs, library, check, reporter)
     config = check.chosen or least_bad(check, base)
-    if "alpha" not in given:
+    if not {"alpha", "cooling"} & set(given):
         config = replace(config, cooling=check.cooling)
     if check.chosen is None and retrieving and "arms" not in plan.model_fields_set and not given:
         left = ", ".join(retrieving)
@@ -92,15 +92,19 @@ def rolled(
     if not env.tuning:
         raise PlanError(f"`tune` rollouts: {uri} keeps no starts apart for tuning; choose offline")
     starts = tuple(env.tuning[:_STARTS])
-    place = library.path / FOLDER / f"{_key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed))}.tuned"
+    given = {**plan.retrieval.given(), "env": f"{uri} {env.fingerprint}"}
+    key = _key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed, given))
+    place = library.path / FOLDER / f"{key}.tuned"
     try:
-        values = read_json(place)
+        values = _checked(read_json(place))
         config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
     except (OSError, ValueError, KeyError, TypeError):
         configs = shortlist([check])
         bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
         tuned = judged(bench.outcomes(configs, plan.workers, reporter), configs, 1)
-        config, won = replace(tuned.config, cooling=check.cooling), tuned.winner
+        config, won = tuned.config, tuned.winner
+        if not {"alpha", "cooling"} & set(plan.retrieval.given()):
+            config = replace(config, cooling=check.cooling)
         note = (
             f"{name}: rollouts on {won.takes} tuning starts choose {won.name}: success {estimate_percent(won.success)},"
             f" beyond cooling of its strength {estimate_points(won.content)}"
@@ -166,7 +170,7 @@ def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: A
 def _read(place: Path) -> Kept | None:
     """A kept check; None where there is none that can be read, which is then made again."""
     try:
-        values = read_json(place)
+        values = _checked(read_json(place))
         return Kept(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
@@ -176,6 +180,18 @@ def _keep(place: Path, values: Mapping[str, Any]) -> None:
     """Write what was found; a library that cannot be written to does without."""
     try:
         place.parent.mkdir(exist_ok=True)
-        write_text(place, json.dumps(values, indent=1))
+        write_text(place, json.dumps({**values, "sha256": _checksum(values)}, indent=1))
     except OSError as error:
         _log.info("the check was not kept in the library: %s", error)
+
+
+def _checked(values: Any) -> Mapping[str, Any]:
+    """What was kept; ValueError where it is not what was written, so that it is made again."""
+    rest = {name: value for name, value in values.items() if name != "sha256"}
+    if values.get("sha256") != _checksum(rest):
+        raise ValueError("damaged")
+    return rest
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return short_hash(json.dumps(values, sort_keys=True))
