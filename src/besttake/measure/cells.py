@@ -259,15 +259,21 @@ def leading(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, 
     Cells that are decided get no more starts. What others get then would shift the mixture of tasks, so it is not
     counted here.
     """
-    order, arms = sorted(places, key=places.__getitem__), {}
+    order, arms, counted, every = (
+        sorted(places, key=places.__getitem__),
+        {},
+        0,
+        {key for key in planned if key.policy == data.policy},
+    )
     for name, arm in data.arms.items():
-        ends = (places[unit] for unit in order if TakeKey(data.policy, *unit, name, 0) not in planned)
-        kept = np.array([places[unit] for unit in data.units]) < next(ends, len(order))
+        end = next((places[u] for u in order if TakeKey(data.policy, *u, name, 0) not in every), len(order))
+        kept = np.array([places[unit] for unit in data.units]) < end
+        counted += sum(key.arm == name and places[key.env, key.task, key.start] < end for key in every)
         shown = np.where(kept[:, None], 1.0, np.nan)
         arms[name] = ArmTakes(
             arm.outcomes * shown, arm.lengths * shown, {score: values * shown for score, values in arm.scores.items()}
         )
-    return replace(data, arms=arms)
+    return replace(data, arms=arms, planned=counted, errors=counted - sum(arm.takes for arm in arms.values()))
 
 
 def _stacked(arrays: Sequence[F64]) -> F64:

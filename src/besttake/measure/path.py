@@ -45,7 +45,9 @@ def path_of(data: CellData, settings: Settings, stop: Stop) -> r.CellPath:
             )
             for count, (low, high) in zip(counts, ends, strict=True)
         ]  # fmt: skip
-    paper = PAPER_STARTS * settings.seeds * len([name for name, arm in data.arms.items() if arm.takes])
+    # A policy's takes are those that its cells ran alike, which no protocol compares with.
+    run = [name for name, arm in data.arms.items() if arm.takes]
+    paper = 0 if data.group == "*" else PAPER_STARTS * settings.seeds * len(run)
     return r.CellPath(
         stopped=stop.reason, unsettled=list(stop.unsettled), takes=int(spent[-1]) if len(spent) else 0,
         paper_takes=paper, settled=settled, points=points,

@@ -376,6 +376,8 @@ def path(cell: Cell) -> str:
         return ""
     own = cell.path
     text = f"{_STOPPED.get(own.stopped, own.stopped)} {count(own.takes, 'take')}"
+    if cell.group == "*":
+        text += " that all of its tasks ran alike"
     if own.unsettled:
         text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in own.unsettled)} still open"
     if own.paper_takes > own.takes:

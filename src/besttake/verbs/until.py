@@ -68,7 +68,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
         planned += new
         course.play(new)
         seen = course.observe(planned)
-        needed, left = _needs(course, seen, planned)
+        needed, left = _needs(course, seen, planned, given_up)
         given_up |= _hopeless(course, seen, needed, rounds, given_up)
         needed = {cell: arms for cell, arms in needed.items() if cell not in given_up}
         _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
@@ -76,7 +76,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
 
 
 def _needs(
-    course: Course, seen: Sequence[CellData], planned: Collection[TakeKey]
+    course: Course, seen: Sequence[CellData], planned: Collection[TakeKey], given_up: Collection[CellName]
 ) -> tuple[dict[CellName, frozenset[str]], dict[str, tuple[str, ...]]]:
     """The arms that each cell needs, by itself or for the policy as a whole; and the parts that are open, by cell."""
     places, every = course.settings.places or {}, set(planned)
@@ -86,7 +86,8 @@ def _needs(
         # `shuffled` is run only in cells that retrieve, so it says nothing about all of them.
         run = [arm for arm in course.arms if arm != "shuffled"]
         whole = _open(replace(course, arms=run), leading(merge_cells(course.policy, seen), every, places))
-    shared = frozenset[str]().union(*whole.values())
+    # The starts of the policy as a whole end at the first that a cell was not given, so after that nothing helps it.
+    shared = frozenset[str]().union(*whole.values()) if not given_up else frozenset[str]()
     needed = {cell: shared.union(*parts.values()) for cell, parts in own.items()}
     left = {cell_name(course.policy, *cell): tuple(parts) for cell, parts in own.items()}
     return needed, {**left, cell_name(course.policy, "", "*"): tuple(whole)}
