@@ -321,8 +321,11 @@ def action(option: Option) -> str:
 
 
 def price(option: Option) -> str:
-    """What an option costs."""
-    return f"{option.takes}\N{MULTIPLICATION SIGN} the executions" if option.takes > 1 else "no further executions"
+    """What an option costs; retrieval also searches the library, and samples twice, whenever it replans."""
+    executions = (
+        f"{option.takes}\N{MULTIPLICATION SIGN} the executions" if option.takes > 1 else "no further executions"
+    )
+    return f"{executions} and a library to search" if option.arm.partition("?")[0] == "retrieve" else executions
 
 
 def menu_lines(cell: Cell, worth: float) -> list[str]:
@@ -330,21 +333,27 @@ def menu_lines(cell: Cell, worth: float) -> list[str]:
     if cell.verdict is None:
         return []
     menu = cell.verdict.menu
-    lines = [] if menu is None else [_menu_claim(menu, worth), *_act_now(menu)]
+    lines = [] if menu is None else [_menu_claim(menu, worth, _error(cell)), *_act_now(menu)]
     return [line for line in (*lines, path(cell), shortest(cell)) if line]
 
 
-def _menu_claim(menu: Menu, worth: float) -> str:
+def _error(cell: Cell) -> str:
+    """How often the claim of a menu errs at most: a fixed sample that was extended spends half as much again."""
+    extended = cell.path is None and cell.verdict is not None and cell.verdict.looked > 1
+    return "7.5 %" if extended else "5 %"
+
+
+def _menu_claim(menu: Menu, worth: float, error: str) -> str:
     least, options = whole_points(worth), count(len(menu.options), "option")
     match menu.answer:
         case "act":
             shown = sum(option.shown for option in menu.options)
             return f"Of {options}, {shown} {'is' if shown == 1 else 'are'} shown to gain, by {least} or more in the \
-estimate; the chance that any option is shown that gains nothing is at most 5 %, over the whole menu."
+estimate; the chance that any option is shown that gains nothing is at most {error}, over the whole menu."
         case "none":
             return f"Each of {options} is ruled out: none gains {least}."
-    return f"Of {options} none is shown to gain, by {least} or more in the estimate, with an error of at most 5 % over \
-the whole menu."
+    return f"Of {options} none is shown to gain, by {least} or more in the estimate, with an error of at most {error} \
+over the whole menu."
 
 
 def _act_now(menu: Menu) -> list[str]:
@@ -405,6 +414,14 @@ nothing."
     return f"{ask} No: {gains}, the score {_say(gain)}, and length tells success only where takes end at success."
 
 
+def _none_of(cell: Cell, where: str = "") -> str:
+    """``Neither retrieval nor cooling gains``, of those that were run."""
+    run = cell.arms.arms if cell.arms is not None else {}
+    if not {"retrieve", "cooled"} <= set(run):
+        return f"{'Cooling' if 'cooled' in run else 'Retrieval'}{where} does not gain"
+    return f"Neither retrieval nor cooling{where} gains"
+
+
 def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
     n, gain, least = _kept_of(cell), estimate_points(decision.gain), whole_points(worth)
     price = _executions(decision) if decision.cost > 1 else "no further executions"
@@ -430,12 +447,12 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
             other = "cooling alone does as well" if decision.arm == "retrieve" else "retrieved actions add to it"
             return f"{do}{known}, {price}. Whether {other} is open{_more(decision)}."
         case "retrieve", "none":
-            return f"Neither retrieval nor cooling gains {least}{aside}."
+            return f"{_none_of(cell)} {least}{aside}."
         case "combine", "yes":
             what = "Cooling" if decision.arm == "cooled" else "Retrieval"
             return f"{what} on top of selection adds{known.removeprefix(':')}, {price}."
         case "combine", "no":
-            return f"Neither retrieval nor cooling on top of selection adds {least}{aside}."
+            return f"{_none_of(cell, ' on top of selection')} {least}{aside}."
         case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
             return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":
