@@ -60,7 +60,8 @@ def choose(
     specs = specs_of(plan.arms)
     retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
     reads = retrieving or any("alpha" in spec.settings for spec in specs.values())
-    if library is None or not reads or not plan.check_states:
+    able = policy.spec.cools or policy.spec.warm_start  # others, as behind a server, have nothing to choose
+    if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
     given, settled = plan.retrieval.given(), _settled(plan, library)
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
