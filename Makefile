@@ -2,12 +2,13 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
+EXTRA ?= dev
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit lint format bench fuzz integration wheel clean
+.PHONY: help demo test test-all unit lint format bench fuzz docs integration wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -41,11 +42,15 @@ bench: $(READY)  ## measure speed as ratios to what one would use instead
 fuzz: $(READY)  ## kill, stop, fill, corrupt and fuzz for some minutes (FULL=1: all tries, into docs/reliability.md)
 	$(BIN)/python -m bench.campaign $(if $(FULL),--full) $(if $(MINUTES),--minutes $(MINUTES))
 
+docs:  ## build the documentation into site/: runs its notebook, and fails on a broken link
+	@$(MAKE) --no-print-directory VENV=$(VENV)-docs EXTRA=docs $(VENV)-docs/.ready
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet
+
 wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist
 
 clean:  ## remove .venv, caches and builds
-	rm -rf .venv .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf .venv .venv-* dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
 $(READY): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then echo "BestTake needs Python 3.11 or newer on the PATH" >&2; exit 1; fi
@@ -53,10 +58,10 @@ $(READY): pyproject.toml constraints.txt
 	@rm -rf $(VENV)
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --python $(PYTHON) $(VENV) && \
-		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRA)]'; \
 	else \
 		$(PYTHON) -m venv $(VENV) && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'; \
 	fi
 	@$(BIN)/python -m compileall -q src  # where PYTHONDONTWRITEBYTECODE is set, every process would compile anew
 	@touch $(READY)

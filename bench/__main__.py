@@ -1,4 +1,6 @@
-"""Run the benchmarks that need nothing but the base install: ``python -m bench [NAME ...]``.
+"""Run the benchmarks that need nothing but the base install: ``python -m bench [NAME [OPTION ...] ...]``.
+
+Options go to the benchmark before them: ``python -m bench cluster --takes 320``.
 
 The others (libero, policies, encode) say in their first lines which environment they need.
 """
@@ -7,13 +9,30 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Sequence
 
-BASE = ("film", "rollouts", "memory", "demo", "report")
+BASE = ("film", "rollouts", "cluster", "memory", "demo", "report", "live")
+
+
+def named(words: Sequence[str]) -> list[list[str]]:
+    """The benchmarks that a command line names, each with its options.
+
+    >>> named(["film", "cluster", "--takes", "320", "memory"])
+    [['film'], ['cluster', '--takes', '320'], ['memory']]
+    """
+    groups: list[list[str]] = []
+    for word, before in zip(words, ["", *words], strict=False):
+        if groups and (word.startswith("-") or before.startswith("-")):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
 
 
 def main() -> None:
-    for name in sys.argv[1:] or BASE:
+    for name, *options in named(sys.argv[1:]) or [[name] for name in BASE]:
         print(f"== bench/{name}.py", flush=True)
+        sys.argv = [f"bench/{name}.py", *options]
         runpy.run_module(f"bench.{name}", run_name="__main__")
 
 

@@ -22,7 +22,7 @@ from besttake import registry
 from besttake.types import Start
 
 STRIDE = 5
-TARGETS = {10: 3.0, 50: 5.0}
+TARGETS = {10: 5.5, 50: 8.0}
 
 
 @dataclass
@@ -82,25 +82,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="steps per take (a multiple of 50 is fair to both)")
     parser.add_argument("--takes", type=int, default=3, help="takes of the start, alternating between the two")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
+    asked = parser.parse_args()
 
-    env = registry.env(f"libero:{told.suite}?task={told.task}&convention=vla-eval")
+    env = registry.env(f"libero:{asked.suite}?task={asked.task}&convention=vla-eval")
     name = env.spec.tasks[0].name
     env.reset(Start(name, 0))
     env.observe(env.spec.cameras)
     from vla_eval.benchmarks.libero.benchmark import LIBEROBenchmark
     from vla_eval.recording import NullEpisodeRecorder
 
-    benchmark = LIBEROBenchmark(suite=f"libero_{told.suite}", send_wrist_image=True, send_state=True)
+    benchmark = LIBEROBenchmark(suite=f"libero_{asked.suite}", send_wrist_image=True, send_state=True)
     benchmark._recorder = NullEpisodeRecorder()
-    task = benchmark.get_tasks()[told.task]
+    task = benchmark.get_tasks()[asked.task]
     benchmark.reset({**task, "episode_idx": 0})
 
-    actions = np.random.default_rng(0).uniform(-0.3, 0.3, (told.steps, 7)).astype(np.float32)
+    actions = np.random.default_rng(0).uniform(-0.3, 0.3, (asked.steps, 7)).astype(np.float32)
     rows = []
     for replan in TARGETS:
         mine, other, snapshot = Clock(), Clock(), None
-        for _ in range(told.takes):
+        for _ in range(asked.takes):
             took, snapshot = ours(env, Start(name, 0), snapshot, actions, replan)
             mine.take(*took)
             other.take(*theirs(benchmark, task, 0, actions, replan))
@@ -120,10 +120,10 @@ def main() -> None:
         )
     env.close()
     benchmark.cleanup()
-    if told.json:
+    if asked.json:
         print(json.dumps(rows))
         return
-    print(f"{name}: {told.takes} takes of {told.steps} steps each, scoring every {STRIDE} steps")
+    print(f"{name}: {asked.takes} takes of {asked.steps} steps each, scoring every {STRIDE} steps")
     for row in rows:
         print(
             f"replan {row['replan']:3d}: steps/s {row['besttake_steps_per_s']} against {row['vla_eval_steps_per_s']} "

@@ -1,8 +1,9 @@
-"""The pictures of a report that the README shows: the first screen on a desktop, the takes on a phone.
+"""The pictures of a report that the docs show: the first screen on a desktop, and the takes on a phone.
 
-    python bench/screenshots.py RUN docs/images
+    python bench/screenshots.py RUN docs/images                         # report-desktop.png and report-phone.png
+    python bench/screenshots.py RUN docs/images libero-object-report    # libero-object-report.png, the desktop alone
 
-Needs chromium; writes ``report-desktop.png`` and ``report-phone.png``.
+Needs chromium. The report is made afresh; the run stays as it is.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    sys.path.insert(0, str(HERE.parent / "tests" / "report"))
+    sys.path.insert(0, str(HERE.parent / "tests" / "reporting"))
     from browser import Browser
 
-    page, out = make_html(sys.argv[1]), Path(sys.argv[2])
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
+    run, out, *names = sys.argv[1:]
+    Path(out).mkdir(parents=True, exist_ok=True)
+    desktop = f"{names[0]}.png" if names else "report-desktop.png"
+    with tempfile.TemporaryDirectory() as scratch, Browser(Path(scratch)) as browser:
+        page = make_html(run, Path(scratch) / "report.html")
         browser.open(page, width=1280, height=900)
-        browser.picture(out / "report-desktop.png")
-        browser.open(page, width=390, height=844)
-        browser.run("document.getElementById('takes').scrollIntoView({behavior: 'instant'})")
-        browser.run("(() => { const t = document.getElementById('time'); t.value = Math.round(t.max * 0.45);"
-                    " t.dispatchEvent(new Event('input')); })()")  # fmt: skip
-        browser.run("new Promise(done => setTimeout(done, 500))")
-        browser.picture(out / "report-phone.png")
+        browser.picture(Path(out) / desktop)
+        if not names:
+            browser.open(page, width=390, height=844)
+            browser.run("document.getElementById('count').scrollIntoView({behavior: 'instant'})")
+            browser.run("(() => { const t = document.getElementById('time'); t.value = Math.round(t.max * 0.45);"
+                        " t.dispatchEvent(new Event('input')); })()")  # fmt: skip
+            browser.run("new Promise(done => setTimeout(done, 500))")
+            browser.picture(Path(out) / "report-phone.png")
         if browser.errors:
             raise SystemExit(f"the page complained: {browser.errors}")
 

@@ -17,7 +17,10 @@ import besttake
 from besttake.errors import RunError
 from besttake.takes.key import TakeKey
 
-VERBS = ("compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "tune")
+VERBS = (
+    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer",
+    "tune", "verifiers",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

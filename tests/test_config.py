@@ -85,6 +85,17 @@ def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, 
 def test_asking_for_more_starts_than_there_are_says_how_many_there_are() -> None:
     with pytest.raises(PlanError, match="testbed has 10 starts per task"):
         Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "testbed")
+    with pytest.raises(PlanError, match=r"has 10 starts per task.* gym:…\?starts=20$"):
+        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "gym:reach:Reach-v0")
+
+
+@pytest.mark.parametrize("key", ["policy", "env", "demos", "scorer"])
+def test_an_object_where_a_uri_belongs_is_answered_with_how_to_name_it(key: str) -> None:
+    values = {"policy": "testbed:half", "env": "testbed", key: object()}
+    with pytest.raises(
+        PlanError, match=f"^`{key}` is a object; name what makes it by a URI, e.g. python:my_module:make"
+    ):
+        Plan.model_validate(values)
 
 
 def test_a_plan_made_in_python_fails_with_the_same_line() -> None:
@@ -149,4 +160,4 @@ def test_a_plan_that_is_no_file_does_not_block(tmp_path: Path) -> None:
 def test_an_alias_of_a_single_value_is_read(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("policy: &p testbed:half\nenv: testbed\nscorer: *p\n")
-    assert load_plan(path, {}).scorer == "testbed:half"
+    assert load_plan(path, {}).scorer == ("testbed:half",)

@@ -7,11 +7,16 @@ import doctest
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+import besttake
+from besttake.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "besttake"
@@ -41,7 +46,9 @@ def test_every_file_and_name_that_a_page_cites_is_there(page: Path) -> None:
     assert not missing, f"{page.name} cites what is not there: {', '.join(missing)}"
 
 
-@pytest.mark.parametrize("page", [*PAGES, *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")], ids=lambda page: page.name
+)
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|src=\"([^\":]+)\"", page.read_text())
     broken = [link for pair in links for link in pair if link and not (page.parent / link).exists()]
@@ -80,3 +87,53 @@ def test_examples_in_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pyt
     module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
     outcome = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert outcome.failed == 0
+
+
+TUTORIAL = ROOT / "examples" / "reach"
+
+
+def test_the_tutorial_shows_the_files_of_its_example_as_they_are() -> None:
+    *files, notebook = python_blocks(ROOT / "docs" / "tutorial.md")
+    assert files == [(TUTORIAL / name).read_text() for name in ("reach.py", "policy.py", "demos.py")]
+    compile(notebook, "tutorial.md", "exec")
+    assert [name for name in re.findall(r"besttake\.(\w+)\(", notebook) if name not in besttake.__all__] == []
+
+
+def commands_in(page: Path) -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if re.match(r"(\w+=\S+ )*besttake \w", line)]
+
+
+def written(command: str) -> list[str]:
+    """The words of a command as a shell would see them, without what stands for anything (``…``, ``build|show``)."""
+    words = shlex.split(command.partition(" #")[0])
+    words = words[words.index("besttake") + 1 :]
+    return [word.partition("|")[0] if re.fullmatch(r"\w+(\|\w+)+", word) else word for word in words]
+
+
+COMMANDS = [
+    (page, line) for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] for line in commands_in(page)
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda value: value.name if isinstance(value, Path) else value)
+def test_every_command_in_the_documents_parses(page: Path, line: str) -> None:
+    group = get_command(app)
+    context = group.make_context("besttake", written(line))
+    try:
+        while hasattr(group, "resolve_command"):
+            name, group, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+            context = group.make_context(name, rest, parent=context)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        vague = "…" in line and type(error).__name__ == "MissingParameter"
+        absent = "does not exist" in error.format_message()  # files of an example that only its reader has
+        assert vague or absent, f"{page.name}: {line}: {error.format_message()}"
+
+
+def test_the_menu_of_the_site_leads_to_every_page() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f": {page}\n" not in menu] == []

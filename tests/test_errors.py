@@ -22,3 +22,10 @@ def test_a_long_error_is_cut() -> None:
 
 def test_an_error_is_one_harmless_line_whatever_it_names() -> None:
     assert str(LibraryError("set a\x1b[2J\nb cannot be read")) == r"set a\x1b[2J b cannot be read"
+
+
+def test_an_error_that_quotes_without_end_loses_its_middle() -> None:
+    text = str(LibraryError("set " + "x" * 100_000 + " cannot be read; build it again"))
+    assert len(text) < 2100
+    assert text.startswith("set x")
+    assert text.endswith("; build it again")

@@ -6,10 +6,12 @@ the files that BestTake opens, and then uses that file in every way there is.
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import sqlite3
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,10 @@ from PIL import Image
 from besttake import registry
 from besttake.cli import main as cli
 from besttake.config import Plan, load_plan
-from besttake.demos.head import LibraryHead
+from besttake.demos.head import LibraryHead, _fingerprint
 from besttake.demos.library import Library
 from besttake.demos.resolve import build_at, open_or_build
+from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import check_family, check_processors
 from besttake.verbs.diagnose import diagnose
@@ -67,7 +70,8 @@ def plant(directory: Path, **changes: Any) -> None:
     """Change the head of a library as its author could: all its sums are right afterwards."""
     head = LibraryHead.read(directory)
     encoder = head.encoder.model_copy(update={"uri": changes.pop("encoder", head.encoder.uri)})
-    head.model_copy(update={"encoder": encoder, **changes}).write(directory)
+    head = head.model_copy(update={"encoder": encoder, **changes})
+    head.model_copy(update={"fingerprint": _fingerprint(json.loads(head.model_dump_json()))}).write(directory)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -169,11 +173,29 @@ def test_a_plan_names_no_code(line: str, mark: Path, tmp_path: Path, monkeypatch
     assert load_plan(plan, {})
 
 
+def test_a_plan_names_no_part_of_a_namespace_package(mark: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Of a package without an ``__init__.py``, any directory on the path can hold a part, so also the current one."""
+    site = tmp_path / "site"
+    (site / "spread").mkdir(parents=True)
+    Path("spread").mkdir()
+    Path("planted.py").rename("spread/planted.py")
+    (site / "spread-1.dist-info").mkdir()
+    (site / "spread-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: spread\nVersion: 1\n")
+    (site / "spread-1.dist-info" / "top_level.txt").write_text("spread\n")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("policy: testbed:half\nenv: gym:spread.planted:Env-v0\n")
+    assert call(monkeypatch, "diagnose", plan, "-o", "out") == 2
+    assert not mark.exists()
+    with pytest.raises(PlanError, match="names code to run"):
+        load_plan(plan, {})
+
+
 def test_a_flag_names_what_the_plan_may_not(mark: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"policy: testbed:half\nenv: testbed\nscorer: {PLANTED}\ntrust_remote_code: true\n")
-    assert load_plan(plan, {"scorer": PLANTED, "trust_remote_code": True}).scorer == PLANTED
-    assert load_plan(plan, {"scorer": "manifold", "trust_remote_code": True}).scorer == "manifold"
+    assert load_plan(plan, {"scorer": PLANTED, "trust_remote_code": True}).scorer == (PLANTED,)
+    assert load_plan(plan, {"scorer": "manifold", "trust_remote_code": True}).scorer == ("manifold",)
 
 
 def _in_sqlite(column: str) -> Callable[[Path], None]:
@@ -304,6 +326,81 @@ def test_a_family_that_runs_a_checkpoints_code_needs_the_users_word(tmp_path: Pa
         check_family(tmp_path, "pi0_fast")
     registry.trust(tmp_path)
     check_family(tmp_path, "pi0_fast")
+
+
+ORIGINS = {
+    # Where each call of the registry has its URI from. A new one belongs here; what comes from a file is a `FromFile`.
+    "arms/chosen.py": "the user's arms",
+    "arms/sampler.py": "the user's policy and arms",
+    "cli/serve.py": "the user's policy",
+    "demos/checks.py": "the user's encoder",
+    "demos/library.py": "a file: FromFile",
+    "demos/resolve.py": "the user's demos and encoder",
+    "demos/run.py": "a file: FromFile",
+    "policies/augmented.py": "the user's arm",
+    "scorers/guard.py": "the user's scorers",
+    "scorers/portion.py": "the user's scorers",
+    "takes/jobs.py": "the user's arms",
+    "takes/worker.py": "the user's env, in the key of a planned take",
+    "testing/arm.py": "the caller",
+    "testing/scorer.py": "a built-in name",
+    "verbs/doctor.py": "the user, or a built-in name",
+    "verbs/footage.py": "the user's data set",
+    "verbs/rank.py": "the user's scorer and data set",
+    "verbs/replay.py": "the user's env",
+    "verbs/setup.py": "the user's plan; score and export hand it FromFile",
+    "verbs/tune.py": "the user's policies",
+}
+
+
+def test_every_call_of_the_registry_is_known_with_where_its_uri_comes_from() -> None:
+    package, calls = Path(registry.__file__).parent, set()
+    makers = {"make", "policy", "env", "encoder", "demos", "arm", "scorer"}
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "besttake.registry":
+                assert not makers & {name.name for name in node.names}, f"{path}: call them as registry.…"
+            if (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in makers
+                and isinstance(node.func.value, ast.Name) and node.func.value.id == "registry"
+            ):  # fmt: skip
+                calls.add(str(path.relative_to(package)))
+    assert calls == set(ORIGINS)
+
+
+def test_what_the_head_of_a_library_names_is_used_as_from_a_file_only() -> None:
+    package = Path(registry.__file__).parent
+    uses = {
+        f"{path.relative_to(package)}: {line.strip()}"
+        for path in package.rglob("*.py") for line in path.read_text().splitlines()
+        if "encoder.uri" in line or "head.shows" in line
+    }  # fmt: skip
+    assert uses == {
+        "demos/library.py: made: Any = registry.encoder(self._named(self.head.encoder.uri))",
+        "demos/library.py: if self.head.shows is None:",
+        "demos/library.py: uri = self._named(self.head.shows)",
+        "demos/checks.py: if uri not in (library.head.encoder.uri, library.head.encoder.name):",  # compared only
+    }
+
+
+def test_a_benchmark_of_vla_eval_is_a_class_that_its_module_defines(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, module = types.ModuleType("vla_eval.benchmarks.base"), types.ModuleType("vla_eval.benchmarks.toy.benchmark")
+    for name in ("vla_eval", "vla_eval.benchmarks", "vla_eval.benchmarks.toy"):
+        package = types.ModuleType(name)
+        package.__path__ = []
+        monkeypatch.setitem(sys.modules, name, package)
+    benchmark = type("Benchmark", (), {"__module__": base.__name__})
+    base.Benchmark = benchmark  # type: ignore[attr-defined]
+    module.Toy = type("Toy", (benchmark,), {"__module__": module.__name__})  # type: ignore[attr-defined]
+    module.Path, module.Benchmark, module.run = Path, benchmark, print  # type: ignore[attr-defined]
+    module.Helper = type("Helper", (), {"__module__": module.__name__})  # type: ignore[attr-defined]
+    for each in (base, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    assert vla_eval._find("toy", "Toy") is module.Toy  # type: ignore[attr-defined]
+    for name in ("Path", "Benchmark", "run", "Helper", "nothing"):
+        with pytest.raises(ComponentError, match=f"defines no benchmark {name}"):
+            vla_eval._find("toy", name)
 
 
 def test_a_trusted_name_is_no_trusted_place(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pickle
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,18 @@ from besttake import registry
 from besttake.errors import ComponentError
 from besttake.registry import Uri
 
+MEMBER = """\
+from types import SimpleNamespace
+
+class Member(SimpleNamespace):
+    __iter__ = None
+
+def member(made):
+    spec = SimpleNamespace(name="toy")
+    return Member(made=made, spec=spec, sample=0, encode=0, name="toy", camera="", fps=1, fingerprint="")
+
+"""
+"""A module whose ``member`` has what a policy, an encoder and a source of demonstrations have."""
 PLUG_IN = Path(__file__).parent.parent / "contrib" / "scripted-libero"
 
 
@@ -29,7 +43,7 @@ def test_a_factory_that_raises_and_one_without_a_spec_are_one_line(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ComponentError, match=r"^python:raw_factory:make\?weight=abc: ValueError: could not convert"):
         one("python:raw_factory:make?weight=abc")
-    with pytest.raises(ComponentError, match="^python:raw_factory:make: this made a float without a spec, which every"):
+    with pytest.raises(ComponentError, match="^python:raw_factory:make: this made a float without spec, which every"):
         one("python:raw_factory:make")
 
 
@@ -55,13 +69,38 @@ def test_a_plug_in_of_the_repository_that_is_not_installed_is_answered_with_its_
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])
+@pytest.mark.parametrize("made", ["None", "42", "'text'", "object()", "type('Half', (), {'spec': 3})()"])
+def test_a_factory_that_makes_no_member_of_its_family_is_one_line(
+    family: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd_factory.py").write_text(f"def make(): return {made}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd_factory", raising=False)
+    with pytest.raises(ComponentError, match="odd_factory:make: this made a .*, which every .* has"):
+        getattr(registry, family)("python:odd_factory:make")
+
+
+def test_what_a_file_names_is_no_text_and_loses_its_origin_nowhere() -> None:
+    named = registry.FromFile("python:os:system?command=true", Path("library.json"))
+    for rebuilt in (str(named), f"{named}", f"{named}&more=1", "python:" + str(named)):
+        with pytest.raises(ComponentError):
+            registry.encoder(rebuilt)
+    with pytest.raises(ComponentError, match="names code to run"):
+        registry.encoder(named)
+    with pytest.raises(ComponentError, match="names code to run"):
+        registry.encoder(pickle.loads(pickle.dumps(named)))
+    with pytest.raises(ComponentError, match="names a list"):
+        registry.FromFile(["python:os:system"], Path("library.json"))  # type: ignore[arg-type]
+
+
 def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "their_package.py").write_text("def make(rest, **options): return (rest, options)\n")
+    (tmp_path / "their_package.py").write_text(MEMBER + "def make(rest, **options): return member((rest, options))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = EntryPoint("theirs", "their_package:make", "besttake.encoders")
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == entry.group else [])
     made: Any = registry.encoder("theirs:a/b?k=v", more=1)
-    assert made == ("a/b", {"k": "v", "more": 1})
+    assert made.made == ("a/b", {"k": "v", "more": 1})
     assert "theirs" in registry.schemes("encoders")
     sys.modules.pop("their_package")
 
@@ -69,9 +108,9 @@ def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPat
 def test_a_component_that_is_not_packaged_is_named_by_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "my_module.py").write_text("def make(size='1'): return int(size)\n")
+    (tmp_path / "my_module.py").write_text(MEMBER + "def make(size='1'): return member(int(size))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert registry.demos("python:my_module:make?size=3") == 3
+    assert registry.demos("python:my_module:make?size=3").made == 3
     with pytest.raises(ComponentError, match="cannot import nothing_here"):
         registry.demos("python:my_module:nothing_here")
     with pytest.raises(ComponentError, match="no option colour; known: size"):
@@ -80,10 +119,10 @@ def test_a_component_that_is_not_packaged_is_named_by_its_place(
 
 
 def test_a_module_in_the_current_directory_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "lies_here.py").write_text("def make(): return 'made'\n")
+    (tmp_path / "lies_here.py").write_text(MEMBER + "def make(): return member('here')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert registry.demos("python:lies_here:make") == "made"
+    assert registry.demos("python:lies_here:make").made == "here"
     sys.modules.pop("lies_here")
 
 
@@ -91,7 +130,8 @@ def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "trusting.py").write_text(
-        "def asks(trust_remote_code=False): return trust_remote_code\ndef takes_any(**options): return options\n"
+        MEMBER + "def asks(trust_remote_code=False): return member(trust_remote_code)\n"
+        "def takes_any(**options): return member(options)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     made: list[Any] = [
@@ -99,5 +139,18 @@ def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(
         registry.policy("python:trusting:asks"),
         registry.policy("python:trusting:takes_any", trust_remote_code=True),
     ]
-    assert made == [True, False, {}]
+    assert [each.made for each in made] == [True, False, {}]
     sys.modules.pop("trusting")
+
+
+def test_what_a_notebook_defines_and_other_processes_must_make_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(small: bool) -> Any:
+        return lambda: SimpleNamespace(spec=SimpleNamespace(name="mine", small=small), sample=None)
+
+    monkeypatch.setattr(sys.modules["__main__"], "make_mine", made(small=True), raising=False)
+    with pytest.raises(ComponentError, match=r"^python:__main__:make_mine: .* %%writefile my_policy.py"):
+        registry.policy("python:__main__:make_mine")
+    monkeypatch.setattr(sys.modules["__main__"], "make_mine", made(small=False))
+    assert registry.policy("python:__main__:make_mine").spec.name == "mine"

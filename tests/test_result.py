@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from besttake.result import Result
+from besttake.result import Cost, Relation, Result
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -17,3 +17,14 @@ def test_every_part_of_a_cell_is_explained() -> None:
     fields = Result.model_json_schema()["$defs"]["Cell"]["properties"]
     plain = {"policy", "env", "group", "starts", "seeds", "takes", "errors", "missing", "notes"}
     assert [name for name in fields if f"`{name}`" not in text and name not in plain] == []
+
+
+def test_a_result_is_loaded_by_its_file_or_by_its_run(tmp_path: Path) -> None:
+    result = Result(
+        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=[],
+        policies=[], relation=Relation(reason="few"), notes=["read"],
+        cost=Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={}),
+    )  # fmt: skip
+    (tmp_path / "result.json").write_text(result.to_json())
+    assert Result.load(str(tmp_path)) == Result.load(tmp_path / "result.json")
+    assert Result.load(tmp_path).notes == ["read"]

@@ -16,7 +16,8 @@ from besttake.errors import RunError
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 
-_KILLS = 5
+_KILLS, _HITS = 5, 2
+"""How often a parent, and the workers of one, are hit in a try. A take that is lost three times is given up."""
 
 
 def kept(run: Path) -> dict[TakeKey, Row]:
@@ -38,16 +39,16 @@ def parent_kills(scratch: Path) -> Iterator[Attempt]:
     def attempt(rng: random.Random, place: Path) -> str:
         out, before = place / "run", dict[TakeKey, Row]()
         for _ in range(_KILLS):
-            process = world.start(out)
+            process = world.start(out, workers=rng.choice((1, 1, 2)))
             now = _moment(rng, world, out, len(before))
             while process.poll() is None and not now():
                 time.sleep(0.01)
             workers = children(process.pid)
             process.kill()
             check_gone(workers)
-            now = kept(out)
-            check(before.items() <= now.items(), "a finished take was lost or made twice")
-            before = now
+            have = kept(out)
+            check(before.items() <= have.items(), "a finished take was lost or made twice")
+            before = have
         world.finish(out)
         check(before.items() <= kept(out).items(), "a finished take was lost or made twice")
         return "same bits"
@@ -55,28 +56,32 @@ def parent_kills(scratch: Path) -> Iterator[Attempt]:
     yield attempt
 
 
-@stage("worker-kills", "SIGKILL a worker at a random moment", ci=4, full=100)
+@stage("worker-kills", "SIGKILL a worker at a random moment, twice in a run", ci=2, full=50, each=_HITS)
 def worker_kills(scratch: Path) -> Iterator[Attempt]:
-    yield _on_worker(make_world(scratch), signal.SIGKILL)
+    yield _on_workers(make_world(scratch), signal.SIGKILL)
 
 
-@stage("stops", "SIGSTOP a worker at a random moment, with a patience of 30 s", ci=2, full=20)
+@stage(
+    "stops", "SIGSTOP a worker at a random moment, twice in a run, with a patience of 10 s", ci=1, full=10, each=_HITS
+)
 def stops(scratch: Path) -> Iterator[Attempt]:
-    yield _on_worker(make_world(scratch), signal.SIGSTOP, patience=30)
+    yield _on_workers(make_world(scratch), signal.SIGSTOP, patience=10)
 
 
-def _on_worker(world: World, how: signal.Signals, patience: float | None = None) -> Attempt:
-    def attempt(rng: random.Random, place: Path) -> str:
-        out, hit = place / "run", 0
+def _on_workers(world: World, how: signal.Signals, patience: float | None = None) -> Attempt:
+    def attempt(rng: random.Random, place: Path) -> tuple[str, int]:
+        out, hit = place / "run", set[int]()
         process, seen = world.start(out, patience), set[int]()
         now, until = _moment(rng, world, out), time.monotonic() + 900
         while process.poll() is None:
             workers = children(process.pid)
             seen |= set(workers)
-            if not hit and workers and now():
-                hit = rng.choice(workers)
-                if alive(hit):
-                    os.kill(hit, how)
+            well = [pid for pid in workers if pid not in hit and alive(pid)]
+            if len(hit) < _HITS and well and now():
+                chosen = rng.choice(well)
+                os.kill(chosen, how)
+                hit.add(chosen)
+                now = _moment(rng, world, out)
             if time.monotonic() > until:
                 process.kill()
                 check(False, f"the run did not end within 900 s of {how.name} to a worker")
@@ -84,8 +89,9 @@ def _on_worker(world: World, how: signal.Signals, patience: float | None = None)
         code, said = process.wait()
         check(code == 0, f"the run ended with {code}: {said[-300:]}")
         check_gone(sorted(seen))
+        check(bool(seen), "no worker was seen: there was nothing to attack")
         world.compare(out)
-        return "same bits" if hit else "ended before"
+        return "same bits", len(hit)
 
     return attempt
 
@@ -102,7 +108,7 @@ def full_disks(scratch: Path) -> Iterator[Attempt]:
         if mounted.returncode:
             return "could not mount"
         try:
-            code, text = Diagnosis(world, small / "run", log=place / "log").wait()
+            code, text = Diagnosis(world, small / "run", {"workers": 1}, place / "log").wait()
             said = [line for line in text.splitlines() if line.startswith(("besttake:", "Traceback"))]
             if code:
                 check(code == 1, f"a full disk gave exit code {code}: {text[-300:]}")

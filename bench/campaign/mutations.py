@@ -27,27 +27,81 @@ from besttake.takes.take import Take
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.report import report
 
-_EACH = 10
+_TOGETHER = 8
+_TAKES = 4
 
 
 @stage(
-    "run-mutations",
-    "damage one file of a run, read it, then run the same command",
-    ci=12,
-    full=200,
-    each=_EACH,
-)
+    "run-mutations", "damage eight or nine files of a run one by one, read it; then all at once, and run it again",
+    ci=5, full=250, each=_TOGETHER,
+)  # fmt: skip
 def run_mutations(scratch: Path) -> Iterator[Attempt]:
     world = make_world(scratch)
     with environment_of(world.cache), Workers(1) as workers, _staying(workers):
         killed = _killed(world, scratch / "killed")
         read = _read(world.reference)
 
-        def attempt(rng: random.Random, place: Path) -> str:
-            ends = [_mutate_one(world, rng, place / str(number), killed, read) for number in range(_EACH)]
-            return f"{sum(ends)} of {_EACH} named and mended, the others without effect"
+        def attempt(rng: random.Random, place: Path) -> tuple[str, int]:
+            run = place / "run"
+            shutil.copytree(killed if rng.random() < 0.2 else world.reference, run)
+            done = _one_by_one(rng, run, read)
+            _mended(world, run, read, "; ".join(done))
+            return "each named or without effect, all mended", len(done)
 
         yield attempt
+
+
+def _one_by_one(rng: random.Random, run: Path, expected: dict[str, Any]) -> list[str]:
+    """Damage files one at a time, check what readers see, and then leave all of them damaged; what was done.
+
+    Of ``run.json`` and the table, which holds its copy, only one is damaged: nobody could mend both.
+    """
+    done: list[str] = []
+    damaged: list[tuple[Path, Path]] = []
+    for path in _victims(rng, run):
+        good, bad = run.with_name("good"), run.with_name(f"bad-{len(done)}")
+        shutil.copyfile(path, good)
+        done.append(mutate_file(rng, path, run))
+        _check_readers(run, done[-1], expected)
+        if path.exists():
+            path.rename(bad)
+        good.rename(path)
+        damaged.append((path, bad))
+    for path, bad in damaged:
+        path.unlink()
+        if bad.exists():
+            bad.rename(path)
+    return done
+
+
+def _victims(rng: random.Random, run: Path) -> list[Path]:
+    takes = rng.sample(sorted(run.glob("takes/*/*.take")), _TAKES)
+    others = sorted(p for p in run.iterdir() if p.is_file() and p.name not in (".lock", "run.json"))
+    tables = [path for path in others if path.name.startswith("takes.sqlite")]
+    source = rng.choice([run / "run.json", *tables])
+    return [*takes, *(path for path in others if path not in tables), source]
+
+
+def _check_readers(run: Path, what: str, expected: dict[str, Any]) -> None:
+    """`Broken` when a reader sees something else than before without a word."""
+    for name, value in _read(run).items():
+        if isinstance(value, BestTakeError):
+            check("\n" not in str(value), f"{what}: {name} is told in several lines")
+        elif value is not None:  # None: the scores are gone, and whoever needs them says so
+            check(value == expected[name], f"{what}: {name} changed without a word")
+
+
+def _mended(world: World, run: Path, expected: dict[str, Any], what: str) -> None:
+    """`Broken` unless the same command makes a damaged run the unbroken one's twin."""
+    try:
+        diagnose(world.plan, run, progress=Reporter(shown=False))
+    except BestTakeError as error:
+        check(False, f"{what}: not mended: {error}")
+    shown = summarise(run)
+    check((shown.done, shown.missing, shown.damaged) == (TAKES, 0, 0), f"{what}: {shown.done} takes after mending")
+    check(shown.digest == world.digest, f"{what}: another digest after mending")
+    check(numbers(run) == world.numbers, f"{what}: another number after mending")
+    check(_read(run) == expected, f"{what}: something is still damaged after mending")
 
 
 @stage(
@@ -76,7 +130,8 @@ def store_mutations(scratch: Path) -> Iterator[Attempt]:
 
 def _store_mended(run: Path, manifest: Manifest, rows: list[Row], digest: str, what: str) -> bool:
     """Whether damage was named; `Broken` when a reader saw another take, or it could not be mended."""
-    said, expected = [], {row.key: row.identity for row in rows}
+    said: list[str] = []
+    expected = {row.key: row.identity for row in rows}
     try:
         with Store.open(run) as store:
             seen = {row.key: row.identity for row in store.rows()}
@@ -110,33 +165,6 @@ def _take(start: int, seed: int) -> Take:
     )  # fmt: skip
 
 
-def _mutate_one(world: World, rng: random.Random, run: Path, killed: Path, expected: dict[str, Any]) -> bool:
-    """Whether a mutation was named; `Broken` when it changed something without a word, or could not be mended."""
-    shutil.copytree(killed if rng.random() < 0.2 else world.reference, run)
-    what = mutate(rng, run)
-    named = []
-    for name, value in _read(run).items():
-        if isinstance(value, BestTakeError):
-            check("\n" not in str(value), f"{what}: {name} is told in several lines")
-            named.append(str(value))
-        elif value is None:  # the scores are gone: whoever needs them says so
-            named.append(f"no {name}")
-        else:
-            check(value == expected[name], f"{what}: {name} changed without a word")
-    notes = _Notes()
-    try:
-        diagnose(world.plan, run, progress=notes)
-    except BestTakeError as error:
-        check(False, f"{what}: not mended: {error}")
-    shown = summarise(run)
-    check((shown.done, shown.missing, shown.damaged) == (TAKES, 0, 0), f"{what}: {shown.done} takes after mending")
-    check(shown.digest == world.digest, f"{what}: another digest after mending")
-    check(numbers(run) == world.numbers, f"{what}: another number after mending")
-    check(_read(run) == expected, f"{what}: something is still damaged after mending")
-    shutil.rmtree(run)
-    return bool(named or notes.lines)
-
-
 def _read(run: Path) -> dict[str, Any]:
     """What the readers of a run see: a value each, or the error that they raise."""
     readers: dict[str, Callable[[], Any]] = {
@@ -161,17 +189,6 @@ def _read(run: Path) -> dict[str, Any]:
 def _told(result: Result) -> dict[str, Any]:
     kept = result.model_dump()
     return {name: kept[name] for name in ("cells", "policies", "digest", "relation", "worth")}
-
-
-class _Notes(Reporter):
-    """Keeps the notes."""
-
-    def __init__(self) -> None:
-        super().__init__(shown=False)
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def _staying(workers: Workers) -> Any:
@@ -207,7 +224,12 @@ def mutate(rng: random.Random, run: Path) -> str:
     kinds: dict[str, list[Path]] = {}
     for path in files:
         kinds.setdefault("take" if path.suffix == ".take" else path.name, []).append(path)
-    path = rng.choice(kinds[rng.choice(sorted(kinds))])
+    return mutate_file(rng, rng.choice(kinds[rng.choice(sorted(kinds))]), run)
+
+
+def mutate_file(rng: random.Random, path: Path, run: Path) -> str:
+    """Change one file below ``run`` at random; returns what was done."""
+    files = sorted(path for path in run.rglob("*") if path.is_file())
     name = rng.choice(sorted(MUTATIONS))
     detail = MUTATIONS[name](rng, path, files)
     return f"{name} {path.relative_to(run)} {detail}".strip()
@@ -256,15 +278,14 @@ def _remove(rng: random.Random, path: Path, _: list[Path]) -> str:
     return f"{length} bytes at {at}"
 
 
-def _swap(rng: random.Random, path: Path, files: list[Path]) -> str:
+def _other(rng: random.Random, path: Path, files: list[Path]) -> str:
+    """The content of another file of the same kind."""
     others = [p for p in files if p.suffix == path.suffix and p != path]
     if not others:
-        return "(with none)"
+        return "(none)"
     other = rng.choice(others)
-    one, two = path.read_bytes(), other.read_bytes()
-    path.write_bytes(two)
-    other.write_bytes(one)
-    return f"with {other.name}"
+    path.write_bytes(other.read_bytes())
+    return f"of {other.name}"
 
 
 def _digit(rng: random.Random, path: Path, _: list[Path]) -> str:
@@ -293,6 +314,6 @@ def _directory(rng: random.Random, path: Path, _: list[Path]) -> str:
 
 
 MUTATIONS: dict[str, Callable[[random.Random, Path, list[Path]], str]] = {
-    "flip": _flip, "overwrite": _overwrite, "cut": _cut, "extend": _extend, "remove": _remove, "swap": _swap,
+    "flip": _flip, "overwrite": _overwrite, "cut": _cut, "extend": _extend, "remove": _remove, "content": _other,
     "digit": _digit, "delete": _delete, "directory": _directory,
 }  # fmt: skip

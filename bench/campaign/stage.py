@@ -21,7 +21,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-Attempt = Callable[[random.Random, Path], str]
+Attempt = Callable[[random.Random, Path], str | tuple[str, int]]
+"""A try: how it ended and, where that is not always the stage's ``each``, how often it attacked."""
 
 
 class Broken(Exception):
@@ -36,7 +37,7 @@ def check(holds: bool, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """``ci`` tries in `make fuzz`, ``full`` for docs/reliability.md; ``each``: inputs per try, where it has many."""
+    """``ci`` tries in `make fuzz`, ``full`` for docs/reliability.md; ``each``: attacks per try, where it has many."""
 
     name: str
     what: str

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ starts: 4
 seeds: 2
 demos_per_task: 4
 probe_states: 8
-workers: 2
 batch: 4
 """
 TAKES = 2 * 4 * 2
@@ -48,13 +47,13 @@ class World:
     numbers: dict[str, Any]
     seconds: float
 
-    def start(self, out: Path, patience: float | None = None) -> Diagnosis:
+    def start(self, out: Path, patience: float | None = None, workers: int = 2) -> Diagnosis:
         """Begin a diagnosis."""
-        return Diagnosis(self, out, patience)
+        return Diagnosis(self, out, {"patience": patience, "workers": workers})
 
     def finish(self, out: Path) -> str:
         """Run the diagnosis to its end, check that it is the unbroken one's twin, and return what it said."""
-        code, said = self.start(out).wait()
+        code, said = self.start(out, workers=1).wait()
         check(code == 0, f"going on ended with {code}: {said[-300:]}")
         self.compare(out)
         return said
@@ -73,22 +72,22 @@ class Diagnosis:
     """A diagnosis in a process of its own: a fork of this one, which has everything loaded, so that hundreds can be
     started. Its workers are fresh interpreters, as always. Errors are told as by the command line."""
 
-    def __init__(self, world: World, out: Path, patience: float | None = None, log: Path | None = None) -> None:
+    def __init__(self, world: World, out: Path, given: dict[str, Any], log: Path | None = None) -> None:
         self._log = log or out.with_name(f"{out.name}.log")
         self._code: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            os._exit(self._child(world, out, patience))
+            os._exit(self._child(world, out, given))
 
-    def _child(self, world: World, out: Path, patience: float | None) -> int:
+    def _child(self, world: World, out: Path, given: dict[str, Any]) -> int:
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.environ.update(environment(world.cache))
         try:
-            diagnose(load_plan(world.plan, {"patience": patience}), out, progress=Reporter(True))
+            diagnose(load_plan(world.plan, given), out, progress=Reporter(True))
         except BestTakeError as error:
             os.write(2, f"besttake: {error}\n".encode())
             return error.exit_code
@@ -153,11 +152,12 @@ def numbers(run: Path) -> dict[str, Any]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes below ``pid``."""
-    try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    """The processes below ``pid``, whichever of its threads started them."""
+    below: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            below += map(int, thread.read_text().split())
+    return below
 
 
 def alive(pid: int) -> bool:

@@ -1,31 +1,50 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import bench.zoo
 from bench.zoo import tables, verdicts
 from bench.zoo.cells import cells
 from bench.zoo.checks import check_all, picks
+from bench.zoo.chosen import played
+from bench.zoo.designs import designs
 from bench.zoo.forecasts import forecasts
-from bench.zoo.foretell import foretell_all
-from bench.zoo.roll import deficits, roll, train, uri_of
-from bench.zoo.takes import load
+from bench.zoo.foretell import fit_all, foretell_all
+from bench.zoo.roll import PLAN, deficits, roll, train, uri_of
+from bench.zoo.takes import Policy, load
 
 CONFIG = "frame .3"
 """The retrieval that the verdicts of the study are about."""
 
 
-def study(directory: Path) -> None:
-    """Every table of docs/zoo.md, to ``DIRECTORY/tables.md``."""
-    zoo = [
+def rolled(directory: Path) -> list[Policy]:
+    """The policies whose takes are there."""
+    return [
         load(directory, name, deficit)
         for name, deficit in deficits().items()
         if (directory / "runs" / name / "result.json").is_file()
     ]
+
+
+def bound(directory: Path) -> None:
+    """How many takes even an ideal test would need (the last rows of table 7 of docs/zoo.md)."""
+    print(verdicts.bound([cell for policy in rolled(directory) for cell in cells(policy, CONFIG)]))
+
+
+def small(directory: Path) -> None:
+    """What designs of a run as small as the demo's decide (docs/verdict.md)."""
+    print(designs(rolled(directory), CONFIG))
+
+
+def study(directory: Path) -> None:
+    """Every table of docs/zoo.md, to ``DIRECTORY/tables.md``."""
+    zoo = rolled(directory)
     populations = [cell for policy in zoo for cell in cells(policy, CONFIG)]
     uris = {policy.name: uri_of(directory, policy.name) for policy in zoo}
-    foretold, chosen = foretell_all(directory, uris), check_all(directory, uris)
+    foretold, chosen, fits = foretell_all(directory, uris), check_all(directory, uris), fit_all(directory, uris)
+    zoo = [replace(policy, dfe_over_floor=fits[policy.name]) for policy in zoo]
     simulated = verdicts.simulate(directory, zoo, CONFIG)
     parts = [
         f"{len(zoo)} policies, {sum(a.size for p in zoo for a in p.outcomes.values())} takes.",
@@ -38,7 +57,7 @@ def study(directory: Path) -> None:
         verdicts.errors(simulated.counts),
         verdicts.takes_needed(populations, simulated.takes),
         tables.held_out(zoo, foretold),
-        picks(zoo, chosen),
+        picks(zoo, chosen, lambda name, arm: played(directory, uris[name], PLAN, arm)),
         forecasts(directory, populations),
     ]
     text = "\n\n".join(parts)
@@ -48,7 +67,7 @@ def study(directory: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.zoo", description=bench.zoo.__doc__)
-    stages = {"train": train, "roll": roll, "study": study}
+    stages = {"train": train, "roll": roll, "study": study, "bound": bound, "small": small}
     parser.add_argument("stages", nargs="+", choices=stages, help="what to do, in this order")
     parser.add_argument("--dir", type=Path, default=Path("zoo"), help="where policies, runs and tables are kept")
     asked = parser.parse_args()

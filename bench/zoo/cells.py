@@ -31,7 +31,7 @@ class Cell:
 
     def drawn(self, rows: NDArray[np.int64]) -> list[Question]:
         """The questions about the starts ``rows`` alone."""
-        return [replace(q, values=q.values[rows]) for q in self.questions]
+        return [replace(q, values=q.values[rows], ruling=q.ruling[rows]) for q in self.questions]
 
 
 def cells(policy: Policy, config: str) -> Iterator[Cell]:

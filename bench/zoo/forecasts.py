@@ -60,7 +60,7 @@ def _pilots(cell: Cell, seed: int) -> list[tuple[int, str, str, bool]]:
             real = _real(asked, rows, pilot)
             values = np.stack([q.values[rows[:pilot]] for q in asked], axis=1)
             drawn = futures(
-                values, [q.name for q in asked], [q.scale for q in asked], [q.stake for q in asked], WORTH, MOST
+                values, [q.name for q in asked], [q.widest for q in asked], [q.stake for q in asked], WORTH, MOST
             )
             for part in PARTS:
                 happened, expected = real.settled(part), drawn.settled(part)
@@ -83,7 +83,7 @@ def where(made: Forecast, real: float) -> str:
 def _real(asked: Sequence[Question], rows: NDArray[np.int64], pilot: int) -> Futures:
     """After how many starts beyond the pilot each question was answered in fact; 0 where it was before."""
     values = np.stack([q.values[rows] for q in asked], axis=1)
-    made = tracks(values, [q.scale for q in asked], [q.stake for q in asked], WORTH)
+    made = tracks(values, [q.widest for q in asked], [q.stake for q in asked], WORTH)
 
     def further(times: Sequence[int], others: Sequence[int], ties: bool) -> dict[str, NDArray[np.float64]]:
         later: dict[str, NDArray[np.float64]] = {}

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+import besttake
 from besttake import registry
-from besttake.core.probe import spread_evenly
+from besttake.config import Plan
+from besttake.core.probe import spread_over
 from besttake.core.retrieve import RetrievalConfig, Retriever
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
@@ -59,6 +61,20 @@ def foretell_all(directory: Path, uris: Mapping[str, str]) -> dict[str, dict[str
     return {config: {name: Foretold(**row[name]) for name in uris} for config, row in known.items()}
 
 
+def fit_all(directory: Path, uris: Mapping[str, str]) -> dict[str, float]:
+    """DFE over floor by policy, probed as `besttake probe` does now. Kept in ``directory/fits.json``."""
+    kept = directory / "fits.json"
+    known: dict[str, float] = json.loads(kept.read_text()) if kept.is_file() else {}
+    for name, uri in uris.items():
+        if name not in known:
+            cells = besttake.probe(Plan(policy=uri, env="testbed", demos="testbed", check_states=0))
+            fit = next(cell.dfe for cell in cells if cell.group == "*" or len(cells) == 1)
+            assert fit is not None
+            known[name] = fit.ratio.value or np.nan
+            kept.write_text(json.dumps(known, indent=1))
+    return known
+
+
 def foretell(uri: str, library: Library, config: RetrievalConfig) -> Foretold:
     """What the held-out demonstrations of ``library`` say about ``config`` for the policy ``uri``."""
     policy = registry.policy(uri)
@@ -68,7 +84,7 @@ def foretell(uri: str, library: Library, config: RetrievalConfig) -> Foretold:
         candidates = view.candidates(RetrievalConfig(rule="frame"), policy.spec.horizon)
         retriever = Retriever(view.candidates(config, policy.spec.horizon), config)
         assert candidates.states is not None
-        at = spread_evenly(len(candidates.demo), STATES_PER_TASK)
+        at = spread_over(candidates.demo, STATES_PER_TASK)
         seen = [Observation({}, candidates.states[row], "") for row in at]
         draws = [probe_draw(0, task, index, 0) for index in range(len(at))]
         own = policy.sample(seen, draws)

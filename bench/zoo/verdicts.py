@@ -124,6 +124,23 @@ def takes_needed(populations: Sequence[Cell], takes: Mapping[str, Sequence[float
         ]
         for name, means in takes.items()
     ]
+    return table(
+        f"7. Takes per cell, at most {BUDGET} (a fixed protocol of 500 starts x 3 seeds: 1500 per arm)",
+        _HEADER,
+        [*rows, *_ideal(populations)],
+    )
+
+
+def bound(populations: Sequence[Cell]) -> str:
+    """The takes that no test can do without: one that knows every mean and variance (`decide.ideal_takes`)."""
+    return table(f"Takes per cell of an ideal test, at most {BUDGET}", _HEADER, _ideal(populations))
+
+
+_HEADER = ["", "mean", "median cell", "90 % of cells below", "cells that it cannot decide"]
+
+
+def _ideal(populations: Sequence[Cell]) -> list[list[str]]:
+    rows = []
     for part in ("reuse", "retrieve"):
         ideal = np.array([decide.ideal_takes(cell, part, truth(cell.truth)) for cell in populations])
         held = np.minimum(ideal, BUDGET)
@@ -134,11 +151,7 @@ def takes_needed(populations: Sequence[Cell], takes: Mapping[str, Sequence[float
             f"{np.percentile(held, 90):.0f}",
         ]
         rows.append([*row, f"{100 * np.mean(ideal > BUDGET):.0f} %"])
-    return table(
-        f"7. Takes per cell, at most {BUDGET} (a fixed protocol of 500 starts x 3 seeds: 1500 per arm)",
-        ["", "mean", "median cell", "90 % of cells below", "cells that it cannot decide"],
-        rows,
-    )
+    return rows
 
 
 def _sum(counts: Sequence[Count]) -> Count:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from besttake.config import Plan, Retrieval
     from besttake.errors import BestTakeError
+    from besttake.registry import trust
     from besttake.result import Result
     from besttake.verbs.compare import compare
     from besttake.verbs.diagnose import diagnose
     from besttake.verbs.doctor import doctor
+    from besttake.verbs.export import export
     from besttake.verbs.ingest import ingest
     from besttake.verbs.plan import plan
     from besttake.verbs.probe import probe
@@ -29,16 +31,22 @@ if TYPE_CHECKING:
     from besttake.verbs.reproduce import reproduce
     from besttake.verbs.run import Run
     from besttake.verbs.score import score
+    from besttake.verbs.train_scorer import train_scorer
     from besttake.verbs.tune import tune
+    from besttake.verbs.verifiers import verifiers
 
     __version__: str
 
 __all__ = [
-    "BestTakeError", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose", "doctor", "ingest",
-    "plan", "probe", "rank", "report", "reproduce", "score", "tune",
+    "BestTakeError", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose", "doctor",
+    "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer", "trust", "tune",
+    "verifiers",
 ]  # fmt: skip
 
-_MODULES = {"Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run"}
+_MODULES = {
+    "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run",
+    "trust": "registry",
+}  # fmt: skip
 """Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""
 
 logging.getLogger("besttake").addHandler(logging.NullHandler())

@@ -6,13 +6,12 @@ docs/plan.md come from here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -26,33 +25,20 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from besttake.errors import ComponentError, PlanError, one_line
-from besttake.files import DEEPEST, read_regular
+from besttake.errors import ComponentError, PlanError
+from besttake.plan_values import as_tuple, check_worth, count, is_tuning, parse_dims, parse_starts, points, split
+from besttake.plan_yaml import bounded_yaml, read_yaml
 from besttake.types import EnvSpec, TaskSpec, Window
 
+__all__ = [
+    "REPEATABLE", "Plan", "Retrieval", "as_plan", "bounded_yaml", "check_worth", "is_tuning", "load_plan", "parse_dims",
+    "parse_starts",
+]  # fmt: skip
 
-def _as_tuple(value: Any) -> Any:
-    """A lone string is a tuple of one."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
-def _split(value: Any) -> Any:
-    """As `_as_tuple`, but commas separate the parts of a string."""
-    return _as_tuple([part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value)
-
-
-def parse_dims(text: Any) -> Any:
-    """``"0,1,2"`` -> (0, 1, 2); anything but a string passes."""
-    if not isinstance(text, str):
-        return _as_tuple(text)
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError("dimensions are whole numbers with commas between them, e.g. 0,1,2") from None
-
-
-Uris = Annotated[Sequence[str], BeforeValidator(_as_tuple)]
+Uris = Annotated[Sequence[str], BeforeValidator(as_tuple)]
 REPEATABLE: JsonDict = {"repeatable": True}
+SCORER = "coverage"
+"""Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/verifiers.md."""
 """Marks a field whose flag may be given several times."""
 
 
@@ -98,15 +84,16 @@ class Retrieval(BaseModel):
 class Plan(BaseModel):
     """What to measure, and how to run it.
 
-    >>> Plan(policy="testbed:half", env="testbed", starts=60).seeds
-    3
+    Examples:
+        >>> Plan(policy="testbed:half", env="testbed", starts=60).seeds
+        3
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     policy: Uris = Field(min_length=1, description="Policy to diagnose (URI).", json_schema_extra=REPEATABLE)
     env: Uris = Field(min_length=1, description="Environment to diagnose it in (URI).", json_schema_extra=REPEATABLE)
-    task: Annotated[Sequence[str], BeforeValidator(_split)] = Field(
+    task: Annotated[Sequence[str], BeforeValidator(split)] = Field(
         default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
@@ -114,7 +101,11 @@ class Plan(BaseModel):
         description="Demonstrations: a library directory, a path of data, or a source of them (lerobot:…, rlds:…).",
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
-    starts: int | str = Field(default="20", description="Starts per task: a count, or a range FIRST:END.")
+    starts: int | str = Field(
+        default="20",
+        description="Starts per task: a count, or a range FIRST:END; tuning:COUNT for starts"
+        " that are never evaluated on.",
+    )
     until: Literal["decided"] | None = Field(
         default=None,
         description="Until `decided`, run starts in random order, each arm only while a question about it is open;"
@@ -125,7 +116,7 @@ class Plan(BaseModel):
     )
     seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
     best_of: int | None = Field(default=None, description="Keep the best of this many takes (default: all seeds).")
-    arms: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+    arms: Annotated[tuple[str, ...], BeforeValidator(split)] = Field(
         default=("base", "cooled", "shuffled", "retrieve"),
         description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
     )
@@ -134,7 +125,10 @@ class Plan(BaseModel):
         description="Frames to score: full (takes go on after success), common (up to the shortest take's end) or"
         " episode (up to success; leaks length, so the verdict reads common).",
     )
-    scorer: str = Field(default="coverage", description="The scorer that picks a take: coverage, manifold, or a URI.")
+    scorer: Uris = Field(
+        default=(SCORER,), min_length=1, json_schema_extra=REPEATABLE,
+        description="Scorer that picks a take: coverage, manifold, or a URI; further ones are measured beside it.",
+    )  # fmt: skip
     stride: int = Field(default=5, ge=1, description="Score every n-th step.")
     encoder: str | None = Field(
         default=None, description="Encoder of frames, e.g. dinov2+siglip (default: the library's, else pixels)."
@@ -153,9 +147,7 @@ class Plan(BaseModel):
     candidates: int = Field(default=4, ge=2, description="Candidates per replan of the arm rerank.")
     probe_states: int = Field(default=400, ge=0, description="Library states to probe the policy at (0: do not probe).")
     probe_samples: int = Field(default=3, ge=1, description="Samples per probed state.")
-    worth: float = Field(
-        default=3.0, gt=0, lt=100, description="Smallest effect worth acting on, in percentage points."
-    )
+    worth: float = Field(default=3.0, description="Smallest effect worth acting on, in percentage points.")
     gripper_dim: int | None = Field(
         default=None, description="Index of the gripper in the action, if the data do not say."
     )
@@ -175,14 +167,33 @@ class Plan(BaseModel):
         description="Indexes of the end effector's position in the state, e.g. 0,1,2, if the data do not say.",
     )
     trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
-    workers: int = Field(default=2, ge=1, le=512, description="Simulator processes.")
-    batch: int = Field(default=32, ge=1, le=4096, description="Takes in progress at once.")
+    allow_upload: bool = Field(
+        default=False, description="Allow scorers to send frames to other machines (judge:https://…). Not in a file."
+    )
+    workers: Annotated[int | str, BeforeValidator(partial(count, 512))] = Field(
+        default="auto",
+        description="Simulator processes, of each replica: a number, or auto (one per core, as memory allows).",
+    )
+    batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
+        default="auto", description="Takes in progress at once, in each replica: a number, or auto (by measured times)."
+    )
+    replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
+        default="auto",
+        description="Copies of the policy, each with its own workers: a number, or auto (one per GPU).",
+    )
     patience: float | None = Field(
         default=None, gt=0,
         description="Replace a worker that gives no answer for this many seconds (default: 20 times what its orders"
         " have taken so far, at least 300).",
     )  # fmt: skip
-    on: Literal["local", "ray"] = Field(default="local", description="Where workers run: local or ray.")
+    on: Literal["local", "ray"] = Field(
+        default="local",
+        description="Where replicas run: local, or ray (the cluster of RAY_ADDRESS, or this machine).",
+    )
+    gpus_per_replica: float | None = Field(
+        default=None, ge=0, le=64,
+        description="GPUs of each replica on Ray; 0.5 lets two share one (default: 1, or 0 where there are none).",
+    )  # fmt: skip
     seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
 
     @model_validator(mode="wrap")
@@ -199,6 +210,11 @@ class Plan(BaseModel):
     def _starts(cls, value: Any) -> str:
         parse_starts(value)
         return str(value).strip()
+
+    @field_validator("worth")
+    @classmethod
+    def _worth(cls, value: float) -> float:
+        return points(value)
 
     @field_validator("budget")
     @classmethod
@@ -229,6 +245,10 @@ class Plan(BaseModel):
             raise ValueError(str(error)) from None
         return value if "base" in value else ("base", *value)
 
+    @field_serializer("scorer")
+    def _one_or_several(self, value: Sequence[str]) -> str | list[str]:
+        return value[0] if len(value) == 1 else list(value)
+
     @field_serializer("retrieval")
     def _given(self, value: Retrieval) -> dict[str, Any]:
         return value.given()
@@ -238,13 +258,20 @@ class Plan(BaseModel):
         """N: the best of this many takes is kept."""
         return self.seeds if self.best_of is None else self.best_of
 
+    def offered(self, env: EnvSpec) -> range:
+        """The starts that ``starts`` counts: those to evaluate on, or those that ``env`` keeps apart for tuning."""
+        return env.tuning if is_tuning(self.starts) else env.starts
+
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
-        """The start indexes that ``starts`` picks out of those an env offers."""
+        """The start indexes that ``starts`` picks out of those an env offers (`offered`)."""
         first, end = parse_starts(self.starts)
         if self.until is not None:
             end = min(end, len(offered))
         if end > len(offered):
-            raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
+            more = f", or let the env offer more: gym:…?starts={end}" if env.startswith("gym:") else ""
+            raise PlanError(
+                f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that{more}"
+            )
         return tuple(offered[first:end])
 
     def chosen_tasks(self, env: EnvSpec) -> tuple[TaskSpec, ...]:
@@ -271,25 +298,6 @@ def _with_most_starts(values: Any) -> Any:
     return values
 
 
-def parse_starts(value: int | str) -> tuple[int, int]:
-    """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts an env offers, end excluded."""
-    text = str(value).strip()
-    first, colon, end = text.partition(":")
-    try:
-        span = (int(first), int(end)) if colon else (0, int(first))
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is neither a count (20) nor a range (20:60)") from None
-    if not 0 <= span[0] < span[1]:
-        raise ValueError(f"{text[:40]!r} holds no start")
-    return span
-
-
-def check_worth(worth: float) -> None:
-    """PlanError unless ``worth`` is a number of points between 0 and 100, as in a plan."""
-    if not 0 < worth < 100:
-        raise PlanError(f"`worth` {worth}: must be above 0 and below 100 points")
-
-
 def as_plan(plan: Plan | str | Path) -> Plan:
     """A plan as it is, or read from a YAML file."""
     return plan if isinstance(plan, Plan) else load_plan(Path(plan), {})
@@ -301,7 +309,7 @@ def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
     if path is None:
         return Plan.model_validate(given)
     try:
-        values = _read_yaml(path)
+        values = read_yaml(path)
         plan = Plan.model_validate({**values, **given})
         _check_harmless(plan, {name for name in values if name not in given}, path)
     except (PlanError, ComponentError) as error:
@@ -320,6 +328,8 @@ def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
 
     if "trust_remote_code" in keys and plan.trust_remote_code:
         registry.check_trusted(path, "trust_remote_code: true")
+    if "allow_upload" in keys and plan.allow_upload:
+        raise PlanError(f"{path}: allow_upload: a file may not allow it; give `allow_upload` yourself")
     for key in sorted(keys):
         value = getattr(plan, key, None)
         for text in value if isinstance(value, tuple | list) else (value,):
@@ -327,59 +337,7 @@ def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
                 registry.check_harmless(_FAMILIES.get(key, key), registry.FromFile(text, path))
 
 
-_MOST_BYTES = 1 << 20
 _MOST_LETTERS = 1000
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads a plan that anyone may have written: not deep, and an alias stands for a single value.
-
-    YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text.
-    """
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node; YAMLError where it is nested too deep or an alias of more than one value."""
-        if self.check_event(yaml.AliasEvent):
-            node = super().compose_node(parent, index)
-            if not isinstance(node, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="an alias of more than one value")
-            return node
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem=f"nested more than {DEEPEST} deep")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-_LEFT_TEXT = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_TEXT]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        loaded = yaml.load(read_regular(path, _MOST_BYTES).decode("utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise PlanError(f"{error.strerror}; name a plan file") from error
-    except UnicodeDecodeError as error:
-        raise PlanError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        reason = f" ({problem[:80]})" if problem else ""
-        raise PlanError(f"not valid YAML{place}{reason}; docs/plan.md shows an example") from error
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        # PyYAML's constructors let these escape, e.g. for `!!bool maybe` or an integer of 5000 digits.
-        raise PlanError(f"it holds a value that cannot be read ({one_line(error, 100)}); see docs/plan.md") from error
-    if not isinstance(loaded, dict):
-        raise PlanError(f"a plan is a mapping of keys to values, this is a {type(loaded).__name__}")
-    return {str(key).replace("-", "_"): value for key, value in loaded.items()}
 
 
 def _explain(error: Any) -> str:
@@ -393,6 +351,11 @@ def _explain(error: Any) -> str:
         near = get_close_matches(path[-1], keys, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(keys)}"
         return f"unknown key {'.'.join(path)!r}; {hint}"
+    if name in _FAMILIES and kind in ("is_instance_of", "string_type"):
+        one = type(given).__name__
+        return (
+            f"`{name}` is a {one}; name what makes it by a URI, e.g. python:my_module:make: each process makes its own"
+        )
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{'.'.join(path) or name} = {_shown(given)}: {message}"
 

@@ -69,6 +69,8 @@ BRIDGE_STATE = "position 3, roll-pitch-yaw 3, pad 1, openness 1"
 POSE_STATE = "position 3, quaternion wxyz 4, openness 1"
 CONTROLLER = "changes of position 3 and rotation 3, 1 is 5 cm or 0.5 rad"
 METRIC = "changes of position 3 and rotation 3, in metres and radians"
+TESTBED_STATE = "hand 3, opening 1, object 3, goal 3, differences 6, task 4"
+TESTBED_ACTION = "changes of position 3, 1 is 3.2 cm"
 TURNED = "turned by 180 degrees"
 UPRIGHT = "upright"
 
@@ -98,6 +100,9 @@ class Family:
 
 
 FAMILIES: Mapping[str, Family] = {
+    "testbed": Family(
+        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "64 x 64", 20), "testbed/tasks.py",
+    ),
     "LIBERO": Family(
         "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention, docs/environments.md", 20),
         "robosuite 1.4.0 (OSC_POSE), hf-libero 0.1.4",

@@ -9,6 +9,9 @@ from typing import Any
 
 from besttake.escapes import printable
 
+_LONGEST = 2000
+"""Characters of a message: one that quotes a name of a damaged file loses its middle."""
+
 
 class BestTakeError(Exception):
     """Base of every error that a user can cause and mend. ``exit_code`` is what the CLI exits with."""
@@ -17,7 +20,8 @@ class BestTakeError(Exception):
 
     def __str__(self) -> str:
         """One line that a terminal only shows, whatever names from a user's files it holds."""
-        return printable(" ".join(super().__str__().splitlines()))
+        line = printable(" ".join(super().__str__().splitlines()))
+        return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 class PlanError(BestTakeError):

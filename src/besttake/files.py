@@ -10,8 +10,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +29,36 @@ def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
     The content goes to a temporary name that ends in ``.tmp``, is flushed to the disk, and is then renamed.
     ``parents`` makes the missing directories.
     """
+    return stage_bytes(path, data, parents=parents)()
+
+
+def stage_bytes(path: Path, data: bytes, *, parents: bool = False) -> Callable[[], Path]:
+    """The first half of `write_bytes`, which takes long; the function that it returns renames the file."""
     if parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with _or_no_file(temporary, path), temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+    def rename() -> Path:
+        with _or_no_file(temporary, path):
+            temporary.replace(path)
+        return path
+
+    return rename
+
+
+@contextmanager
+def _or_no_file(temporary: Path, path: Path) -> Iterator[None]:
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        yield
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         error.filename, error.filename2 = str(path), None  # the name that the user knows
         raise
-    return path
 
 
 def write_text(path: Path, text: str, *, parents: bool = False) -> Path:
@@ -94,6 +109,29 @@ def _depth(raw: bytes) -> int:
     opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
     closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
     return int(np.cumsum(opened - closed).max(initial=0))
+
+
+def leads_out(root: Path, path: str | Path) -> bool:
+    """Whether ``path`` below ``root`` lies, or links lead, outside of it; ValueError where it cannot be a path.
+
+    A snapshot in the cache of the Hugging Face hub consists of links to the blobs beside it: those count as inside.
+    """
+    home = root.resolve()
+    homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
+    try:
+        target = (home / path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise ValueError(str(error)) from error
+    return not any(target.is_relative_to(each) for each in homes)
+
+
+def links_out(root: Path) -> Iterator[Path]:
+    """The links below the directory ``root`` that lead out of it."""
+    for folder, inner, names in os.walk(root):
+        for name in (*inner, *names):
+            path = Path(folder) / name
+            if path.is_symlink() and leads_out(root, path.absolute()):
+                yield path
 
 
 def clear(path: Path) -> None:

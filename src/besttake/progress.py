@@ -1,21 +1,30 @@
-"""Progress for people: a bar with time left on a terminal, a plain line now and then when piped, nothing when quiet."""
+"""Progress for people: a bar with time left on a terminal, a plain line now and then when piped, nothing when quiet.
+
+A diagnosis shows one bar for all of its takes (`Reporter.whole`), with the stage that is going on, the success of
+single takes so far, and the time that is left for takes and checks. Other work shows its own bar (`Reporter.stage`).
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.segment import Segment
 from rich.text import Text
 
 from besttake.escapes import printable
 
 _EVERY = 10.0
+_SURE = 3.0
+_ENOUGH = 20
+"""Before so many seconds and steps no rate is shown: the first steps come in bursts, or wait for something to start."""
+Clock = Callable[[], float]
 
 
 class SafeConsole(Console):
@@ -46,12 +55,126 @@ class Stage:
         self._show(done, total)
 
 
+@dataclass
+class Pace:
+    """How fast one stretch of work goes, over all of it so far."""
+
+    name: str
+    unit: str = ""
+    clock: Clock = time.monotonic
+    done: int = 0
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def rate(self) -> float | None:
+        """Steps a second; None while that cannot be told yet."""
+        took = self.clock() - self.began
+        return self.done / took if took >= _SURE and _enough(self.done, self.total) else None
+
+    def left(self) -> float | None:
+        """Seconds that are left; None where that is not known."""
+        rate = self.rate()
+        return (self.total - self.done) / rate if rate and self.total else None
+
+    def text(self) -> str:
+        """``library 120/400 frames, 12.1/s, 23 s left``."""
+        counted = f"{self.done}/{self.total}" if self.total else str(self.done)
+        rate = self.rate()
+        parts = [f"{self.name} {counted} {self.unit}".rstrip(), f"{rate:.1f}/s" if rate else "", duration(self.left())]
+        return ", ".join(filter(None, parts))
+
+
+@dataclass
+class Whole:
+    """A run with all of its stages: ``planned`` takes of each policy, those done, and what single takes show so far."""
+
+    planned: dict[str, int]
+    clock: Clock = time.monotonic
+    stage: Pace | None = None
+    done: int = 0
+    singles: list[int] = field(default_factory=lambda: [0, 0])
+    _playing: float = 0.0
+    _others: dict[str, list[float]] = field(default_factory=dict)
+    _plays: bool = False
+
+    @property
+    def total(self) -> int:
+        """All takes that are to be made, as far as one knows now."""
+        return sum(self.planned.values())
+
+    def expect(self, policy: str, takes: int) -> None:
+        """Note how many takes a policy really has to make."""
+        self.planned[policy] = takes
+
+    def begin(self, stage: Pace, plays: bool) -> None:
+        """``stage`` begins; ``plays`` says that it makes takes."""
+        self.stage, self._plays = stage, plays
+
+    def end(self) -> None:
+        """The stage is over."""
+        assert self.stage is not None
+        took = self.clock() - self.stage.began
+        if self._plays:
+            self._playing += took
+        else:
+            self._others.setdefault(self.stage.name, []).append(took)
+        self.stage, self._plays = None, False
+
+    def saw(self, arm: str, success: bool | None) -> None:
+        """A take is done; single takes of the arm base estimate pass@1."""
+        self.done += 1
+        if arm == "base" and success is not None:
+            self.singles[0] += 1
+            self.singles[1] += success
+
+    def left(self) -> float | None:
+        """Seconds for the takes to come, and for what every policy is asked besides; None while nobody can tell."""
+        running = self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0
+        played = self._playing + running
+        if self.done >= self.total:
+            return self.stage.left() if self.stage is not None else None
+        if played < _SURE or not _enough(self.done, self.total):
+            return None
+        each = [sum(took) / len(took) * max(0, len(self.planned) - len(took)) for took in self._others.values()]
+        return (self.total - self.done) * played / self.done + sum(each)
+
+    def doing(self) -> str:
+        """The stage that is going on: ``takes testbed:half``, ``scores 12/90 takes``; empty between two."""
+        stage = self.stage
+        return "" if stage is None else stage.name if self._plays else stage.text().partition(", ")[0]
+
+    def text(self) -> str:
+        """``takes testbed:half, 120/2400 takes, pass@1 so far 41 %, 2 min left``."""
+        own = self.doing()
+        single = f"pass@1 so far {100 * self.singles[1] / self.singles[0]:.0f} %" if self.singles[0] else ""
+        counted = f"{self.done}/{self.total} takes" if self.total else ""
+        return ", ".join(filter(None, (own, counted, single, duration(self.left()))))
+
+
+def _enough(done: int, total: int) -> bool:
+    """Whether so many steps tell how fast the others will be."""
+    return done >= max(1, min(_ENOUGH, total // 5))
+
+
+def duration(seconds: float | None) -> str:
+    """``2 min left``; empty where that is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 100:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:.0f} min left" if seconds < 6000 else f"{seconds / 3600:.1f} h left"
+
+
 class Reporter:
     """Shows progress and notes on standard error, unless it is quiet."""
 
     def __init__(self, shown: bool = True) -> None:
         self.console = SafeConsole(stderr=True)
         self.shown = shown
+        self._whole: Whole | None = None
+        self._draw: Callable[[], None] = lambda: None
 
     def note(self, text: str) -> None:
         """A line worth reading unless one wants quiet."""
@@ -59,19 +182,52 @@ class Reporter:
             self.console.print(text, style="dim", soft_wrap=True)
 
     @contextmanager
-    def stage(self, name: str, total: int, unit: str = "") -> Iterator[Stage]:
-        """Show a stretch of ``total`` steps; nothing where there are none. -1: the work itself will say (`reach`)."""
-        if not self.shown or total == 0:
+    def whole(self, planned: Mapping[str, int]) -> Iterator[Whole]:
+        """Show all stages within as those of one run, whose policies have ``planned`` takes to make."""
+        self._whole = whole = Whole(dict(planned))
+        try:
+            with self._shown(whole.text, lambda: (whole.done, whole.total)) as self._draw:
+                yield whole
+        finally:
+            self._whole, self._draw = None, lambda: None
+
+    @contextmanager
+    def stage(self, name: str, total: int, unit: str = "", *, plays: bool = False) -> Iterator[Stage]:
+        """Show a stretch of ``total`` steps; nothing where there are none. -1: the work itself will say (`reach`).
+
+        Within `whole`, it is a stage of the run; ``plays`` says that its steps are the run's takes.
+        """
+        if total == 0 or (not self.shown and self._whole is None):
             yield Stage()
-        elif self.console.is_terminal:
-            with Progress(
-                TextColumn("{task.description:<12}"), BarColumn(40), MofNCompleteColumn(), _Rate(),
-                TimeRemainingColumn(), console=self.console, transient=True,
-            ) as bar:  # fmt: skip
-                task = bar.add_task(name, total=max(total, 0) or None, unit=unit)
-                yield Stage(lambda done, all: bar.update(task, completed=done, total=all or None), max(total, 0))
+            return
+        pace = Pace(name, unit, total=max(total, 0))
+        if self._whole is not None:
+            self._whole.begin(pace, plays)
+            self._draw()
+            try:
+                yield Stage(lambda done, all: self._count(pace, done, all, self._draw), pace.total)
+            finally:
+                self._whole.end()
         else:
-            yield Stage(_Lines(name, unit).show, max(total, 0))
+            with self._shown(pace.text, lambda: (pace.done, pace.total)) as draw:
+                yield Stage(lambda done, all: self._count(pace, done, all, draw), pace.total)
+
+    @staticmethod
+    def _count(pace: Pace, done: int, total: int, draw: Callable[[], None]) -> None:
+        pace.done, pace.total = done, total
+        draw()
+
+    @contextmanager
+    def _shown(self, text: Callable[[], str], counts: Callable[[], tuple[int, int]]) -> Iterator[Callable[[], None]]:
+        """Yield what to call when something has changed: it moves a bar, or prints a line now and then."""
+        if not self.shown:
+            yield lambda: None
+        elif self.console.is_terminal:
+            columns = BarColumn(20), _Text(text), TextColumn("")
+            with Progress(*columns, console=self.console, transient=True) as bar:
+                yield _Bar(bar, bar.add_task("", total=None), counts).draw
+        else:
+            yield _Lines(text).show
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
@@ -79,24 +235,38 @@ def as_reporter(progress: bool | Reporter) -> Reporter:
     return progress if isinstance(progress, Reporter) else Reporter(progress)
 
 
+@dataclass(frozen=True)
+class _Bar:
+    """A bar that is as long as the counts say."""
+
+    progress: Progress
+    task: TaskID
+    counts: Callable[[], tuple[int, int]]
+
+    def draw(self) -> None:
+        done, total = self.counts()
+        self.progress.update(self.task, completed=done, total=total or None)
+
+
 class _Lines:
     """Prints a line every ten seconds, where there is no terminal to draw a bar on."""
 
-    def __init__(self, name: str, unit: str) -> None:
-        self._name, self._unit = name, unit
-        self._began = self._printed = time.monotonic()
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text, self._printed = text, time.monotonic()
 
-    def show(self, done: int, total: int) -> None:
+    def show(self) -> None:
         now = time.monotonic()
-        if done and now - self._printed >= _EVERY and (done < total or not total):
+        if now - self._printed >= _EVERY:
             self._printed = now
-            rate = done / (now - self._began)
-            counted = f"{done}/{total} {self._unit}" if total else f"{done} {self._unit}"
-            left = f", {(total - done) / rate:.0f} s left" if total else ""
-            print(f"{self._name}: {counted}, {rate:.1f}/s{left}", file=sys.stderr, flush=True)
+            print(printable(self._text()), file=sys.stderr, flush=True)
 
 
-class _Rate(ProgressColumn):
+class _Text(ProgressColumn):
+    """The text that goes with a bar, made anew whenever the bar is drawn, so that the time left goes on."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__()
+        self._text = text
+
     def render(self, task: Task) -> Text:
-        unit = task.fields["unit"]
-        return Text(f"{task.speed:.1f} {unit}/s" if task.speed and unit else "", style="dim")
+        return Text(self._text())

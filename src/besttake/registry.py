@@ -6,9 +6,10 @@ object is called as ``factory(rest, **options)``, where options come from the UR
 component that is not packaged is named by its place: ``python:my_module:make?key=value`` calls
 ``my_module.make(key="value")``, where the module may also lie in the current directory or beside the running script.
 
-Data never names code. A URI that stands in a file is a `FromFile`: it may name built-in components and installed entry
-points, but neither ``python:`` nor ``trust_remote_code``, unless the user or the program named the same URI as well, or
-trusts the file (`trust`). `make` is the one place that enforces this.
+Data never names code. A URI that stands in a file is a `FromFile`, which is no text, so that it cannot lose its
+origin: it may name built-in components and installed entry points, but neither ``python:`` nor ``trust_remote_code``,
+unless the user or the program named the same URI as well, or trusts the file (`trust`). `make` is the one place that
+enforces this, and tests/test_no_code_from_data.py lists every call of it, with where its URI comes from.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
-from importlib.metadata import entry_points, packages_distributions
+from functools import lru_cache, partial
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -86,6 +87,18 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "scorers": {
         "manifold": "besttake.scorers.manifold:make",
         "coverage": "besttake.scorers.coverage:make",
+        "auto": "besttake.scorers.auto:make",
+        "consensus": "besttake.scorers.consensus:make",
+        "self": "besttake.scorers.own:make",
+        "last": "besttake.scorers.last:make",
+        "progress": "besttake.scorers.progress:make",
+        "dtw": "besttake.scorers.dtw:make",
+        "actions": "besttake.scorers.actions:make",
+        "smoothness": "besttake.scorers.smoothness:make",
+        "state": "besttake.scorers.state:make",
+        "classifier": "besttake.scorers.classifier:make",
+        "judge": "besttake.scorers.judge_server:make",
+        "lerobot-reward": "besttake.scorers.lerobot_reward:make",
     },
 }
 
@@ -98,6 +111,14 @@ _ONE_OF = {
 }  # fmt: skip
 
 
+_MEMBERS = {
+    "policies": ("spec", "sample"), "envs": ("spec", "reset", "step", "observe", "close"),
+    "encoders": ("spec", "encode"), "demos": ("name", "camera", "fps", "fingerprint", "__iter__"),
+    "arms": ("spec", "act"), "scorers": ("spec", "score"),
+}  # fmt: skip
+"""What every member of a family has: the protocol in its ``base.py``."""
+
+
 @dataclass(frozen=True)
 class Uri:
     """A parsed component name."""
@@ -107,26 +128,30 @@ class Uri:
     options: dict[str, str]
 
     @classmethod
-    def parse(cls, text: str) -> Uri:
+    def parse(cls, text: str | FromFile) -> Uri:
         """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``."""
+        text = text.text if isinstance(text, FromFile) else text
         head, _, query = text.partition("?")
         scheme, _, rest = head.partition(":")
         return cls(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
 
 
-class FromFile(str):
-    """A URI that stands in ``file``, so that data, and not a user, chose it."""
+@dataclass(frozen=True)
+class FromFile:
+    """A URI that stands in ``file``, so that data, and not a user, chose it.
 
+    It is no text: where one is made of it, it names nothing. What it says is made by this registry alone.
+    """
+
+    text: str
     file: Path
 
-    def __new__(cls, text: str, file: str | Path) -> FromFile:
-        """The URI ``text`` of ``file``."""
-        uri = super().__new__(cls, text)
-        uri.file = Path(file)
-        return uri
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise ComponentError(f"{self.file} names a {type(self.text).__name__} where a component's URI should be")
 
-    def __getnewargs__(self) -> tuple[str, Path]:  # type: ignore[override]
-        return (str(self), self.file)
+    def __str__(self) -> str:
+        return f"<{self.file.name}: {self.text}>"
 
 
 _TRUSTED: set[str | Path] = set()
@@ -134,7 +159,12 @@ _TRUSTED: set[str | Path] = set()
 
 
 def trust(*names: str | Path) -> None:
-    """Let files name the URIs among ``names``, and let the files and directories (as `Path`) among them name code."""
+    """Let files name the URIs (text) among ``names``, and let the files and directories (`Path`) among them name code.
+
+    A file that you did not write must not make your machine run code. So a run, a library or a plan that names code of
+    your own (``python:…``, or an env of a module of yours) is used only once you say that you trust it:
+    ``besttake.trust(Path("runs/mine"))``. What you named yourself in this process needs no such word.
+    """
     _TRUSTED.update(name.resolve() if isinstance(name, Path) else str(name) for name in names)
 
 
@@ -147,7 +177,7 @@ def check_harmless(group: str, uri: FromFile) -> None:
     """ComponentError when ``uri``, which stands in a file, would run code that is neither built in nor installed."""
     parsed = Uri.parse(uri)
     if parsed.scheme == "python" or "trust_remote_code" in parsed.options or _imports_by_name(group, parsed):
-        check_trusted(uri.file, str(uri))
+        check_trusted(uri.file, uri.text)
 
 
 def check_trusted(file: Path, code: str) -> None:
@@ -166,7 +196,7 @@ def _imports_by_name(group: str, uri: Uri) -> bool:
     if group != "envs" or not colon:
         return False
     if uri.scheme == "gym":
-        return module.partition(".")[0] not in packages_distributions()
+        return not _installed(module.partition(".")[0])
     if uri.scheme == "vla-eval":
         package = importlib.util.find_spec("vla_eval")
         places = (package.submodule_search_locations or ()) if package else ()
@@ -174,71 +204,111 @@ def _imports_by_name(group: str, uri: Uri) -> bool:
     return False
 
 
+def _installed(package: str) -> bool:
+    """Whether a package is installed as a whole; a namespace package can have parts in the current directory."""
+    spec = importlib.util.find_spec(package) if package in packages_distributions() else None
+    return spec is not None and spec.origin is not None
+
+
 def schemes(group: str) -> tuple[str, ...]:
     """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
-    return tuple(sorted({*_BUILTIN[group], *(e.name for e in entry_points(group=f"besttake.{group}"))}))
+    return tuple(sorted({*_BUILTIN[group], *(entry.name for entry in _plugins(group))}))
 
 
-def policy(uri: str, *, trust_remote_code: bool = False, **options: Any) -> Policy:
+def _plugins(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a family. To list them reads a file of every installed package, so it is done once."""
+    return _listed(entry_points, f"besttake.{group}", tuple(sys.path))
+
+
+@lru_cache(maxsize=32)
+def _listed(list_them: Callable[..., Any], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    return tuple(list_them(group=group))
+
+
+def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any) -> Policy:
     """The policy that ``uri`` names.
 
     With ``trust_remote_code`` a factory that has a parameter of that name may run code that comes with a checkpoint.
     """
-    if isinstance(uri, FromFile):
-        check_harmless("policies", uri)
-    if trust_remote_code and "trust_remote_code" in signature(_factory("policies", uri)).parameters:
+    text = _harmless("policies", uri)
+    if trust_remote_code and "trust_remote_code" in signature(_factory("policies", text)).parameters:
         options["trust_remote_code"] = True
     return cast("Policy", make("policies", uri, **options))
 
 
-def env(uri: str, **options: Any) -> Env:
+def env(uri: str | FromFile, **options: Any) -> Env:
     """The environment that ``uri`` names."""
     return cast("Env", make("envs", uri, **options))
 
 
-def encoder(uri: str, **options: Any) -> Encoder:
+def encoder(uri: str | FromFile, **options: Any) -> Encoder:
     """The encoder that ``uri`` names."""
     return cast("Encoder", make("encoders", uri, **options))
 
 
-def demos(uri: str, **options: Any) -> Any:
+def demos(uri: str | FromFile, **options: Any) -> Any:
     """The source of demonstrations that ``uri`` names (see `besttake.demos.base.Source`)."""
     return make("demos", uri, **options)
 
 
-def arm(uri: str, **options: Any) -> Arm:
+def arm(uri: str | FromFile, **options: Any) -> Arm:
     """The arm that ``uri`` names."""
-    return cast("Arm", _with_spec("arms", uri, make("arms", uri, **options)))
+    return cast("Arm", make("arms", uri, **options))
 
 
-def scorer(uri: str, **options: Any) -> Scorer:
+def scorer(uri: str | FromFile, **options: Any) -> Scorer:
     """The scorer that ``uri`` names. Scores are kept by the scorer's name, so nobody else's may have one of ours."""
-    scorer = cast("Scorer", _with_spec("scorers", uri, make("scorers", uri, **options)))
+    scorer = cast("Scorer", make("scorers", uri, **options))
     if scorer.spec.name in _BUILTIN["scorers"] and Uri.parse(uri).scheme != scorer.spec.name:
         raise ComponentError(f"{uri}: {scorer.spec.name!r} is the name of a scorer of BestTake; give yours another")
     return scorer
 
 
-def make(group: str, text: str, **options: Any) -> Any:
-    """The component of family ``group`` that the URI ``text`` names; ComponentError when it cannot be made."""
-    if isinstance(text, FromFile):
-        check_harmless(group, text)
-    elif Uri.parse(text).scheme == "python":
+def make(group: str, named: str | FromFile, **options: Any) -> Any:
+    """The component of family ``group`` that a URI names; ComponentError when it cannot be made, or is no such one."""
+    text = _harmless(group, named)
+    if not isinstance(named, FromFile) and Uri.parse(text).scheme == "python":
         trust(text)  # the program itself names it, so its files may as well
-    uri, factory = Uri.parse(text), _factory(group, text)
+    uri = Uri.parse(text)
+    if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
+        _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
+    factory = _factory(group, text)
     if uri.scheme != "python":
         factory = partial(factory, uri.rest)
     options = {**uri.options, **options}
     check_known(text, factory, options)
     with one_clear_error(f"{text}: {{}}"):
-        return factory(**options)
-
-
-def _with_spec(group: str, text: str, component: Any) -> Any:
-    if not hasattr(getattr(component, "spec", None), "name"):
-        kind = type(component).__name__
-        raise ComponentError(f"{text}: this made a {kind} without a spec, which every {_ONE_OF[group]} has")
+        component = factory(**options)
+        _check_member(group, text, component)
+    if uri.scheme == "python" and uri.rest.startswith("__main__:"):
+        _check_seen_elsewhere(group, text, component)
     return component
+
+
+def _harmless(group: str, named: str | FromFile) -> str:
+    """The text of a URI; ComponentError when it stands in a file, and would run what a file may not name."""
+    if isinstance(named, FromFile):
+        check_harmless(group, named)
+        return named.text
+    return named
+
+
+def _check_member(group: str, text: str, component: Any) -> None:
+    """ComponentError when what a factory made is no member of its family."""
+    has, lacks = type(component).__name__, [name for name in _MEMBERS[group] if not hasattr(component, name)]
+    if lacks:
+        raise ComponentError(f"{text}: this made a {has} without {lacks[0]}, which every {_ONE_OF[group]} has")
+    if "spec" in _MEMBERS[group] and not hasattr(component.spec, "name"):
+        raise ComponentError(f"{text}: this made a {has} whose spec has no name, as that of every {_ONE_OF[group]} has")
+
+
+def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
+    """ComponentError when other processes have to make a component that a script or a notebook defines."""
+    if group == "envs" or getattr(component.spec, "small", False):
+        raise ComponentError(
+            f"{text}: the processes that play takes cannot import what a script or a notebook defines; write it to a"
+            f" file (in a notebook: %%writefile my_{_ONE_OF[group]}.py) and name that, python:my_{_ONE_OF[group]}:…"
+        )
 
 
 def check_scheme(group: str, text: str) -> None:
@@ -258,7 +328,7 @@ def _factory(group: str, text: str) -> Callable[..., Any]:
     if uri.scheme == "python":
         _see_user_modules()
         return _load(uri.rest, text)
-    for entry in entry_points(group=f"besttake.{group}"):
+    for entry in _plugins(group):
         if entry.name == uri.scheme:
             with one_clear_error(f"{text}: the plug-in {entry.value} cannot be loaded: {{}}"):
                 return cast(Callable[..., Any], entry.load())

@@ -23,7 +23,7 @@ from besttake.files import read_json, read_regular
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 5
+SCHEMA = 6
 _WITH_CHECKSUM = 5
 
 
@@ -74,11 +74,16 @@ class Headroom(_Model):
 
 
 class Selector(_Model):
-    """One way to keep one of N takes: its success, gain over pass@1, and gain / headroom."""
+    """One way to keep one of N takes: its success, gain over pass@1, and gain / headroom.
+
+    ``leak`` (schema 6): the score depends on what follows its window, or follows the length of takes in the window
+    ``episode``, so that it sees the outcome and not how well a take went.
+    """
 
     success: Estimate
     gain: Estimate
     capture: Estimate
+    leak: bool = False
 
 
 class Selectors(_Model):
@@ -233,10 +238,11 @@ class Verdict(_Model):
     ``questions`` (schema 3): the answer to each question of `besttake.measure.questions`, with its estimate, the
     p-values of both nulls. ``any_chunk``: retrieval helps, but any chunk
     of a demonstration may do as well. ``by_cooling``: the combination helps, but cooling may do as well as retrieving.
+    ``left_out``: the check at held-out demonstrations found nothing to retrieve that beats cooling, so it was not run.
 
-    ``looks``: how many starts there were whenever this was judged, this time included; ``looked``: how many of these
-    the test counts. From the second look with more starts on, a test for repeated looks decides, and the intervals of
-    the questions are its bounds wherever they appear.
+    ``looks``: how many starts there were whenever this was judged, this time included, and ``look_seeds``: how many
+    seeds each had; ``looked``: how many of these the test counts. From the second look with more starts or seeds on, a
+    test for repeated looks decides, and the intervals of the questions are its bounds wherever they appear.
     """
 
     reuse: Decision
@@ -246,9 +252,11 @@ class Verdict(_Model):
     leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
     any_chunk: bool = False
     by_cooling: bool = False
+    left_out: bool = False
     questions: dict[str, Finding] = {}
     menu: Menu | None = None
     looks: list[int] = []
+    look_seeds: list[int] = []
     looked: int = 1
 
 
@@ -299,6 +307,43 @@ class CellPath(_Model):
     points: dict[str, list[PathPoint]]
 
 
+class Auto(_Model):
+    """How the scorer ``auto`` chose (schema 6): at how many starts each scorer of its ``menu`` was ``chosen``.
+
+    Each start is judged by the scorer with the highest gain on the starts before it. ``final``: the scorer to use from
+    now on, the best on all starts; its own gain on them is flattered, that of ``auto`` is not.
+    """
+
+    menu: list[str]
+    chosen: dict[str, int]
+    final: str
+
+
+class RejectionPoint(_Model):
+    """A threshold that a fraction ``passing`` of takes passes: mean number of takes, and success of the one kept."""
+
+    passing: float
+    takes: float
+    success: float
+
+
+class Rejection(_Model):
+    """Retry until the score passes a threshold, at most ``n`` times; else keep the best (schema 6).
+
+    ``takes``, ``success`` and ``gain`` over one take are of the threshold that keeps nine tenths of the best gain with
+    the fewest takes, chosen for each start on other starts; so are those of ``curve``. ``threshold``: the one to use
+    with ``scorer`` from now on, chosen on all starts; null where it is best to take all ``n``.
+    """
+
+    n: int
+    scorer: str
+    threshold: float | None
+    takes: Estimate
+    success: Estimate
+    gain: Estimate
+    curve: list[RejectionPoint]
+
+
 class Cell(_Model):
     """A policy in a group of tasks. A policy's own summary has ``group: "*"`` and pools all its starts."""
 
@@ -322,6 +367,13 @@ class Cell(_Model):
     notes: list[str] = []
     retest: Retest | None = None
     path: CellPath | None = None
+    auto: Auto | None = None
+    rejection: Rejection | None = None
+
+    @property
+    def picker(self) -> str:
+        """The scorer to look at single takes by: with ``auto``, the one that it chose in the end."""
+        return self.scorer if self.auto is None else self.auto.final
 
     @property
     def chosen(self) -> Selector | None:
@@ -370,7 +422,9 @@ class Relation(_Model):
 
 
 class Cost(_Model):
-    """What it took. ``seconds`` is wall clock of this run's last invocation, by stage."""
+    """What it took. ``frames_encoded`` and ``seconds`` (wall clock, by stage) are of this run's last invocation, which
+    tried to make ``made`` takes (null in older results).
+    """
 
     takes: int
     errors: int
@@ -379,6 +433,7 @@ class Cost(_Model):
     frames_scored: int
     frames_encoded: int
     seconds: dict[str, float]
+    made: int | None = None
 
 
 class Result(_Model):
@@ -429,8 +484,12 @@ class Result(_Model):
         return verdict_table(self).html()
 
     @classmethod
-    def load(cls, path: Path) -> Result:
-        """Read a ``result.json``; RunError when it is missing, damaged or newer than this BestTake."""
+    def load(cls, path: str | Path) -> Result:
+        """Read the ``result.json`` of a run; RunError when it is missing, damaged or newer than this BestTake.
+
+        ``path`` is the file, or the directory of the run.
+        """
+        path = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
         try:
             data = read_regular(path)
         except FileNotFoundError as error:

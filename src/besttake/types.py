@@ -135,8 +135,9 @@ class PolicySpec:
     accepts `Warm` without one. ``flow_steps``: the equal steps that a sample takes from noise to action, where it can
     begin after any of them (`Warm.time`); 0: it cannot. ``small``: cheap to hold and to sample, so that every worker
     may have a copy of its own (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out
-    of our hands (a remote server): takes then differ from run to run, and the diagnosis says so. ``convention``: what
-    it was trained on, as far as its checkpoint tells.
+    of our hands (a remote server): takes then differ from run to run, and the diagnosis says so. ``width``: the rows
+    that one pass through it takes, others are filled up; 0: any number. ``prompted``: it cannot do without an
+    instruction. ``convention``: what it was trained on, as far as its checkpoint tells.
     """
 
     name: str
@@ -151,6 +152,8 @@ class PolicySpec:
     flow_steps: int = 0
     seeded: bool = True
     small: bool = False
+    width: int = 0
+    prompted: bool = False
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
     convention: Convention = UNKNOWN

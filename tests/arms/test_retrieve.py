@@ -49,6 +49,27 @@ def sampled(policy: Policy, requests: Sequence[Request], config: RetrievalConfig
     return np.stack(chunks)
 
 
+def test_the_queries_of_one_policy_call_are_one_search(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, config, sizes, calls = registry.policy("testbed:half"), RetrievalConfig(rule="frame"), [], []
+    query, sample = Retriever.query, type(policy).sample
+
+    def noted(self: Retriever, embeddings: Any, *rest: Any, **more: Any) -> list[Match]:
+        sizes.append(len(embeddings))
+        return query(self, embeddings, *rest, **more)
+
+    def counted(self: Any, observations: Any, *rest: Any) -> Any:
+        calls.append(len(observations))
+        return sample(self, observations, *rest)
+
+    alone = [sampled(policy, [one], config, library)[0] for one in takes(library, "retrieve")]
+    monkeypatch.setattr(Retriever, "query", noted)
+    monkeypatch.setattr(type(policy), "sample", counted)
+    together = sampled(policy, takes(library, "retrieve"), config, library)
+    assert sizes == [3]
+    assert calls == [3, 3]
+    np.testing.assert_array_equal(together, alone)
+
+
 def test_demonstrations_are_searched_by_the_state_that_the_policy_sees(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +77,7 @@ def test_demonstrations_are_searched_by_the_state_that_the_policy_sees(
     query = Retriever.query
 
     def noted(self: Retriever, embeddings: Any, chunks: Any, states: Any, **rest: Any) -> list[Match]:
-        searched.append(states[0])
+        searched.extend(states)
         return query(self, embeddings, chunks, states, **rest)
 
     monkeypatch.setattr(Retriever, "query", noted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from besttake.cli import main as cli
+from besttake.cli.recorded import rank
+from besttake.config import Plan
 from besttake.errors import BestTakeError
 
 COMMANDS = (
@@ -24,6 +27,7 @@ COMMANDS = (
     "reproduce",
     "doctor",
     "score",
+    "export",
 )
 
 
@@ -46,6 +50,13 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--arms", "base,hot"], "arms"),
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--seeds", "0"], "--seeds"),
         (["diagnose", "missing.yaml"], "missing.yaml: No such file"),
+        (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--worth", "0.03"], "did you mean 3?"),
+        (["plan", "--pass1", "0.6", "--worth", "0.03"], "did you mean 3?"),
+        (["plan", "--pass1", "0.6", "--gain", "0.05"], "did you mean 5?"),
+        (["ingest", "nowhere.csv", "--worth", "0.05"], "did you mean 5?"),
+        (["export", "nowhere", "--csv"], "is not a run"),
+        (["export", "nowhere"], "say what to export: --csv"),
+        (["runs", "list", "nowhere"], "nowhere is not a directory"),
         (["runs", "show", "."], "is not a run"),
         (["report", "nowhere"], "result.json is missing"),
         (["report", "nowhere", "--markdown"], "besttake report --help"),
@@ -92,6 +103,30 @@ def test_help_names_every_command_and_the_exit_codes(
     assert "130 interrupted" in " ".join(text.split())
 
 
+@pytest.mark.parametrize("command", ["diagnose", "library build", "reproduce"])
+def test_help_puts_options_into_groups_and_names_their_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert call(monkeypatch, *command.split(), "--help") == 0
+    text = capsys.readouterr().out
+    assert "\nWhat to diagnose:\n" in text
+    assert text.index("What the data do not say:") < text.index("\nOptions:\n")
+    assert "<" not in text.replace("<=", "")
+    assert "…\n" not in text
+
+
+def test_the_words_that_output_uses_are_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    glossary = (Path(__file__).parents[2] / "docs" / "words.md").read_text()
+    for word in ("take", "arm", "cell", "headroom", "content", "worth"):
+        assert f"\n      {word} " in text
+        assert f"\n| {word}" in glossary
+    assert "docs/words.md" in text
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
@@ -133,7 +168,9 @@ def test_version_and_help_without_a_command(
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.startswith("besttake ")
     assert call(monkeypatch) == 0
-    assert "Commands:\n  demo" in capsys.readouterr().out
+    assert "Measure a policy:\n  demo" in capsys.readouterr().out
+    assert call(monkeypatch, "runs") == 0
+    assert "Commands:\n  list" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -153,3 +190,11 @@ def test_errors_name_options_as_flags(
     monkeypatch.setattr("besttake.takes.summary.summarise", fail)
     assert call(monkeypatch, "runs", "show", "x") == 2
     assert capsys.readouterr().err == f"besttake: {shown}\n"
+
+
+def test_rank_picks_by_the_scorer_that_a_diagnosis_picks_by(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "rank", "--help") == 0
+    assert f"default {Plan.model_fields['scorer'].default[0]}" in " ".join(capsys.readouterr().out.split())
+    assert inspect.signature(rank).parameters["scorer"].default == Plan.model_fields["scorer"].default[0]

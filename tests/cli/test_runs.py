@@ -22,14 +22,14 @@ from besttake.takes.store import Store
 PLAN = """
 policy: [testbed:half, testbed:mid]
 env: testbed
-task: [pick, drawer]
+task: pick
 arms: [base, retrieve]
 starts: 3
 seeds: 2
 probe_states: 8
 demos_per_task: 6
 """
-TAKES = 2 * 2 * 2 * 3 * 2
+TAKES = 2 * 2 * 3 * 2
 SHAKY = """
 from besttake.testbed.env import make as testbed
 
@@ -88,7 +88,7 @@ def test_a_run_killed_at_five_random_moments_ends_with_the_same_bits(
 ) -> None:
     out, rng = tmp_path / "run", random.Random(5)
     command = [sys.executable, "-m", "besttake", "diagnose", str(plan), "-o", str(out), "-q"]
-    moments = sorted(rng.sample(range(1, TAKES), 5))
+    moments = sorted(rng.sample(range(1, TAKES - 8), 5))
     seen: dict[object, Row] = {}
     for moment in moments:
         process = subprocess.Popen(command, start_new_session=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from besttake.core.estimate import Forecast
-from besttake.core.forecast import Futures, forecast, futures
-from besttake.core.stats import Scale, difference_scale, gain_scale
-from besttake.core.until import tracks
+from besttake.core.estimate import Estimate, Finding, Forecast
+from besttake.core.forecast import Futures, forecast, futures, settled_along
+from besttake.core.stats import Scale, difference_scale, gain_scale, pick_scale
+from besttake.core.until import Track, tracks
+from besttake.core.verdict import PAIRS, decide
 
 INF = np.inf
 GAIN, DIFFERENCE = (gain_scale(3), 0.75), (difference_scale(3), 2 / 3)
@@ -56,6 +57,42 @@ def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
     assert soon.high is not None
     assert soon.high < 60
     assert late.high is None or late.high > 100
+
+
+def test_both_is_forecast_by_the_rule_that_decides_it_holms_test_over_arms_included() -> None:
+    rng = np.random.default_rng(3)
+    names = [name for pair in PAIRS.values() for name in pair]
+    scales, stakes = [pick_scale(), gain_scale(3)] * 2, [2 / 3, 0.75] * 2
+    x = np.empty((160, 12, 4))
+    for b, gain in enumerate(rng.uniform(0.0, 0.3, 12)):
+        x[:, b, ::2] = rng.choice([-1, 0, 1], (160, 2), p=[0.05, 0.9 - gain, 0.05 + gain])
+        x[:, b, 1::2] = rng.choice([-1 / 3, 0, 2 / 3], (160, 2), p=[0.1, 0.6, 0.3])
+    forecasted = settled_along(x, names, scales, stakes, 0.03, 0).settled("combine")
+    unheld = Futures(*_times(x, names, scales, stakes), 160, dict.fromkeys(names, np.zeros((12, 2)))).settled("combine")
+    real = []
+    for b in range(12):
+        along = dict(zip(names, tracks(x[:, b], scales, stakes, 0.03), strict=True))
+        codes = [_combine_after(along, seen) for seen in range(1, 161)]
+        real.append(next((t for t, code in enumerate(codes, start=1) if code != "undecided"), INF))
+    assert forecasted is not None
+    np.testing.assert_array_equal(forecasted, real)
+    assert np.isfinite(real).sum() > 4
+    assert (unheld < forecasted).any()  # type: ignore[operator]
+
+
+def _times(
+    x: np.ndarray, names: list[str], scales: list[Scale], stakes: list[float]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    drawn = settled_along(x, names, scales, stakes, 0.03, 0)
+    return dict(drawn.yes), dict(drawn.no)
+
+
+def _combine_after(along: dict[str, Track], seen: int) -> str:
+    findings = {
+        name: Finding(track.answer(seen), Estimate(float(track.mean[seen - 1])), *track.p_values(seen))
+        for name, track in along.items()
+    }
+    return decide({"headroom": Finding("undecided", Estimate()), **findings}, 3).combine.answer
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from besttake.core.estimate import Estimate
-from besttake.core.offline import MARGIN, Checked, Comparison, States, choose, judge, weakest
+from besttake.core.offline import MARGIN, REACH, Checked, Comparison, States, calmest_of, choose, judge
 from besttake.core.retrieve import RetrievalConfig
 
 M, K, STEPS, DIMS = 120, 8, 4, 3
@@ -68,7 +68,7 @@ def test_change_and_cosine_by_brute_force() -> None:
 def checked(bias: Any, control: Any, **settings: Any) -> Checked:
     config = RetrievalConfig(**{"rule": "frame", **settings})
     own, other = samples(bias, 0.3), samples(control, 0.3)
-    return judge(Comparison(STATES), config, own, own, other, other)
+    return judge(Comparison(STATES), config, own, own, other, other, samples((0, 0, 0), 0.6))
 
 
 def test_what_helps_in_one_dimension_and_harms_in_another_does_not_pass() -> None:
@@ -90,11 +90,40 @@ def stated(change: float, *, passes: bool = True, beyond: float = 0.1, **setting
     return replace(one, change=about(change), beyond=about(beyond), passes=passes)
 
 
-def test_the_paper_s_way_in_comes_first_as_weakly_as_it_passes() -> None:
+def test_reach_is_the_shift_of_the_mean_over_the_spread_of_base_samples() -> None:
+    own, control, base = samples((0.1, 0.4, 0), 0.3), samples((0.4, 0.4, 0), 0.3, 2), samples((0, 0, 0), 0.6, 3)
+    assert Comparison(STATES).reach(own, control, base) == pytest.approx(np.sqrt(0.3**2 / 2) / 0.6, abs=0.02)
+    assert Comparison(STATES).reach(own, own, base) == 0
+    assert Comparison(STATES).reach(own, control, control * 0) is None
+
+
+def test_less_lasting_error_at_the_price_of_more_error_in_a_sample_is_not_sound() -> None:
+    """As a policy that was trained to doubt what it sees: the search takes what it sees for granted."""
+    compare, control = Comparison(STATES), samples((0.5, 0.5, 0), 0.3)
+    config = RetrievalConfig(rule="frame")
+    wild, calm = samples((0.4, 0.4, 0), 0.6, 2), samples((0.4, 0.4, 0), 0.3, 2)
+    assert judge(compare, config, calm, calm, control, control, control).sound
+    one = judge(compare, config, wild, wild, control, control, control)
+    assert one.passes
+    assert not one.sound
+    assert choose([one]) is None
+    lucky = replace(one, config=replace(config, whitening=True), added=Estimate())
+    assert lucky.sound
+    assert choose([one, lucky]) is None, "a variant is not sound by luck"
+
+
+def test_the_paper_s_way_in_comes_first_as_strongly_as_it_stays_within_the_policy_s_own_spread() -> None:
     stronger, weaker = stated(-0.2, alpha=0.5), stated(-0.05, alpha=0.3)
     blend = stated(-0.4, way="blend", beyond=-0.2)
-    assert choose([stronger, weaker, blend]) == weaker.config
+    assert weaker.reach is not None
+    assert weaker.reach < REACH
+    assert choose([stronger, weaker, blend]) == stronger.config
+    assert choose([replace(stronger, reach=1.01 * REACH), weaker, blend]) == weaker.config
+    assert choose([replace(stronger, passes=False), weaker, blend]) == weaker.config
     assert choose([stronger, replace(weaker, passes=False), blend]) == stronger.config
+    grown = replace(stronger, added=Estimate(0.02, 0.01, 0.03))
+    assert choose([grown, weaker]) == grown.config, "whether to retrieve is up to the weakest strength"
+    assert choose([grown]) is None
 
 
 def test_another_way_in_is_taken_only_where_it_beats_the_best_cooling() -> None:
@@ -115,7 +144,8 @@ def test_of_two_that_do_about_as_well_the_simpler_one_wins() -> None:
     assert choose([replace(plain, passes=False), much]) == much.config
 
 
-def test_cooling_is_as_weak_as_the_lowest_error_allows() -> None:
-    errors = {0.3: 0.6, 0.5: 0.52, 0.7: 0.51, 0.9: 0.505}
-    assert weakest({alpha: Estimate(value) for alpha, value in errors.items()}) == 0.5
-    assert weakest({}) is None
+def test_cooling_has_the_strength_with_the_lowest_error() -> None:
+    errors = {0.3: 0.6, 0.5: 0.52, 0.7: 0.51, 0.9: 0.515}
+    assert calmest_of({alpha: Estimate(value) for alpha, value in errors.items()}) == 0.7
+    assert calmest_of({0.3: Estimate(0.5), 0.5: Estimate(0.5)}) == 0.3
+    assert calmest_of({}) is None

@@ -131,13 +131,24 @@ def test_one_demonstration_gives_a_value_without_an_interval_and_no_floor_gives_
     assert result.ratio.value is None
 
 
-def test_states_to_probe_are_spread_evenly():
-    states = p.spread_evenly(1000, 96)
-    assert len(set(states.tolist())) == 96
-    assert states[0] == 0
-    assert set(np.diff(states)) == {10, 11}
-    assert p.spread_evenly(7, 100).tolist() == list(range(7))
-    assert len(p.spread_evenly(0, 5)) == 0
+def test_states_of_demonstrations_are_spread_over_their_course_and_over_all_of_them():
+    """40 demonstrations of 20 frames: every 20th row would be the same moment of each."""
+    demo = np.repeat(np.arange(40), 20)
+    rows = p.spread_over(demo, 40)
+    assert demo[rows].tolist() == list(range(40))
+    assert np.bincount(rows % 20 // 5).tolist() == pytest.approx([10] * 4, abs=1)
+    many = p.spread_over(demo, 160)
+    assert len(set(many.tolist())) == 160
+    assert np.bincount(demo[many]).tolist() == [4] * 40
+    assert np.bincount(many % 20 // 5).tolist() == pytest.approx([40] * 4, abs=1)
+
+
+def test_states_of_demonstrations_where_there_are_few():
+    demo = np.array([0, 0, 0, 5, 5, 9])
+    assert p.spread_over(demo, 100).tolist() == list(range(6))
+    assert p.spread_over(np.zeros(0, int), 3).tolist() == []
+    assert demo[p.spread_over(demo, 2)].tolist() == [5, 9]
+    assert 3 <= len(p.spread_over(demo, 4)) <= 4
 
 
 def test_samples_of_another_shape_are_refused():

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from bench.plain_retrieval import PlainRetriever
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from besttake.core import retrieve, spaces
 from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, targets
+from besttake.core.spaces import Rows
 
 
 def world(seed=0, demos=4, events=5, dim=6, horizon=3, action=2, state=4):
@@ -193,3 +197,145 @@ def test_a_configuration_survives_json_and_a_meaningless_one_is_refused():
             RetrievalConfig(**wrong)
     with pytest.raises(ValueError, match="at least one"):
         Retriever(Candidates(np.zeros((0, 2)), np.zeros((0, 1, 1)), np.zeros(0, int), np.zeros(0, int)))
+
+
+@st.composite
+def large_worlds(draw):
+    """Candidates and queries that make trouble for bounds: near ties, duplicates, low rank, scales far apart."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    count, dim = draw(st.sampled_from([(40, 5), (150, 70), (300, 96)])), draw(st.sampled_from([2, 30, 90]))
+    kind = draw(st.sampled_from(["isotropic", "low rank", "smooth", "duplicates", "near ties", "permuted", "scales"]))
+    n, width = count
+
+    def table(columns):
+        if kind == "low rank":
+            return rng.standard_normal((n, 2)) @ rng.standard_normal((2, columns))
+        if kind == "smooth":
+            return np.cumsum(rng.standard_normal((n, columns)), axis=0) + 50
+        values = rng.standard_normal((n, columns))
+        if kind == "permuted":  # the same differences in another order: distances that differ by rounding alone
+            return np.stack([rng.permutation(values[0]) for _ in range(n)])
+        if kind in ("duplicates", "near ties"):
+            values = values[rng.integers(0, 5, n)]
+        return values * 10.0 ** rng.integers(-6, 7, columns) if kind == "scales" else values
+
+    def rounded(values):
+        values = values.astype(np.float32)
+        moved = np.nextafter(values, np.float32(rng.choice([-np.inf, np.inf])))
+        return np.where(rng.random(values.shape) < 0.1, moved, values) if kind == "near ties" else values
+
+    images, chunks, states = rounded(table(width)), rounded(table(dim)), rounded(table(3))
+    known = Candidates(
+        images, chunks.reshape(n, -1, 2) if dim > 1 else chunks, np.arange(n) // 10, np.arange(n) % 10, states,
+        open=rng.random(n) < 0.5,
+    )  # fmt: skip
+    own = rng.integers(0, n, 8)
+    far = np.array([0, 0, 1e-7, 1e-3, 0.3, 1, 100, draw(st.sampled_from([1.0, 1e9, 1e30]))])[:, None]
+
+    def asked(values):
+        flat = values.reshape(n, -1).astype(np.float64)
+        spread = flat.std(axis=0) + 1e-3
+        return flat[own] + far * spread * rng.standard_normal((8, flat.shape[1]))
+
+    return known, [asked(table) for table in (images, chunks, states)], own
+
+
+CHANGES: tuple[dict, ...] = (
+    {},
+    {"reliability": 0.7},
+    {"reliability": 1e25},
+    {"rerank": 7},
+    {"whitening": True},
+    {"rule": "frame"},
+)
+
+
+@pytest.mark.parametrize("examples", [25, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_match_by_bounds_is_that_of_brute_force_to_the_last_bit(examples):
+    asked = given(
+        large_worlds(),
+        st.tuples(*[st.sampled_from([0.0, 1e-12, 0.5, 1.0, 1e6])] * 3).filter(lambda w: sum(w) > 0),
+        st.sampled_from(CHANGES), st.booleans(), st.booleans(), st.sampled_from([0, 384]),
+    )  # fmt: skip
+    settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))(asked(agrees))()
+
+
+def agrees(world, weights, changes, excluding, missing, few):
+    known, (images, chunks, states), own = world
+    config = RetrievalConfig(weights=weights, gripper_gating=excluding, **changes)
+    rest = {
+        "phases": [True, False, None, True] * 2 if excluding else None,
+        "exclude": known.demo[own].tolist() if excluding else None,
+    }
+    asked = (images, chunks.reshape(8, *known.chunks.shape[1:]), None if missing else states)
+    with mock.patch.object(retrieve, "_PLAIN", 0), mock.patch.object(spaces, "_FEW", few), np.errstate(over="ignore"):
+        fast = Retriever(known, config)
+        matches = fast.query(*asked, **rest)
+        single = [
+            fast.query(*(None if a is None else a[b : b + 1] for a in asked),
+                       **{k: None if v is None else v[b : b + 1] for k, v in rest.items()})[0]
+            for b in range(8)
+        ]  # fmt: skip
+        plain = PlainRetriever(known, config).query(*asked, **rest)
+    np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
+    np.testing.assert_array_equal([seen(m) for m in single], [seen(m) for m in plain])
+
+
+def seen(match):
+    return (match.candidate, match.demo, match.step, match.matched_step, match.distance, *match.parts)
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 1e38, 1e300])
+def test_a_query_that_is_hardly_a_number_is_matched_as_by_brute_force(strange):
+    rng, known = world(13, demos=30)
+    images, chunks, states = rng.standard_normal((4, 6)), rng.standard_normal((4, 3, 2)), rng.standard_normal((4, 4))
+    images[1, 2] = chunks[2, 0, 0] = states[3, 1] = strange
+    with mock.patch.object(retrieve, "_PLAIN", 0), np.errstate(all="ignore"):
+        matches = Retriever(known, RetrievalConfig(reliability=0.1)).query(images, chunks, states)
+        plain = PlainRetriever(known, RetrievalConfig(reliability=0.1)).query(images, chunks, states)
+    np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
+
+
+@pytest.mark.parametrize("shape", [(500, 1), (300, 2), (700, 80), (40, 3, 2), (1, 4)])
+@mock.patch.object(spaces, "_BLOCK", 1000)
+def test_moments_in_blocks_are_numpys_to_the_last_bit(shape):
+    values = (np.random.default_rng(0).standard_normal(shape) * 10 + 3).astype(np.float32)
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    mean, spread, largest = spaces._moments(values)
+    np.testing.assert_array_equal(mean, flat.mean(axis=0))
+    np.testing.assert_array_equal(spread, flat.std(axis=0))
+    assert largest == np.abs(flat).max()
+
+
+def test_bounds_leave_few_candidates_over_where_they_lie_near_few_axes():
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((6, 200))
+    rows = np.cumsum(rng.standard_normal((3000, 6)), axis=0) / 10 @ mix + 0.01 * rng.standard_normal((3000, 200))
+    known = Candidates(
+        rows.astype(np.float32), np.zeros((3000, 1, 1), np.float32), np.arange(3000) // 50, np.arange(3000) % 50
+    )
+    retriever = Retriever(known, RetrievalConfig(rule="frame"))
+    compared, space = [], retriever._spaces[0]
+
+    def pairs(placed, query, rows):
+        compared.append(len(rows))
+        return type(space).pairs(space, placed, query, rows)
+
+    with mock.patch.object(space, "pairs", pairs):
+        retriever.query(rows[::30] + 0.01 * rng.standard_normal((100, 200)))
+    assert sum(compared) < 100 * 15
+
+
+def test_rows_are_read_only_when_they_are_asked_for():
+    read = []
+
+    def twice(which):
+        read.append(len(which))
+        return np.stack([which, which], axis=1)
+
+    rows = Rows(twice, (9, 2))
+    assert rows[4].tolist() == [4, 4]
+    assert rows[2:5].tolist() == [[2, 2], [3, 3], [4, 4]]
+    assert rows[np.array([8, 1])].tolist() == [[8, 8], [1, 1]]
+    assert read == [1, 3, 2]
+    assert np.asarray(rows).shape == (9, 2)

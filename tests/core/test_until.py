@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from besttake.core.sequential import Accounts, SequentialTest, wealth
+from besttake.core.sequential import Accounts, Looks, SequentialTest, wealth
 from besttake.core.stats import difference_scale, gain_scale, headroom_scale
 from besttake.core.until import FIRST, bounds, bounds_along, tracks
+from besttake.core.verdict import ask_again
 
 SCALES = {"gain": gain_scale(3), "headroom": headroom_scale(3), "content": difference_scale(3)}
 values = st.lists(st.sampled_from([-2 / 3, -1 / 3, 0.0, 0.0, 0.0, 1 / 3, 2 / 3]), min_size=1, max_size=120)
@@ -75,3 +76,17 @@ def test_bounds_hold_what_a_search_by_halves_holds(name: str) -> None:
     assert along[-1] == pytest.approx((low, high), abs=2 * step)
     assert (np.diff(along[:, 1]) <= 1e-9).all()
     assert tuple(along[0]) == (min(scale.lo, 0.0), scale.hi)
+
+
+def test_an_answer_stays_when_later_starts_move_the_mean_and_keeps_the_estimate_that_it_was_given_at() -> None:
+    x = np.r_[np.full(60, 1 / 3), np.full(100, 0.0), np.full(600, -0.02)]
+    finding = ask_again(x, gain_scale(3), 0.03, Looks(np.arange(x.size), (), until=True), 0.75)
+    (track,) = tracks(x[:, None], [gain_scale(3)], [0.75], 0.03)
+    assert finding.answer == "yes"
+    assert finding.estimate.value == pytest.approx(x.mean())
+    assert x.mean() < 0.03
+    assert finding.when_answered is not None
+    assert finding.when_answered.value == pytest.approx(x[: track.yes].mean())
+    assert finding.when_answered.n == track.yes
+    early = ask_again(x[:70], gain_scale(3), 0.03, Looks(np.arange(70), (), until=True), 0.75)
+    assert early.when_answered is None

@@ -120,8 +120,8 @@ def test_retrieval_whose_parts_are_not_worth_it_alone_is_still_worth_it():
     ("given", "choice"),
     [
         ({}, "not-measured"),
-        ({"cooled": NO}, "not-measured"),
-        ({"cooled": OPEN}, "not-measured"),
+        ({"cooled": NO}, "none"),
+        ({"cooled": OPEN}, "undecided"),
         ({"cooled": YES}, "cool"),
         ({"retrieve": YES}, "undecided"),
         ({"retrieve": OPEN}, "undecided"),

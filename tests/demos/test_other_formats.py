@@ -72,6 +72,10 @@ def test_aloha_s_episodes_are_read_back(tmp_path, compressed):
         np.testing.assert_array_equal(demo.states[:, 7:], episode.joints[:-1].astype(np.float32))
         error = np.abs(demo.frames.astype(int) - episode.pictures["wrist"][:-1]).mean()
         assert error <= (3 if compressed else 0)
+    if compressed:
+        assert any("red and blue of its JPEG pictures were exchanged" in note for note in source.notes)
+        plain = next(iter(registry.demos(f"aloha:{root}?colours=rgb")))
+        np.testing.assert_array_equal(plain.frames, next(iter(source)).frames[..., ::-1])
     shown = source.show("episode_1.hdf5", 3, ("wrist",))["wrist"]
     assert np.abs(shown.astype(int) - EPISODES[1].pictures["wrist"][3]).mean() <= (3 if compressed else 0)
     (root / "episode_1.hdf5").write_bytes(b"no")
@@ -103,6 +107,12 @@ def test_droid_s_folders_are_read_back_and_failures_and_unfinished_ones_left_out
     assert steps_shown(shown["agentview"][None], EPISODES[0].pictures["agentview"]) == [5]
     (root / demos[0].id / "recordings" / "MP4" / "18026681.mp4").write_bytes(b"no video")
     assert [isinstance(item, Bad) for item in registry.demos(f"droid:{root}")] == [True, False]
+
+
+def test_droid_s_folders_may_be_named_by_a_relative_path(tmp_path, monkeypatch):
+    writers.droid(tmp_path / "data" / "droid", EPISODES[:1])
+    monkeypatch.chdir(tmp_path)
+    assert [type(item).__name__ for item in registry.demos("droid:data/droid")] == ["Demo"]
 
 
 @pytest.fixture
@@ -163,7 +173,7 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
     assert [isinstance(item, Bad) for item in registry.demos(f"zarr:{replay}")] == [True, True, False]
     chunk.unlink()
     chunk.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LibraryError, match="is a link or no file"):
+    with pytest.raises(LibraryError, match="leads out of the data set"):
         registry.demos(f"zarr:{replay}")
     chunk.unlink()
     (replay / "meta" / "episode_ends" / ".zarray").unlink()

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import signal
 import struct
 import subprocess
 import sys
 import time
 import zlib
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import writers
+from PIL import Image
 
 from besttake import registry
+from besttake.demos import h5_trial
 from besttake.demos.base import Bad
 from besttake.demos.frames import Unreadable, picture, video_frames
 from besttake.demos.paths import filled, inside
@@ -39,9 +45,117 @@ def test_a_file_is_inside_or_it_is_not_read(tmp_path):
     (root / "fine").symlink_to(root / "videos")
     assert inside(root, "videos/a.mp4") == root / "videos/a.mp4"
     assert inside(root, "fine/a.mp4").parent.resolve() == root / "videos"
-    for path in ("../secret.txt", str(outside), "videos/../../secret.txt", "link", "a\0b"):
+    for path in ("../secret.txt", str(outside), "videos/../../secret.txt", "link", "a\0b", "x" * 300):
         with pytest.raises(Unreadable, match="outside the data set|cannot be"):
             inside(root, path)
+
+
+def link_out(path, secret):
+    """Put a link to a copy of ``path`` outside the data set in its place."""
+    secret.mkdir(exist_ok=True)
+    target = secret / path.name
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def libero_hdf5(root, name="pick_demo.hdf5"):
+    with h5py.File(root / name, "w") as file:
+        group = file.create_group("data/demo_0")
+        group["actions"], group["obs/agentview_rgb"] = np.zeros((4, 7)), np.zeros((4, 8, 8, 3), np.uint8)
+    return root
+
+
+def video(root):
+    (root / "pour" / "take").mkdir(parents=True)
+    for number in range(2):
+        Image.new("RGB", (8, 8)).save(root / "pour" / "take" / f"{number}.png")
+    (root / "pour" / "take.csv").write_text("action_0\n1\n2\n")
+    return root
+
+
+SETS = {
+    "lerobot": lambda root: writers.openpi_libero(root, EPISODES),
+    "lerobot 3": lambda root: writers.hugging_face_libero(root, EPISODES),
+    "rlds": lambda root: writers.rlds_libero(root, EPISODES),
+    "aloha": lambda root: writers.aloha(root, EPISODES),
+    "droid": lambda root: writers.droid(root, EPISODES),
+    "maniskill": lambda root: writers.maniskill(root / "demos.h5", EPISODES),
+    "zarr": lambda root: shutil.copytree(Path(__file__).parent / "fixtures" / "replay.zarr", root / "a.zarr"),
+    "hdf5": libero_hdf5,
+    "video": video,
+}
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_no_file_of_a_data_set_may_be_a_link_that_leads_out_of_it(tmp_path, kind, monkeypatch):
+    (tmp_path / "set").mkdir()
+    root, scheme = SETS[kind](tmp_path / "set"), kind.split()[0]
+    if not root.is_dir():
+        root = root.parent
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    for path in files if len(files) < 20 else [*files[:10], *files[-10:]]:
+        link_out(path, tmp_path / "secret")
+        with pytest.raises(
+            LibraryError, match=f"{re.escape(path.name)} is a link that leads out of the data set; .* `trust`"
+        ):
+            registry.demos(f"{scheme}:{root}")
+        path.unlink()
+        (tmp_path / "secret" / path.name).rename(path)
+    link_out(files[0], tmp_path / "secret")
+    monkeypatch.setattr(registry, "_TRUSTED", {root.resolve()})
+    registry.demos(f"{scheme}:{root}")
+
+
+def damaged_heap(path):
+    """An attribute whose heap has an object of no size: libhdf5 goes round in it without end."""
+    with h5py.File(path, "a") as file:
+        file["data"].attrs["problem_info"] = json.dumps({"language_instruction": "pick it up"})
+    data = bytearray(path.read_bytes())
+    heap = data.index(b"GCOL")
+    data[heap + 16 : heap + 32] = bytes(16)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("scheme", ["hdf5", "aloha", "maniskill"])
+def test_a_file_from_which_libhdf5_does_not_come_back_is_one_line(tmp_path, scheme, monkeypatch):
+    libero_hdf5(tmp_path)
+    damaged_heap(tmp_path / "pick_demo.hdf5")
+    monkeypatch.setattr(h5_trial, "_SECONDS", 1)
+    with pytest.raises(LibraryError, match="is damaged .the HDF5 library does not come back from it"):
+        registry.demos(f"{scheme}:{tmp_path / 'pick_demo.hdf5'}")
+
+
+def test_a_crash_of_libhdf5_and_a_file_without_bounds_are_one_line_too(tmp_path, monkeypatch):
+    def crash(*_):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def grow(*_):
+        raise MemoryError
+
+    for way, words in ((crash, "crashes on it"), (grow, "more than 1 GB")):
+        path = libero_hdf5(tmp_path, f"{way.__name__}_demo.hdf5") / f"{way.__name__}_demo.hdf5"
+        monkeypatch.setattr(h5_trial, "_walk", way)
+        with pytest.raises(LibraryError, match=words):
+            registry.demos(f"hdf5:{path}")
+
+
+def test_a_good_file_is_tried_once_and_soon(tmp_path, monkeypatch):
+    path = libero_hdf5(tmp_path) / "pick_demo.hdf5"
+    with h5py.File(path, "a") as file:
+        for number in range(1, 1000):
+            file.copy("data/demo_0", file["data"], f"demo_{number}")
+    before = sum(os.times()[:4])
+    source = registry.demos(f"hdf5:{path}")
+    assert sum(os.times()[:4]) - before < 5
+    monkeypatch.setattr(os, "fork", None)
+    assert len(list(source)) == 1000
+
+
+def test_a_data_set_may_be_a_link_and_have_links_inside(tmp_path):
+    root = video(tmp_path / "set")
+    (root / "pour" / "again").symlink_to("take")
+    (tmp_path / "named").symlink_to(root)
+    assert len(list(registry.demos(f"video:{tmp_path / 'named'}"))) == 2
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
@@ -90,6 +204,14 @@ def test_a_data_set_that_names_files_outside_or_without_end_is_refused_at_once(t
     assert time.monotonic() - before < 5
 
 
+@pytest.mark.parametrize("size", [float("inf"), "many", [1], 1e400])
+def test_a_chunk_size_that_is_no_number_leaves_the_demonstrations_out(tmp_path, size):
+    root = writers.ipec_libero(tmp_path / "set", EPISODES)
+    read = list(registry.demos(changed(root, chunks_size=size)))
+    assert [type(one) for one in read] == [Bad] * len(EPISODES)
+    assert "does not say which file of data it is in" in read[0].reason
+
+
 def test_videos_outside_are_not_read(tmp_path):
     root = writers.ipec_libero(tmp_path / "set", EPISODES)
     outside = tmp_path / "outside.mp4"
@@ -100,8 +222,8 @@ def test_videos_outside_are_not_read(tmp_path):
     video.symlink_to(outside)
     again = writers.ipec_libero(tmp_path / "again", EPISODES[1:])
     assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), Bad)
-    source = registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
-    assert "outside the data set" in next(iter(source)).reason
+    with pytest.raises(LibraryError, match="leads out of the data set"):
+        registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
 
 
 def test_pictures_outside_are_not_read(tmp_path):

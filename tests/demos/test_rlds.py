@@ -128,7 +128,7 @@ def test_missing_files_of_a_split_and_other_directories_are_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_actions_in_parts_are_put_together_and_a_rate_that_is_not_known_is_told(tmp_path):
+def test_actions_in_parts_are_put_together_and_a_rate_that_is_not_known_is_asked_for(tmp_path):
     root = writers.rlds_libero(tmp_path, [writers.episode(0, length=4, side=16)], shards=1)
     path = root / "1.0.0" / "features.json"
     described = json.loads(path.read_text())
@@ -137,8 +137,12 @@ def test_actions_in_parts_are_put_together_and_a_rate_that_is_not_known_is_told(
     path.write_text(json.dumps(described))
     other = tmp_path / "own_robot"
     shutil.move(root, other)
+    with pytest.raises(LibraryError, match=r"does not say how many steps a second .*; add \?fps="):
+        registry.demos(f"rlds:{other}")
+    assert registry.demos(f"rlds:{other}?fps=7").fps == 7
+    (other / "1.0.0" / "metadata.json").write_text(json.dumps({"control_frequency": 12, "fps": True}))
     source = registry.demos(f"rlds:{other}")
-    assert any("10 were assumed" in note for note in source.notes)
+    assert source.fps == 12
     assert any("it has no actions" in note for note in source.notes)
     joined = registry.demos(f"rlds:{other}?action=observation/state%2Bobservation/joint_state")
     assert next(iter(joined)).actions.shape == (4, 15)

@@ -495,7 +495,8 @@ def aloha(root: Path, episodes: Sequence[Episode], compressed: bool = False) -> 
             for camera, own in (("cam_high", "agentview"), ("cam_left_wrist", "wrist")):
                 frames = each.pictures[own][:length]
                 if compressed:
-                    encoded = [np.frombuffer(jpeg(frame), np.uint8) for frame in frames]
+                    # cv2.imencode takes the RGB array for BGR, so red and blue are exchanged in the file
+                    encoded = [np.frombuffer(jpeg(frame[..., ::-1]), np.uint8) for frame in frames]
                     size = max(map(len, encoded))
                     frames = np.stack([np.pad(data, (0, size - len(data))) for data in encoded])
                 file[f"observations/images/{camera}"] = frames

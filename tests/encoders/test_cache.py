@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from besttake.encoders.cache import CachedEncoder
+from besttake.encoders.cache import Arrivals, CachedEncoder, frame_hash
 from besttake.errors import ComponentError
 from besttake.testing import check_encoder
 from besttake.types import EncoderSpec
@@ -49,6 +52,36 @@ def test_a_frame_that_occurs_twice_in_a_batch_is_encoded_once(tmp_path):
     cached = CachedEncoder(inner, tmp_path)
     np.testing.assert_array_equal(cached.encode(frames), Means().encode(frames))
     assert inner.seen == 4
+
+
+def test_embeddings_that_depended_on_their_batch_are_not_served(tmp_path):
+    """Version 0.1 kept them under the hash of the fingerprint alone, and torch's were not the same in any batch."""
+    frames, cached = pictures(3), CachedEncoder(Means(), tmp_path)
+    cached.encode(frames)
+    cached.path.rename(tmp_path / f"{hashlib.sha256(b'means-1').hexdigest()[:24]}.sqlite")
+    inner = Means()
+    CachedEncoder(inner, tmp_path).encode(frames)
+    assert inner.seen == 3
+
+
+def test_two_threads_never_use_an_encoder_at_the_same_time(tmp_path):
+    """A replica embeds finished takes in one thread while another samples an arm that embeds."""
+
+    class Fragile(Means):
+        inside = met = 0
+
+        def encode(self, images):
+            self.inside += 1
+            time.sleep(0.02)
+            self.met = max(self.met, self.inside)
+            self.inside -= 1
+            return super().encode(images)
+
+    inner = Fragile()
+    cached = CachedEncoder(inner, tmp_path)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda seed: cached.encode(pictures(2, seed)), range(4)))
+    assert inner.met == 1
 
 
 def test_another_fingerprint_does_not_see_these_embeddings(tmp_path):
@@ -120,3 +153,17 @@ def test_damage_in_a_text_of_sqlite_itself_is_said_plainly(tmp_path):
     cached.path.write_bytes(data.replace(b"TABLE frames", b"TABLE \xff\xffames"))
     with pytest.raises(ComponentError, match="it can be deleted"):
         CachedEncoder(Means(), tmp_path).encode(pictures(2))
+
+
+def test_embeddings_that_were_made_elsewhere_are_kept_and_those_that_cannot_be_are_made_again(tmp_path):
+    frames, here = pictures(6), Means()
+    elsewhere = {frame_hash(frame): vector for frame, vector in zip(frames, Means().encode(frames), strict=True)}
+    bad = frame_hash(frames[5])
+    elsewhere[bad] = np.full(3, np.nan, np.float32)
+    encoder = CachedEncoder(here, tmp_path)
+    with Arrivals(encoder) as arrivals:
+        arrivals.add({key: elsewhere[key] for key in list(elsewhere)[:2]}, 2)
+        arrivals.add(elsewhere, 3)
+    assert encoder.encoded == 5
+    np.testing.assert_array_equal(encoder.encode(frames), Means().encode(frames))
+    assert here.seen == 1, "only the frame whose embedding was not finite"

@@ -40,6 +40,15 @@ def plan(seeds: int = 3, best_of: int | None = None) -> Settings:
     return Settings(seeds, best_of or seeds)
 
 
+def test_where_only_the_scorer_that_picks_is_lost_the_note_names_it() -> None:
+    data = cell_data()
+    (note,) = measure.cell(dataclasses.replace(data, scorer="mine"), plan()).notes
+    assert note == "no take has a score by mine: headroom is known, selection is not"
+    arms = {name: dataclasses.replace(own, scores={}) for name, own in data.arms.items()}
+    (note,) = measure.cell(dataclasses.replace(data, arms=arms), plan()).notes
+    assert note == "no take has a score: headroom is known, selection is not"
+
+
 def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
     data = cell_data()
     found = measure.cell(data, plan()).arms
@@ -172,7 +181,8 @@ def test_seeds_that_no_start_has_change_nothing() -> None:
     assert wide.selectors is not None
     assert narrow.selectors is not None
     assert wide.selectors.scored == narrow.selectors.scored
-    assert wide.verdict == narrow.verdict
+    assert wide.verdict is not None
+    assert wide.verdict.model_copy(update={"look_seeds": [3]}) == narrow.verdict
 
 
 def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
@@ -193,7 +203,7 @@ def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_n
     key = cell_name(data.policy, data.env, data.group)
     first, same, again, other = (
         measure.cell(data, plan(), looked).verdict
-        for looked in (None, {key: [60]}, {key: [20, 40]}, {"another cell": [20]})
+        for looked in (None, {key: [(60, 3)]}, {key: [(20, 3), (40, 3)]}, {"another cell": [(20, 3)]})
     )
     assert first is not None
     assert again is not None
@@ -204,9 +214,24 @@ def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_n
     assert again.reuse.gain.low < first.reuse.gain.low  # type: ignore[operator]
 
 
+def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend() -> None:
+    data = cell_data(starts=60, ranking=1.0)
+    key = cell_name(data.policy, data.env, data.group)
+    first, grown, twice = (
+        measure.cell(data, plan(), {key: looks}).verdict for looks in ([(60, 3)], [(60, 2)], [(60, 1), (60, 2)])
+    )
+    assert first is not None
+    assert grown is not None
+    assert twice is not None
+    assert (first.looked, grown.looked, twice.looked) == (1, 2, 3)
+    assert (grown.looks, grown.look_seeds) == ([60, 60], [2, 3])
+    widths = [v.questions["gain"].estimate.high - v.questions["gain"].estimate.low for v in (first, grown, twice)]  # type: ignore[operator]
+    assert widths[0] < widths[1] < widths[2]
+
+
 def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
     data = cell_data(starts=30)
-    found = measure.cell(data, plan(), {cell_name(data.policy, data.env, data.group): [20, 60]}).verdict
+    found = measure.cell(data, plan(), {cell_name(data.policy, data.env, data.group): [(20, 3), (60, 3)]}).verdict
     assert found is not None
     assert found.looks == [20, 30, 60]
     assert found.looked == 2
@@ -223,16 +248,19 @@ def test_more_starts_of_each_task_come_after_those_there_were() -> None:
 
 def test_the_looks_of_a_run_are_those_of_its_result() -> None:
     assert history_of(None) == {}
-    cells = [measure.cell(cell_data(), plan(), {"p env pick": [20]}), measure.cell(cell_data(group="push"), plan())]
+    cells = [
+        measure.cell(cell_data(), plan(), {"p env pick": [(20, 3)]}),
+        measure.cell(cell_data(group="push"), plan()),
+    ]
     nothing = measure.relate([], 3)
     cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
     result = r.Result(
         besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=cells,
         policies=[], relation=nothing, cost=cost,
     )  # fmt: skip
-    assert history_of(result) == {"p env pick": [20, 40], "p env push": [40]}
+    assert history_of(result) == {"p env pick": [(20, 3), (40, 3)], "p env push": [(40, 3)]}
     document = json.loads(result.model_dump_json())
     for cell in document["cells"]:
-        del cell["verdict"]["looks"]
+        del cell["verdict"]["looks"], cell["verdict"]["look_seeds"]
     old = r.Result.model_validate({**document, "schema_version": 1})
-    assert history_of(old) == {"p env pick": [40], "p env push": [40]}
+    assert history_of(old) == {"p env pick": [(40, 3)], "p env push": [(40, 3)]}

@@ -2,8 +2,50 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
 from besttake.config import load_plan
+from besttake.measure.looks import looks_at
+from besttake.measure.questions import ScoredTakes, questions_of
 from besttake.verbs.diagnose import diagnose
+
+
+def test_more_takes_of_the_same_starts_count_as_looks() -> None:
+    units = [("env", "pick", start) for start in range(60)]
+    same, more, both = (looks_at(units, now, [(60, 3)]) for now in ((60, 3), (60, 5), (80, 5)))
+    assert (same.count, same.grown) == (1, 0)
+    assert (more.count, more.grown) == (2, 1)
+    assert (both.count, both.grown) == (2, 1)
+    again = looks_at(units, (80, 7), [(60, 3), (80, 3), (80, 5)])
+    assert (again.count, again.grown, again.earlier) == (4, 2, (60, 80, 80))
+    assert looks_at(units, (80, 3), [(60, 3)]).left() == 0.025
+    assert again.left() == 0.05 / 8
+
+
+@pytest.mark.slow
+def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_add_takes_again_and_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs, seeds, starts = 1000, (3, 5, 7, 9), 60
+    units, wrong, naive = [("env", "pick", start) for start in range(starts)], 0, 0
+    for run in range(runs):
+        rng = np.random.default_rng([run, 12])
+        y = (rng.random((starts, max(seeds))) < rng.beta(0.5, 0.5, (starts, 1))).astype(float)
+        scores, counted, plain = rng.normal(size=y.shape), [], []
+        for k, count in enumerate(seeds):
+            takes = ScoredTakes(y[:, :count], scores[:, :count])
+            gain = next(q for q in questions_of({"base": takes}, 3) if q.name == "gain")
+            looks = looks_at(units, (starts, count), [(starts, earlier) for earlier in seeds[:k]])
+            counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
+            plain.append(gain.ask(0.03, draws=1000).answer == "yes")
+        wrong, naive = wrong + any(counted), naive + any(plain)
+    with capsys.disabled():
+        print(f"\nselects a blind score: {wrong / runs:.1%}, without counting looks {naive / runs:.1%} of {runs} runs")
+    assert binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 0.01
+    assert naive > wrong
+
 
 FLAGS = {
     "policy": ["testbed:half"],

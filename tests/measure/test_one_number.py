@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from besttake.core.estimate import Estimate
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import cell_name
+from besttake.measure.looks import Look, cell_name
 from besttake.measure.scores import ScoreName
 from besttake.reporting import figures, markdown
 from besttake.reporting.numbers import estimate_points
@@ -37,15 +37,16 @@ def takes(rng: np.random.Generator, starts: int, seeds: int, failed: float, unsc
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> tuple[CellData, Settings, list[int]]:
-    """A cell with unequal numbers of takes, what to measure on it, and the starts of earlier looks."""
+def cells(draw: st.DrawFn) -> tuple[CellData, Settings, list[Look]]:
+    """A cell with unequal numbers of takes, what to measure on it, and the earlier looks."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     starts, seeds = draw(st.integers(2, 9)), draw(st.integers(1, 4))
     failed, unscored = draw(st.sampled_from([0.0, 0.2, 0.6])), draw(st.sampled_from([0.0, 0.3, 1.0]))
     arms = {name: takes(rng, starts, seeds, failed, unscored) for name in draw(st.sampled_from([ARMS, ARMS[:2]]))}
     tasks = draw(st.integers(1, 2))
     units = tuple(("env", f"task {i % tasks}", i) for i in range(starts))
-    earlier = draw(st.sampled_from([[], [1], [1, 2], [starts]]))
+    looked = draw(st.sampled_from([[], [1], [1, 2], [starts]]))
+    earlier = [(count, draw(st.integers(1, seeds))) for count in looked]
     data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", starts * seeds * len(arms), 0)
     n = draw(st.integers(min(2, seeds), seeds))
     return data, Settings(seeds, n), earlier
@@ -88,7 +89,7 @@ def appearances(cell: Cell) -> dict[str, list[Estimate]]:
         if name in asked:
             shown[name] = [estimate, asked[name]]
     if verdict.retrieve.answer != "not-measured":
-        name = verdict.retrieve.arm or "retrieve"
+        name = verdict.retrieve.arm or ("retrieve" if "retrieve" in asked else "cooled")
         shown.setdefault(name, [asked[name]]).append(verdict.retrieve.gain)
     if verdict.combine.answer != "not-measured":
         pair = "combine_cooled" if verdict.combine.arm == "cooled" or "combine" not in asked else "combine"

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from evidence import decide, gather
 from populations import PAIRS, draw
+from scipy.stats import binomtest
 
-from besttake.measure.questions import ScoredTakes
+from besttake.core import verdict
+from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.measure.until import Watch
 
 
 def arms(starts=300, **world):
@@ -60,3 +63,45 @@ def test_starts_without_takes_in_one_arm_leave_the_pair_out():
 def test_arms_of_other_starts_are_refused():
     with pytest.raises(ValueError, match="arm cooled has 2 starts, base has 3"):
         gather(ScoredTakes(np.eye(3)), cooled=ScoredTakes(np.eye(3)[:2]))
+
+
+def test_a_start_without_all_its_takes_changes_no_answer_that_was_given_before_it():
+    moved = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        y = (rng.random((160, 5)) < rng.beta(0.5, 0.5, (160, 1))).astype(float)
+        scores = 2 * y + rng.normal(size=y.shape)
+        whole = Watch.of({"base": ScoredTakes(y, scores)}, np.arange(160), 3, 0.03)
+        gone = y.copy()
+        gone[120:][rng.random((40, 5)) < 0.4] = np.nan
+        later = Watch.of({"base": ScoredTakes(gone, scores)}, np.arange(160), 3, 0.03)
+        for seen in range(20, 121):
+            assert whole.verdict({"base": seen}).reuse == later.verdict({"base": seen}).reuse
+        moved += bool(np.isnan(gone).any())
+    assert moved == 12
+
+
+def test_starts_with_too_few_takes_rule_no_gain_out():
+    rng, runs, starts = np.random.default_rng(0), 200, 80
+    naive = wrong = 0
+    for _ in range(runs):
+        # 28 % of the starts are mixed, at an even chance: the headroom of 3 takes is 3/8 of that, above 10 points.
+        p = np.where(rng.random((starts, 1)) < 0.28, 0.5, np.round(rng.random((starts, 1))))
+        y = (rng.random((starts, 3)) < p).astype(float)
+        y[rng.random(starts) < 0.7, 1:] = np.nan
+        (headroom,) = questions_of({"base": ScoredTakes(y)}, 3)
+        wrong += headroom.ask(0.1, draws=400).answer == "no"
+        naive += verdict.ask(headroom.values, headroom.scale, 0.1, draws=400).answer == "no"
+    assert binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 0.01
+    assert binomtest(naive, runs, 0.05, alternative="greater").pvalue < 1e-6
+
+
+def test_a_watched_run_rules_nothing_out_by_starts_with_too_few_takes():
+    y = np.zeros((100, 3))
+    y[::2, 0] = 1.0
+    complete = Watch.of({"base": ScoredTakes(y[1::2])}, np.arange(50), 3, 0.1).verdict({"base": 50})
+    y[:, 1:] = np.nan
+    y[:10, 1:] = 0.0
+    short = Watch.of({"base": ScoredTakes(y)}, np.arange(100), 3, 0.1).verdict({"base": 100})
+    assert complete.questions["headroom"].answer == "no"
+    assert short.questions["headroom"].answer != "no"

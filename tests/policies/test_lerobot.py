@@ -31,6 +31,9 @@ def test_a_missing_library_names_the_extra():
         ("lerobot:org/name?state=a:b", "state=a:b is not a list of indexes such as 0:3,7"),
         ("lerobot:org/name?width=wide", "width=wide is not a whole number of at least 1"),
         ("lerobot:org/name?colour=red", "no option colour"),
+        ("lerobot:org/name?dtype=int8", "dtype=int8 is not one of float32, bfloat16, float16"),
+        ("lerobot:org/name?compile=perhaps", "compile=perhaps is not true or false"),
+        ("lerobot:org/name?compile=1&width=auto", "compile=1 is for one width; try width=auto without it"),
     ],
 )
 def test_wrong_options_are_said_before_anything_is_loaded(uri, words):

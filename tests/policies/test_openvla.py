@@ -21,6 +21,7 @@ without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None
         ("openvla:org/name", "runs code from its checkpoint: read it, then allow `trust_remote_code`"),
         ("openvla:org/name?trust_remote_code=false", "runs code from its checkpoint"),
         ("openvla:org/name?gripper=soft", "gripper=soft is not one of raw, libero, simpler"),
+        ("openvla:org/name?dtype=int8", "dtype=int8 is not one of float32, bfloat16, float16"),
         ("openvla:org/name?temperature=-1", "temperature=-1 is not a number of at least 0"),
     ],
 )

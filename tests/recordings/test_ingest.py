@@ -185,7 +185,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
     assert any("not known" in note for note in loaded.notes)
     page = make_html(tmp_path / "run").read_text()
     assert "This run holds outcomes only" in page
-    assert "Only the frozen policy was run" in page
+    assert "<h2>The arms</h2>" not in page
     assert "None" not in make_markdown(tmp_path / "run").read_text()
     again = ingest([tmp_path / "run" / "outcomes.csv"]).result
     assert again.cells[0].headroom == loaded.cells[0].headroom
@@ -286,3 +286,17 @@ def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Pat
     sources, _ = read([copy])
     (episode,) = [o for o in sources[0].episodes if (o.task, o.start) == ("roll near", "0")]
     assert episode.success is (not won)
+
+
+def test_a_link_that_leads_out_of_a_folder_is_passed_over_and_said(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    rows = [{"task": "t", "start": i, "seed": s, "success": (i + s) % 2} for i in range(4) for s in range(2)]
+    table(folder / "own.csv", rows)
+    other = table(tmp_path / "other.csv", [{**row, "success": 1} for row in rows])
+    (folder / "link.csv").symlink_to(other)
+    (folder / "inner.csv").symlink_to("own.csv")
+    read = ingest([folder])
+    assert read.result.cells[0].takes == 8
+    assert any("link.csv is a link that leads out of" in note for note in read.result.notes)
+    assert ingest([folder / "link.csv"]).result.cells[0].takes == 8  # named by the user

@@ -96,6 +96,30 @@ def test_checkpoints_of_one_model_in_a_table_are_policies_of_their_own(tmp_path:
     assert cells(ingest([table(tmp_path / "o.csv", rows)])) == {"pi0 / 10": (4, 1), "pi0 / 20": (4, 1)}
 
 
+@pytest.mark.parametrize(("column", "values"), [("agent", ("pi0", "smolvla")), ("train_step", (10_000, 20_000))])
+def test_a_column_that_divides_the_takes_of_every_start_is_asked_about(
+    tmp_path: Path, column: str, values: tuple[Any, Any]
+) -> None:
+    rows = [{column: v, "task": "t", "episode_idx": i, "success": i % 2} for v in values for i in range(4)]
+    path = table(tmp_path / "o.csv", rows)
+    with pytest.raises(IngestError, match=f"every start has takes of each '{column}'.*policy={column}.*seed={column}"):
+        ingest([path])
+    assert cells(ingest([path], columns={"policy": column})) == {str(v): (4, 1) for v in values}
+    assert cells(ingest([path], columns={"seed": column})) == {"policy": (4, 2)}
+
+
+@pytest.mark.parametrize("column", ["video", "attempt", "rng_seed", "index", "why"])
+def test_columns_that_only_number_or_describe_takes_are_not_asked_about(tmp_path: Path, column: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for take in range(3):
+        for i in range(8):
+            said = {"video": f"{i}_{take}.mp4", "attempt": f"try {take}", "rng_seed": 7 * take, "index": take + 1}
+            rows.append(
+                {"episode_idx": i, "success": i * take % 2, column: said.get(column, ["", "slip"][i * take % 2])}
+            )
+    assert cells(ingest([table(tmp_path / "o.csv", rows)])) == {"policy": (8, 3)}
+
+
 def test_shards_and_the_file_merged_of_them_count_every_episode_once() -> None:
     merged = json.loads((SHARDS / "roll_merged.json").read_text())
     alone = ingest([SHARDS / "roll_merged.json"])

@@ -52,7 +52,9 @@ class Browser:
             targets = json.load(answer)
         page = next(t for t in targets if t["type"] == "page")
         self._stack = ExitStack()
-        self._socket = self._stack.enter_context(connect(page["webSocketDebuggerUrl"], max_size=None))
+        self._socket = self._stack.enter_context(
+            connect(page["webSocketDebuggerUrl"], max_size=None, ping_interval=None)
+        )
         self._next = 0
         self._events: list[dict[str, Any]] = []
         self.errors: list[str] = []
@@ -80,13 +82,14 @@ class Browser:
                 return dict(message.get("result", {}))
             self._note(message)
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a size and colour scheme, and wait until it stands."""
+    def open(self, page: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a file or an address at a size and colour scheme, and wait until it stands."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete' && location.protocol !== 'about:'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""

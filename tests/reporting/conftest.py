@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -48,3 +51,28 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("no chromium on this machine (apt-get install chromium)")
     with module.Browser(tmp_path_factory.mktemp("profile")) as opened:
         yield opened
+
+
+AXE = "axe-core@4.14.0"
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The accessibility checker axe-core, as npm has it; kept for the next time."""
+    from platformdirs import user_cache_path
+
+    kept = user_cache_path("besttake") / "tests" / f"{AXE}.js"
+    if not kept.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("no npm on this machine to fetch axe-core with")
+        where = tmp_path_factory.mktemp("axe")
+        done = subprocess.run(["npm", "pack", AXE], cwd=where, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            pytest.skip(f"npm could not fetch {AXE}: {done.stderr.strip()[-200:]}")
+        with tarfile.open(next(where.glob("*.tgz"))) as packed:
+            member = packed.extractfile("package/axe.min.js")
+            assert member is not None
+            text = member.read()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(text)
+    return kept.read_text()

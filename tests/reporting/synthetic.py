@@ -50,6 +50,8 @@ class Shape:
     scored: bool = True
     rate: float | None = None
     error: str | None = None
+    alike: bool = False
+    """All policies have the numbers of the first one in the result: a large run is made sooner."""
 
 
 def build(run: Path, shape: Shape | None = None) -> Result:
@@ -146,9 +148,16 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
 
 
 def _result(shape: Shape, outcomes: dict, scores: dict | None, digest: str) -> Result:
-    pairs = [(policy, task) for policy in shape.policies for task in shape.tasks]
-    cells = [_cell(policy, task, shape, outcomes, scores) for policy, task in pairs]
-    policies = [_cell(policy, "*", shape, outcomes, scores) for policy in shape.policies]
+    measured = {}
+
+    def cell(policy: str, group: str) -> Cell:
+        own = shape.policies[0] if shape.alike else policy
+        if (own, group) not in measured:
+            measured[own, group] = _cell(own, group, shape, outcomes, scores)
+        return measured[own, group].model_copy(update={"policy": policy})
+
+    cells = [cell(policy, task) for policy in shape.policies for task in shape.tasks]
+    policies = [cell(policy, "*") for policy in shape.policies]
     return Result(
         besttake="0.1.0",
         created="2026-01-02T03:04:05Z",

@@ -1,12 +1,18 @@
 """The report in a real Chromium."""
 
+import shutil
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from besttake.reporting.html import make_html
+from besttake.reporting.html import make_html, render
+from besttake.reporting.takes import Starts, page_takes
+from besttake.result import Result
+from besttake.takes.store import Store
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
@@ -21,7 +27,7 @@ def test_the_page_renders_without_complaint_in_light_dark_and_on_a_phone(
     assert browser.run("document.documentElement.scrollWidth") <= width
     paper = browser.run("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 22, 26)" if dark else "rgb(255, 255, 255)")
-    assert browser.run("document.querySelector('.summary').getBoundingClientRect().top") < 844
+    assert browser.run("document.querySelector('.decision .headline').getBoundingClientRect().bottom") < 844
     ratios = (
         "[...document.querySelectorAll('.fig')].map(f => f.getBoundingClientRect().width / f.viewBox.baseVal.width)"
     )
@@ -67,14 +73,206 @@ def test_hovering_a_dot_tells_its_numbers(browser: Any, run: Path) -> None:
 def test_picking_a_start_shows_its_takes(browser: Any, run: Path) -> None:
     browser.open(run / "report.html")
     first = browser.run("document.getElementById('outcome').textContent")
-    assert browser.run("document.querySelectorAll('#stage .take').length") == 3
-    assert browser.run("document.querySelectorAll('#stage .take.picked').length") == 1
+    arms = browser.run(
+        "[...document.querySelectorAll('#stage .armrow')].map(row => row.querySelectorAll('.take').length)"
+    )
+    assert len(arms) > 1
+    assert set(arms) == {3}
+    assert browser.run("document.querySelectorAll('#stage .take.picked').length") == len(arms)
     browser.click("#next")
     second = browser.run("document.getElementById('outcome').textContent")
     assert second != first
-    last = "p.selectedIndex = p.options.length - 1; p.dispatchEvent(new Event('change'));"
-    browser.run(f"(() => {{ const p = document.getElementById('pick'); {last} }})()")
+    browser.click("#heat .start:last-of-type")
     assert browser.run("document.getElementById('outcome').textContent") not in (first, second)
+
+
+EACH = "v => v.id + ': ' + v.nodes[0].html"
+VIOLATIONS = f"axe.run(document, {{resultTypes: ['violations']}}).then(r => r.violations.map({EACH}))"
+CHOSEN = "[...document.querySelectorAll('#heat .start')].map(o => o.getAttribute('aria-label'))"
+
+
+def test_filters_leave_the_starts_that_fit(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html")
+    every = browser.run(CHOSEN)
+    policy = browser.run("document.querySelectorAll('#by-policy option')[1].value")
+    choose = (
+        "(() => {{ const s = document.getElementById('{}'); s.value = '{}'; s.dispatchEvent(new Event('change')); }})()"
+    )
+    browser.run(choose.format("by-policy", policy))
+    assert browser.run(CHOSEN) == [name for name in every if name.startswith(policy)]
+    assert len(browser.run(CHOSEN)) < len(every)
+    browser.run(choose.format("by-arm", "base"))
+    assert browser.run("[...document.querySelectorAll('#stage .take')].map(t => t.dataset.arm)") == ["base"] * 3
+    browser.run("document.getElementById('disputed').click()")
+    disputed = browser.run(
+        "(h => h.starts.filter(s => s.disputed && h.cells[s.cell][0] === "
+        f"'{policy}').length)(JSON.parse(document.getElementById('takes-data').textContent).heat)"
+    )
+    assert len(browser.run(CHOSEN)) == disputed
+
+
+def test_the_map_has_a_square_for_every_take_with_its_outcome(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html")
+    squares = "[...document.querySelectorAll('#heat i')]"
+    with Store.open(run) as store:
+        rows = store.rows()
+    assert browser.run(f"{squares}.length") == len(rows)
+    assert browser.run(f"{squares}.filter(i => i.classList.contains('won')).length") == sum(
+        bool(r.success) for r in rows
+    )
+    first = rows[0].key
+    tip = browser.run("document.querySelector('#heat i').dataset.tip")
+    when = f"success at step {rows[0].success_step}" if rows[0].success else f"failure after {rows[0].steps} steps"
+    assert tip.startswith(f"{first.arm}, take {first.seed}: {when}")
+    browser.hover("#heat i")
+    browser.wait("!document.getElementById('tip').hidden")
+    assert browser.run("document.getElementById('tip').textContent") == tip
+
+
+def test_a_click_on_a_square_plays_its_start_and_marks_the_take(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html")
+    place = "#heat .start[data-i='3'] .squares:nth-of-type(3) i:nth-child(2)"
+    wanted = browser.run("document.querySelector(\"#heat .start[data-i='3']\").getAttribute('aria-label')")
+    browser.click(place)
+    browser.wait("document.getElementById('play').textContent === 'Pause'")
+    policy, task, start = wanted.split(", successes")[0].rsplit(", ", 2)
+    assert browser.run("document.getElementById('outcome').textContent").startswith(f"{policy}, {task}, {start}.")
+    marked = "[...document.querySelectorAll('#stage .marked')].map(t => [t.dataset.arm, t.dataset.seed])"
+    assert browser.run(marked) == [["cooled", "1"]]
+    assert browser.run("document.querySelectorAll('#heat .start[aria-pressed=true]').length") == 1
+
+
+def test_a_filter_with_nothing_to_choose_is_not_shown(browser: Any, synthetic: ModuleType, tmp_path: Path) -> None:
+    synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=3, arms=("base",)))
+    browser.open(make_html(tmp_path / "run"))
+    shown = (
+        "[...document.querySelectorAll('.filters label')].filter(l => l.offsetHeight).map(l => l.textContent.trim())"
+    )
+    assert [text.split()[0] for text in browser.run(shown)] == ["outcome"]
+
+
+def test_arrow_keys_go_through_the_map(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html")
+    browser.click("#heat .start[data-i='0']")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowDown", code="ArrowDown")
+    assert browser.run("[document.activeElement.dataset.i, document.activeElement.getAttribute('aria-pressed')]") == [
+        "1", "true",
+    ]  # fmt: skip
+
+
+def test_a_page_in_a_file_asks_for_nothing_and_says_which_films_it_lacks(
+    browser: Any, synthetic: ModuleType, tmp_path: Path
+) -> None:
+    result = synthetic.build(
+        tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=30, arms=("base",))
+    )
+    few = page_takes(tmp_path / "run", result, budget=60_000)
+    (tmp_path / "page.html").write_text(render(result, few))
+    browser.errors.clear()
+    browser.open(tmp_path / "page.html")
+    browser.requests.clear()
+    lacking = browser.run(
+        "[...document.querySelectorAll('#heat .start')].findIndex(s => !s.querySelector('.plays').textContent)"
+    )
+    browser.click(f"#heat .start[data-i='{lacking}']")
+    assert "besttake watch RUN" in browser.run("document.getElementById('outcome').textContent")
+    assert (browser.errors, browser.requests) == ([], [])
+
+
+def test_a_served_page_asks_for_the_films_it_lacks(browser: Any, synthetic: ModuleType, tmp_path: Path) -> None:
+    """The contract with the server of a run: ``starts/ID`` answers with `Starts.json`."""
+    result = synthetic.build(
+        tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=30, arms=("base",))
+    )
+    page = render(result, page_takes(tmp_path / "run", result, budget=60_000), served=True)
+    asked = []
+    with Starts(tmp_path / "run", result) as starts:
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                text = page if self.path == "/" else starts.json(self.path.removeprefix("/starts/"))
+                self.send_response(200 if text else 404)
+                self.end_headers()
+                self.wfile.write((text or "").encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            browser.errors.clear()
+            browser.open(f"http://127.0.0.1:{server.server_port}/")
+            heat = "JSON.parse(document.getElementById('takes-data').textContent).heat.starts"
+            i, name = browser.run(
+                f"(h => {{ const i = h.findIndex(s => s.film === null); return [i, h[i].id]; }})({heat})"
+            )
+            browser.click(f"#heat .start[data-i='{i}']")
+            browser.wait("document.querySelectorAll('#stage canvas.film').length === 3")
+            browser.wait("Number(document.querySelector('#stage canvas.film').dataset.frame) > 0")
+            browser.click("#previous")
+            browser.click(f"#heat .start[data-i='{i}']")
+            browser.wait("document.getElementById('play').textContent === 'Pause'")
+            server.shutdown()
+    assert i > 0
+    assert asked == ["/", f"/starts/{name}"]
+    assert browser.errors == []
+
+
+def test_a_cell_leads_to_its_takes(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html")
+    for place in ("#cells tbody tr:last-child .watch", "#relation [data-path^='/cells/0/']"):
+        browser.click(place)
+        row = "#cells tbody tr:last-child" if "watch" in place else "#cells tr[data-cell='0']"
+        cell = browser.run(
+            f'(() => {{ const d = document.querySelector("{row}").dataset; return [d.policy, d.group]; }})()'
+        )
+        assert (
+            browser.run("[document.getElementById('by-policy').value, document.getElementById('by-group').value]")
+            == cell
+        )
+        assert all(name.startswith(cell[0]) for name in browser.run(CHOSEN))
+
+
+def test_paper_shows_every_column_and_every_reason(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html", width=1280)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("[...document.querySelectorAll('details')].every(d => d.open)")
+    assert browser.run("document.querySelectorAll('.because').length") >= 6
+    assert browser.run("[...document.querySelectorAll('.because')].every(p => p.getBoundingClientRect().height > 0)")
+    browser.call("Emulation.setDeviceMetricsOverride", width=700, height=990, deviceScaleFactor=1, mobile=False)
+    verdict = "document.querySelector('#cells td:last-child').getBoundingClientRect()"
+    assert browser.run(f"{verdict}.right") <= 700
+    assert browser.run(f"{verdict}.width") > 40
+    shown = "h => [h.scrollHeight <= h.clientHeight, h.querySelectorAll('.start').length]"
+    heat = f"({shown})(document.getElementById('heat'))"
+    starts = browser.run("JSON.parse(document.getElementById('takes-data').textContent).heat.starts.length")
+    assert browser.run(heat) == [True, starts]
+    columns = browser.run("document.getElementById('columns').innerText")
+    assert columns == "Arms from left to right: base, cooled, retrieve, shuffled."
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert not browser.run("[...document.querySelectorAll('details')].some(d => d.open)")
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_who_stops_after_the_first_screen_knows_what_to_do(browser: Any, run: Path) -> None:
+    result = Result.load(run / "result.json")
+    browser.open(run / "report.html", width=1400, height=900)
+    bottoms = browser.run(
+        "[...document.querySelectorAll('.decision')].map(d => [d.dataset.policy, d.querySelector('svg')"
+        ".getBoundingClientRect().bottom, d.querySelector('.headline').textContent.length])"
+    )
+    assert [policy for policy, *_ in bottoms] == [cell.policy for cell in result.policies]
+    assert all(bottom < 900 and length > 20 for _, bottom, length in bottoms)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (1280, True)])
+def test_axe_has_nothing_to_complain_about(browser: Any, run: Path, axe: str, width: int, dark: bool) -> None:
+    browser.open(run / "report.html", width=width, dark=dark)
+    browser.run(f"{axe};0")
+    assert browser.run(VIOLATIONS) == []
 
 
 def test_takes_play_in_step(browser: Any, run: Path) -> None:
@@ -90,7 +288,7 @@ def test_takes_play_in_step(browser: Any, run: Path) -> None:
     moving = browser.run(frames)
     assert len(set(moving)) == 1
     browser.wait("document.getElementById('play').textContent === 'Play'")
-    assert browser.run(frames) == [11, 11, 11]
+    assert set(browser.run(frames)) == {11}
     assert browser.run("document.getElementById('clock').value") == "step 55"
     assert browser.run(pixels) != still
     cursor = browser.run("Number(document.querySelector('#stage .cursor').getAttribute('x1'))")
@@ -126,17 +324,19 @@ def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tm
     assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path) -> None:
+def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
     from besttake.reporting import ranking
     from besttake.reporting.html import make_compare_html
     from besttake.verbs.compare import compare
-    from besttake.verbs.rank import RankedTake, RankResult
+    from besttake.verbs.ranked import RankedTake, RankResult
 
     take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
     result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
+    shutil.copytree(run, tmp_path / "again")
     pages = [
         make_compare_html(compare([run]), tmp_path / "compare.html"),
+        make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
         ranking.make_html(result, tmp_path / "rank.html"),
     ]
     for page in pages:
@@ -145,5 +345,8 @@ def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_p
             browser.open(page, width=width, height=844, dark=dark)
             assert browser.errors == []
             assert browser.run("document.documentElement.scrollWidth") <= width
+            if not dark:
+                browser.run(f"{axe};0")
+                assert browser.run(VIOLATIONS) == []
             browser.click("th")
             assert browser.run("document.querySelector('th').getAttribute('aria-sort')") == "ascending"

@@ -38,9 +38,10 @@ def test_sorting_hovering_picking_and_playing_work(browser: Any, page: Path) -> 
     browser.hover("#ladder [data-tip]")
     browser.wait("document.getElementById('tip').textContent.includes('pass@1')")
     browser.click("#next")
-    told = browser.run("document.getElementById('outcome').textContent")
-    assert "takes succeeded" in told
-    assert "not in this page" not in told
+    counted = browser.run("document.querySelector('#stage .armname').textContent")
+    assert counted.startswith("base: ")
+    assert counted.endswith("takes succeeded")
+    assert "not in this page" not in browser.run("document.getElementById('outcome').textContent")
     frames = "[...document.querySelectorAll('#stage canvas.film')].map(c => Number(c.dataset.frame))"
     demos = "[...document.querySelectorAll('#stage canvas.demo')].map(c => c.dataset.frame)"
     browser.wait(f"{frames}.every(f => f === 0)")

@@ -10,9 +10,9 @@ import pytest
 from besttake.errors import RunError
 from besttake.reporting import words
 from besttake.reporting.html import make_html, render
-from besttake.reporting.numbers import number
+from besttake.reporting.numbers import duration, number
 from besttake.reporting.page import script
-from besttake.reporting.takes import PageTakes
+from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Result
 
 STYLES = {"percent": (100, 1), "points": (100, 1), "spread": (100, 1), "count": (1, 0), "plain": (1, 2)}
@@ -100,7 +100,7 @@ def test_the_sentences_of_the_verdict_carry_the_numbers_of_result_json(run: Path
     _, text = page_of(run)
     document = json.loads((run / "result.json").read_text())
     blocks = re.findall(
-        r'data-finding="(\w+)" data-path="([^"]+)" data-value="([^"]+)">.*?<dd>(.*?)(?:<details|</dd>)', text, re.S
+        r'data-finding="(\w+)" data-path="([^"]+)" data-value="([^"]+)">.*?<dd>(.*?)(?:<p|</dd>)', text, re.S
     )
     assert len(blocks) == 6
     for name, path, value, sentence in blocks:
@@ -160,13 +160,20 @@ def test_a_result_of_schema_1_still_gives_a_page_and_says_which_interval_it_has(
     assert "/relation/within/testbed:half" in {path for path, *_ in again.intervals}
 
 
-def test_the_verdict_comes_first_and_the_takes_last(run: Path) -> None:
+def test_the_page_has_three_layers_what_to_do_why_and_everything(run: Path) -> None:
     seen, _ = page_of(run)
     order = [found["id"] for tag, found in seen.tags if tag == "section"]
-    assert order == ["verdict", "ladder", "relation", "arms", "fit", "tables", "takes"]
+    assert order[:3] == ["verdict", "why", "takes"]
+    assert order[3:] == ["soon", "ladder", "scorers", "relation", "arms", "fit", "tables"]
     result = Result.load(run / "result.json")
     first = seen.text.index(result.policies[0].verdict.headline)
     assert first < seen.text.index("The ladder")
+
+
+def test_no_two_parts_of_the_page_have_the_same_id(run: Path) -> None:
+    seen, _ = page_of(run)
+    ids = [found["id"] for _, found in seen.tags if "id" in found]
+    assert len(ids) == len(set(ids))
 
 
 def test_the_page_needs_no_network(run: Path) -> None:
@@ -187,12 +194,11 @@ def test_names_and_reasons_show_as_text(synthetic: ModuleType, tmp_path: Path) -
     seen, text = page_of(tmp_path / "run")
     assert "<script>alert" not in text
     assert NASTY in seen.text
-    assert sum(tag == "script" for tag, _ in seen.tags) == 3
-    block = re.search(r'<script type="application/json" id="takes-data">(.*?)</script>', text, re.S)
-    assert block is not None
-    takes = json.loads(block.group(1))
-    assert {start["policy"] for start in takes["starts"]} == {NASTY}
-    errors = [error for start in takes["starts"] for error in start["errors"]]
+    blocks = re.findall(r'<script type="application/json" class="start-data">(.*?)</script>', text, re.S)
+    assert sum(tag == "script" for tag, _ in seen.tags) == 4 + len(blocks)
+    starts = [json.loads(block) for block in blocks]
+    assert {start["policy"] for start in starts} == {NASTY}
+    errors = [error for start in starts for error in start["errors"]]
     assert any(error.endswith(f"could not be made: Boom: {NASTY}") for error in errors)
 
 
@@ -210,7 +216,7 @@ def test_json_in_a_script_cannot_end_it() -> None:
         ({"scored": False}, "no score"),
         ({"starts": 1, "seeds": 1, "tasks": ("pick",), "arms": ("base",)}, "one take"),
         ({"seeds": 1}, "one take per start"),
-        ({"arms": ("base",)}, "Only the frozen policy was run"),
+        ({"arms": ("base",)}, "retrieve was not run"),
         ({"starts": 2, "error": "Boom"}, "Boom"),
     ],
 )
@@ -273,3 +279,57 @@ def test_undecided_says_how_many_more_starts(run: Path) -> None:
     assert further
     seen, _ = page_of(run)
     assert all(sentence in seen.text for sentence in further)
+
+
+def test_only_a_served_page_may_ask_its_server(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    assert "connect-src &#39;self&#39;" in render(result, page_takes(run, result), served=True)
+    assert "connect-src" not in (run / "report.html").read_text()
+
+
+def test_what_is_open_says_how_many_takes_would_close_it(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    # The last invocation made 90 of the 720 takes: its seconds are for these alone.
+    cost = result.cost.model_copy(update={"seconds": {"takes": 2.0 * 90}, "made": 90})
+    result = result.model_copy(update={"cost": cost})
+    assert result.cost.takes == 720
+    for cell in result.policies:
+        assert cell.verdict is not None
+        for line in words.still_open(cell, result):
+            further = getattr(cell.verdict, line.part).further
+            each = 3 if line.part == "reuse" else 12
+            assert further.low is not None
+            assert line.starts.startswith(f"{further.low:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"))
+            takes = f"{further.low * each:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+            assert line.takes.startswith(takes)
+            assert line.time.startswith(duration(further.low * each * 2.0))
+    assert any(words.still_open(cell, result) for cell in result.policies)
+
+
+@pytest.mark.parametrize("answer", ["act", "undecided"])
+def test_the_first_sentence_says_what_to_do(run: Path, answer: str) -> None:
+    cells = Result.load(run / "result.json").policies
+    for cell in cells:
+        assert cell.verdict is not None
+        assert cell.verdict.menu is not None
+        menu = cell.verdict.menu.model_copy(update={"answer": answer})
+        changed = cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"menu": menu})})
+        first, rest = words.opening(changed)
+        if answer == "act":
+            assert " ".join([first, *rest]) == cell.verdict.headline
+        else:
+            assert re.match("Not decided (yet|between all options)[.] If you had to act now: ", first)
+        assert first.endswith(".")
+
+
+def test_a_part_that_is_shown_is_not_called_undecided(run: Path) -> None:
+    """The menu tests all options at once, so it can be open where one question by itself is answered."""
+    cell = Result.load(run / "result.json").policies[0]
+    assert cell.verdict is not None
+    assert cell.verdict.menu is not None
+    menu, verdict = cell.verdict.menu.model_copy(update={"answer": "undecided"}), cell.verdict
+    for code, begins in (("cool-or-retrieve", "Not decided between all options. If"), ("none", "Not decided yet. If")):
+        open_ = {part: getattr(verdict, part).model_copy(update={"answer": "undecided"}) for part in words.PARTS}
+        retrieve = verdict.retrieve.model_copy(update={"answer": code})
+        changed = verdict.model_copy(update={**open_, "retrieve": retrieve, "menu": menu})
+        assert words.opening(cell.model_copy(update={"verdict": changed}))[0].startswith(begins)

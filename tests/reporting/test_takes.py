@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from besttake.measure.scores import Scores
-from besttake.reporting import takes
+from besttake.reporting import candidates, takes
 from besttake.result import Result
 from besttake.takes.film import Film
 from besttake.takes.store import Store
@@ -18,10 +18,11 @@ def test_shown_starts_are_what_they_are_called(run: Path) -> None:
     kinds = {start.kind for start in shown.starts}
     assert {"rescued", "missed"} <= kinds
     for start in shown.starts:
-        ended = [take.success for take in start.takes]
-        picked = [take for take in start.takes if take.picked]
+        plain = [take for take in start.takes if take.arm == "base"]
+        ended = [take.success for take in plain]
+        picked = [take for take in plain if take.picked]
         assert len(picked) == 1
-        assert picked[0].score == max(take.score or 0 for take in start.takes)
+        assert picked[0].score == max(take.score or 0 for take in plain)
         expected = {
             "rescued": picked[0].success and not all(ended),
             "missed": not picked[0].success and any(ended),
@@ -31,13 +32,59 @@ def test_shown_starts_are_what_they_are_called(run: Path) -> None:
         assert expected[start.kind]
 
 
+def test_a_start_is_shown_with_the_takes_of_every_arm(run: Path) -> None:
+    with Store.open(run) as store:
+        arms = {row.key.arm for row in store.rows()}
+    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    assert len(arms) > 1
+    assert {take.arm for take in shown.starts[0].takes} == arms
+    for arm in arms:
+        assert sum(take.picked for take in shown.starts[0].takes if take.arm == arm) == 1
+
+
+def test_a_start_whose_arms_do_not_fit_keeps_the_plain_takes(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    first = takes.page_takes(run, result).starts[0]
+    plain = sum(
+        len(take.film.data) + takes._MOMENT_BYTES * len(take.best)
+        for take in first.takes
+        if take.arm == "base" and take.film
+    )
+    [start] = takes.page_takes(run, result, budget=plain + 1 + len(first.demo.data if first.demo else b"")).starts[:1]
+    assert {take.arm for take in start.takes} == {"base"}
+    assert start.hidden == sum(take.arm != "base" for take in first.takes)
+
+
 def test_every_cell_gets_its_turn_before_any_gets_a_second(run: Path) -> None:
     result = Result.load(run / "result.json")
     with Store.open(run) as store:
-        by_cell = takes.candidates(result, store.rows(), Scores.open(run))
-    order = [(c.cell.policy, c.cell.group) for c in takes.choose(by_cell) if c.kind == "rescued"]
+        by_cell = candidates.candidates(result, store.rows(), Scores.open(run))
+    order = [(c.cell.policy, c.cell.group) for c in candidates.choose(by_cell) if c.kind == "rescued"]
     having = [i for i, own in by_cell.items() if any(c.kind == "rescued" for c in own)]
     assert len(set(order[: len(having)])) == len(having)
+
+
+def test_every_start_has_its_films_in_a_page_with_room_for_them(run: Path) -> None:
+    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    assert shown.heat is not None
+    assert len(shown.starts) == len(shown.heat.starts) == 60
+    assert sorted(start.film for start in shown.heat.starts if start.film is not None) == list(range(60))
+    for start in shown.heat.starts:
+        assert start.film is not None
+        inside = shown.starts[start.film]
+        assert (inside.task, inside.start, inside.kind) == (start.task, start.start, start.kind)
+
+
+def test_a_start_without_a_finished_take_is_in_the_map_but_has_no_films(synthetic: ModuleType, tmp_path: Path) -> None:
+    shape = synthetic.Shape(
+        policies=("p",), tasks=("t",), starts=3, seeds=1, arms=("base",), error="Boom", scored=False
+    )
+    result = synthetic.build(tmp_path / "run", shape)
+    shown = takes.page_takes(tmp_path / "run", result)
+    assert shown.heat is not None
+    assert [(one.kind == "broken", one.film is None, one.arms[0].takes == "x") for one in shown.heat.starts] == [
+        (True, True, True), (False, False, False), (False, False, False)
+    ]  # fmt: skip
 
 
 def test_the_budget_is_kept(run: Path) -> None:
@@ -51,7 +98,7 @@ def test_the_budget_is_kept(run: Path) -> None:
 
 def test_large_cameras_are_shrunk_and_long_films_thinned(synthetic: ModuleType, tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (100, 120, 200, 3)).astype(np.uint8)
-    film, steps = takes._compact(Film.pack(noise), np.arange(100))
+    film, steps = takes.compact(Film.pack(noise), np.arange(100))
     assert (film.width, film.height) == (160, 96)
     assert film.count == len(steps) == 90
     assert (steps[0], steps[-1]) == (0, 99)
@@ -70,7 +117,7 @@ def test_nearest_demonstration_frames_come_along_once_each(
 
     library = Library()
     monkeypatch.setattr(takes, "_library", lambda *_: library)
-    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    shown = takes.page_takes(run, Result.load(run / "result.json"), budget=150_000)
     start = shown.starts[0]
     scores = Scores.open(run)
     assert scores is not None

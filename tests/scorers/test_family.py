@@ -17,10 +17,10 @@ from besttake.config import Plan
 from besttake.demos.library import Library
 from besttake.demos.view import View
 from besttake.errors import ComponentError, ContractError
-from besttake.measure.scores import ScoreName, Scores, TakeScore
+from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring
 from besttake.scorers.base import Footage, Reads, Score, Scorer, ScorerSpec
-from besttake.takes.key import Row, TakeKey
+from besttake.scorers.portion import Work, score_portion
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose import diagnose
@@ -65,7 +65,7 @@ class Consensus:
 @pytest.mark.parametrize("uri", ["manifold", "coverage"])
 def test_our_scorers_keep_the_contract(uri: str) -> None:
     held = check_scorer(registry.scorer(uri))
-    assert held == ("spec", "scores", "repeat", "order", "twin", "batch", "length")
+    assert held == ("spec", "scores", "repeat", "order", "twin", "batch", "length", "files")
 
 
 def test_a_scorer_that_compares_takes_is_not_asked_to_score_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,13 +206,12 @@ def test_no_scorer_takes_the_name_of_ours(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
-    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Namesake(Length):
-        spec = ScorerSpec("calm", reads=("actions",), fingerprint="another calm")
-
-    monkeypatch.setitem(sys.modules, "one", cast(ModuleType, SimpleNamespace(make=Calm)))
-    monkeypatch.setitem(sys.modules, "two", cast(ModuleType, SimpleNamespace(make=Namesake)))
+    source = (Path(__file__).parent / "calm_scorer.py").read_text()
+    (tmp_path / "one.py").write_text(source)
+    (tmp_path / "two.py").write_text(source.replace("calm 1", "another calm"))
+    monkeypatch.syspath_prepend(str(tmp_path))
     with Store.open(run) as store:
         first = scoring.score_run(store, library, library.encoder(), ["python:one:make"])
         scoring.score_run(store, library, library.encoder(), ["python:one:make"], reported=["calm"])
@@ -243,7 +242,7 @@ def test_a_scorer_sees_only_what_its_spec_reads() -> None:
 
 
 def test_a_scorer_that_does_not_exist_is_one_line() -> None:
-    with pytest.raises(ComponentError, match="no scorer of kind 'luck'; known: coverage, manifold"):
+    with pytest.raises(ComponentError, match="no scorer of kind 'luck'; known: actions, "):
         registry.scorer("luck")
 
 
@@ -281,13 +280,12 @@ def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     asked: list[tuple[str, ...]] = []
-    portion = scoring._score_portion
 
-    def watched(path: Path, work: scoring._Work, starts: list[list[Row]]) -> dict[TakeKey, TakeScore]:
-        asked.append(tuple(scorer.spec.name for scorer in work.scorers))
-        return portion(path, work, starts)
+    def watched(path: Path, work: Work, *rest: Any) -> Any:
+        asked.append(tuple(scorer.spec.name for scorer in work.scorers.values()))
+        return score_portion(path, work, *rest)
 
-    monkeypatch.setattr(scoring, "_score_portion", watched)
+    monkeypatch.setattr(scoring, "score_portion", watched)
     (run / "scores.safetensors").unlink(missing_ok=True)
     with Store.open(run) as store:
         ours = scoring.score_run(store, library, library.encoder())

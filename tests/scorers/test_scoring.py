@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +17,14 @@ from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.errors import RunError
 from besttake.files import safetensors_metadata
-from besttake.measure.scores import ScoreName, Scores, TakeScore, run_digest
+from besttake.measure.scores import ScoreName, Scores, run_digest
 from besttake.scorers import scoring
-from besttake.scorers.scoring import score_run
-from besttake.takes.key import TakeKey
+from besttake.scorers.portion import Context, score_portion
+from besttake.scorers.scoring import Scoring, costs_of, score_run
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
-from besttake.types import Demo
+from besttake.types import F32, U8, Demo
 
 
 def scored(run: Path, library: Library, pool: LocalPool | None = None) -> tuple[Scores, bytes]:
@@ -39,6 +41,16 @@ def by_hand(frames: np.ndarray, library: Library, task: str) -> tuple[float, flo
     products = [frames.astype(np.float64) @ demo.T.astype(np.float64) for demo in demos]
     manifold = np.max([p.max(axis=1) for p in products], axis=0).mean()
     return manifold, manifold + max(np.average(p.max(axis=0), weights=np.arange(p.shape[1]) + 1) for p in products)
+
+
+def test_what_a_worker_imports_to_score_is_little() -> None:
+    """Scipy alone would double the start of a worker."""
+    code = (
+        "import sys, besttake.scorers.portion, besttake.scorers.coverage, besttake.takes.process;"
+        " print(*({'scipy', 'rich', 'PIL', 'mujoco', 'typer'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Library) -> None:
@@ -80,10 +92,61 @@ def test_scores_that_are_still_true_are_read_and_not_made_again(
     run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, _ = scored(run, library)
-    monkeypatch.setattr(scoring, "_score_portion", lambda *_: pytest.fail("scored again"))
+    monkeypatch.setattr(scoring, "score_portion", lambda *_: pytest.fail("scored again"))
     with Store.open(run) as store:
         again = score_run(store, library, library.encoder())
     assert {key: score.scores for key, score in again.items()} == {key: score.scores for key, score in made.items()}
+
+
+def test_a_run_until_decided_that_goes_on_keeps_scores_that_were_added_and_what_scoring_cost(
+    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    for name in ("scores.safetensors", "scoring.json"):
+        (copy / name).unlink(missing_ok=True)
+    with Store.open(copy) as store:
+        first = Scoring(store, library, library.encoder()).finish()
+        assert {*costs_of(copy)} == {"manifold", "coverage"}
+        score_run(store, library, library.encoder(), ["smoothness"])
+        whole = (copy / "scores.safetensors").read_bytes()
+        assert Scoring(store, library, library.encoder(), ["coverage", "last"]).finish().scorers.keys() == {
+            "coverage", "last",
+        }  # fmt: skip
+        after = Scores.open(copy)
+        assert after is not None
+        assert {*after.scorers} == {"manifold", "coverage", "smoothness", "last"}
+        (copy / "scores.safetensors").write_bytes(whole)
+        monkeypatch.setattr(scoring, "score_portion", lambda *_: pytest.fail("scored again"))
+        again = Scoring(store, library, library.encoder()).finish()
+    assert {key: one.scores for key, one in again.items()} == {key: one.scores for key, one in first.items()}
+    assert {*costs_of(copy)} == {"manifold", "coverage", "smoothness", "last"}
+    kept = Scores.open(copy)
+    assert kept is not None
+    assert {*kept.scorers} == {"manifold", "coverage", "smoothness"}
+
+
+class Counting(Pixels):
+    """Counts the frames that it encodes."""
+
+    frames = 0
+
+    def encode(self, images: U8) -> F32:
+        Counting.frames += len(images)
+        return super().encode(images)
+
+
+def test_no_frame_is_encoded_twice_whoever_reads_its_embedding(run: Path, library: Library) -> None:
+    (run / "scores.safetensors").unlink(missing_ok=True)
+    encoder, Counting.frames = library.encoder(), 0
+    assert isinstance(encoder, Pixels)
+    counting = Counting.from_arrays(encoder.arrays())
+    several = ["manifold", "coverage", "consensus", "last", "progress", "dtw"]
+    with Store.open(run) as store:
+        scores = score_run(store, library, counting, several)
+        assert list(scores.scorers) == several
+        assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
+        score_run(store, library, counting, several)
+        assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
 
 
 class Renamed:
@@ -112,8 +175,8 @@ def test_the_instruction_finds_demonstrations_that_the_name_does_not(
     words = {"pick": "Take it up.", "push": "shove it away"}
     pool = LocalPool(workers) if workers else None
     with Store.open(run) as store:
-        matched = score_run(store, renamed, renamed.encoder(), instructions=words, pool=pool)
-        again = score_run(store, renamed, renamed.encoder(), instructions=words)
+        matched = score_run(store, renamed, renamed.encoder(), context=Context(words), pool=pool)
+        again = score_run(store, renamed, renamed.encoder(), context=Context(words))
     if pool is not None:
         pool.close()
     assert {key: score.scores for key, score in matched.items()} == {k: s.scores for k, s in named.items()}
@@ -141,13 +204,12 @@ def test_damaged_scores_are_named_and_only_they_are_made_again(
             Scores.open(again)
         assert summarise(again).damaged_scores == ("manifold",)
         asked: list[str] = []
-        portion = scoring._score_portion
 
-        def watched(*parts: Any) -> dict[TakeKey, TakeScore]:
-            asked.extend(scorer.spec.name for scorer in parts[1].scorers)
-            return portion(*parts)
+        def watched(*parts: Any) -> Any:
+            asked.extend(scorer.spec.name for scorer in parts[1].scorers.values())
+            return score_portion(*parts)
 
-        monkeypatch.setattr(scoring, "_score_portion", watched)
+        monkeypatch.setattr(scoring, "score_portion", watched)
         mended = scoring.score_run(store, library, library.encoder())
         assert store.mended == ["scores.safetensors was damaged (manifold); what it lacks is scored anew"]
     assert set(asked) == {"manifold"}

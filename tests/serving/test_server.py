@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 
 import msgpack
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
+from besttake.conventions import LIBERO_STATE, Convention
 from besttake.errors import ComponentError
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import Limits, serve
@@ -124,7 +126,8 @@ def test_a_malformed_frame_is_answered_and_the_session_goes_on(policy, observati
         ({"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, ("wrist", "front", "`cameras`")),
         ({"images": {"wrist": np.zeros((8, 8), np.uint8)}}, ("(H, W, 3)",)),
         ({"states": np.zeros(4, np.float32)}, ("5", "4")),
-        ({"states": None}, ("5", "0")),
+        ({"states": None}, ("needs images wrist, a state of 5 numbers", "left out the state")),
+        ({"states": None, "images": {}}, ("left out image wrist, the state; its images: none",)),
         ({"task_description": "fail"}, ("RuntimeError", "fell over")),
         ({"task_description": "nan"}, ("not finite",)),
     ],
@@ -136,6 +139,46 @@ def test_what_cannot_be_answered_is_said_in_one_line(policy, observation, change
         assert all(word in reply.payload["error"] for word in words)
         assert "\n" not in reply.payload["error"]
         assert act(socket, observation).type == "action"
+
+
+@pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])
+def test_what_a_client_leaves_out_is_named_before_a_sample_is_spent(policy, observation, protocol, monkeypatch):
+    prompted = replace(policy.spec, name="reader", prompted=True)
+    line = (
+        "reader needs images wrist, a state of 5 numbers, an instruction; "
+        "the client left out image wrist, the state, the instruction; its images: {} (rename them with `cameras`)"
+    )
+    monkeypatch.setattr(policy, "spec", prompted)
+    monkeypatch.setattr(policy, "sample", None)
+    with serve(policy, protocol) as server, connect(server.url) as socket:
+        if protocol == "openpi":
+            socket.recv(timeout=10)
+            socket.send(pack_openpi({"observation/front": observation.images["wrist"]}))
+            assert socket.recv(timeout=10) == line.format("front")
+        else:
+            reply = exchange(socket, Message("observation", {}, 1))
+            assert reply.payload["error"] == line.format("none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "params"),
+    [
+        ({"cameras": ("agentview",), "state_dim": 0}, {}),
+        ({"cameras": ("agentview",), "state_dim": 8}, {"send_state"}),
+        ({"cameras": ("agentview",), "state_dim": None}, {"send_state"}),
+        ({"cameras": ("hand",), "state_dim": 0}, {"send_wrist_image"}),
+        ({"cameras": ("left", "right"), "state_dim": 0}, {"send_wrist_image"}),
+        (
+            {"state_dim": 8, "convention": Convention(state=LIBERO_STATE)},
+            {"send_wrist_image", "send_state", "quat_no_antipodal"},
+        ),
+    ],
+)
+def test_vla_evals_benchmarks_are_asked_for_what_the_policy_reads(policy, monkeypatch, changes, params):
+    monkeypatch.setattr(policy, "spec", replace(policy.spec, **changes))
+    with serve(policy) as server, connect(server.url) as socket:
+        hello = exchange(socket, Message("hello", {"protocol_version": 1}))
+    assert hello.payload["observation_params"] == dict.fromkeys(params, True)
 
 
 def test_pictures_arrive_as_png_too(policy, observation):
@@ -246,6 +289,13 @@ def test_connections_are_bounded_also_before_the_handshake(policy, observation):
         for each in idle:
             each.close()
         _until_it_answers(server, observation)
+
+
+def test_the_system_watches_for_clients_that_vanish(policy, observation):
+    with serve(policy) as server, connect(server.url) as client:
+        assert act(client, observation).type == "action"
+        (there,) = server._open
+        assert there.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def _until_it_answers(server, observation):

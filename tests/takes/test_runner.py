@@ -189,8 +189,9 @@ def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp
     os.kill(own.pids[1], signal.SIGSTOP)
     assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
     own.close()
-    assert (tally.done, tally.failed, tally.stalled) == (12, 0, 1)
-    assert own.stalled == 2
+    assert (tally.done, tally.failed) == (12, 0)
+    assert tally.stalled >= 1, "more on a machine so busy that a new worker gives no answer within a second either"
+    assert own.stalled > tally.stalled
     assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
 
 
@@ -243,7 +244,7 @@ def test_a_policy_that_fails_on_one_take_spoils_no_other(
 
 def test_a_disk_error_stops_the_engine_and_is_raised_here(tmp_path: Path, pool: LocalPool) -> None:
     with Store.write(tmp_path / "run", MANIFEST) as store:
-        store.add = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
+        store.stage = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
         with pytest.raises(OSError, match="No space left"):
             play(jobs(), toy.Noise(), draw, store, pool, batch=4)
 

@@ -20,6 +20,7 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
+from besttake.takes.table import Table
 from besttake.takes.take import Take
 
 MANIFEST = Manifest(
@@ -118,10 +119,57 @@ def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     Store.write(tmp_path / "run", MANIFEST).close()
     path = tmp_path / "run" / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    newer = json.dumps({**json.loads(path.read_text()), "schema": 99})
+    path.write_text(newer)
+    keep_copy(tmp_path / "run", newer)
     for open_it in (lambda: Store.open(tmp_path / "run"), lambda: Store.write(tmp_path / "run", MANIFEST)):
         with pytest.raises(RunError, match="newer BestTake"):
             open_it()
+
+
+def keep_copy(run: Path, text: str) -> None:
+    """Put ``text`` in the place of the table's copy of run.json, as its author would."""
+    writer = Table(run)
+    writer.keep_copy("run.json", text.encode())
+    writer.close()
+
+
+def test_one_changed_digit_does_not_make_a_run_newer(tmp_path: Path) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    path = tmp_path / "run" / "run.json"
+    good = path.read_text()
+    path.write_text(good.replace('"schema": 2', '"schema": 4'))
+    with Store.open(tmp_path / "run") as store:
+        assert store.manifest.identity == MANIFEST.identity
+    Store.write(tmp_path / "run", MANIFEST).close()
+    assert path.read_text() == good
+
+
+def test_a_table_whose_names_are_no_text_is_damaged_in_one_line_and_mended(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+    path = tmp_path / "run" / "takes.sqlite"
+    data = path.read_bytes()
+    place = data.index(b"CREATE TABLE takes") if b"CREATE TABLE takes" in data else data.lower().index(b"create table")
+    path.write_bytes(data[:place] + b"\xbb" + data[place + 1 :])
+    with pytest.raises(RunError, match=r"takes.sqlite is damaged"):
+        Store.open(tmp_path / "run")
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert [row.key.seed for row in store.rows()] == [0]
+
+
+def test_a_column_that_lost_its_name_is_damage_and_mended(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+    path = tmp_path / "run" / "takes.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"success_step", b"success_stop"))
+    with pytest.raises(RunError, match=r"takes.sqlite is damaged .it has no column success_step"):
+        Store.open(tmp_path / "run")
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert [row.key.seed for row in store.rows()] == [0]
+        store.add(make_take(seed=1))
+    with Store.open(tmp_path / "run") as store:
+        assert [row.key.seed for row in store.rows()] == [0, 1]
 
 
 def planned(starts: list[int]) -> Manifest:
@@ -385,6 +433,51 @@ def test_a_damaged_log_of_a_killed_writer_is_named_and_loses_nothing(tmp_path: P
         Store.open(killed)
     with Store.write(killed, MANIFEST) as store:
         assert [row.identity for row in store.rows()] == [row.identity for row in rows]
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_rows_that_were_deleted_are_missed_by_readers_and_restored_by_writers(tmp_path: Path, gone: int) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        rows = [store.add(make_take(seed=seed)) for seed in range(4)]
+    edit(run, f"delete from takes where seed < {gone}")
+    assert not (run / "takes.sqlite-wal").exists()
+    with pytest.raises(RunError, match=f"takes.sqlite is damaged \\({gone} rows"):
+        Store.open(run)
+    assert summarise(run).damaged == gone
+    with Store.write(run, MANIFEST) as store:
+        assert [row.identity for row in store.rows()] == [row.identity for row in rows]
+    Store.open(run).close()
+
+
+def test_a_damaged_file_without_a_row_is_moved_aside_by_the_next_writer(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        row = store.add(make_take())
+    edit(run, "delete from takes")
+    (run / str(row.file)).write_bytes(b"not a take")
+    with pytest.raises(RunError, match="damaged"):
+        Store.open(run)
+    Store.write(run, MANIFEST).close()
+    with Store.open(run) as store:
+        assert not store.rows()
+    assert (run / f"{row.file}.aside").read_bytes() == b"not a take"
+
+
+def test_a_take_whose_row_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+        with monkeypatch.context() as patched:
+            patched.setattr(store._writer, "add", full)
+            with pytest.raises(BestTakeError, match="no room left"):
+                store.add(make_take(seed=1))
+    with Store.open(tmp_path / "run") as store:
+        assert [row.key.seed for row in store.rows()] == [0]
 
 
 def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from besttake.arms.base import Request
-from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
 
 class ToyEnv:
-    def __init__(self, poison: int = -1, bad: int = -1, slow: float = 0.0, once: str = "") -> None:
-        self.poison, self.bad, self.slow, self.once = poison, bad, slow, once
+    def __init__(self, poison: int = -1, bad: int = -1, slow: float = 0.0, once: str = "", size: int = 8) -> None:
+        self.poison, self.bad, self.slow, self.once, self.size = poison, bad, slow, once, size
         self.x = np.zeros(2)
         self.start = Start("walk", 0)
         self.spec = EnvSpec(
@@ -48,14 +49,16 @@ class ToyEnv:
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         shade = np.uint8(abs(self.x.sum() * 10) % 256)
-        return Observation({c: np.full((8, 8, 3), shade, np.uint8) for c in cameras}, self.x.astype(np.float32))
+        return Observation(
+            {c: np.full((self.size, self.size, 3), shade, np.uint8) for c in cameras}, self.x.astype(np.float32)
+        )
 
     def close(self) -> None:
         pass
 
 
-def make(poison: str = "-1", bad: str = "-1", slow: str = "0", once: str = "") -> ToyEnv:
-    return ToyEnv(int(poison), int(bad), float(slow), once)
+def make(poison: str = "-1", bad: str = "-1", slow: str = "0", once: str = "", size: str = "8") -> ToyEnv:
+    return ToyEnv(int(poison), int(bad), float(slow), once, int(size))
 
 
 class Noise:
@@ -63,6 +66,13 @@ class Noise:
 
     def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
         return [r.draw.normal((3, 2)) for r in requests]
+
+
+class Looking(Noise):
+    """Actions that depend on every picture."""
+
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        return [r.draw.normal((3, 2)) + np.float32(r.observation.images["eye"].mean() / 99) for r in requests]
 
 
 class Moody(Noise):
@@ -83,11 +93,58 @@ class Actor:
 
     moody: bool = False
     missing: bool = False
+    looking: bool = False
 
     def sampler(self, env: EnvSpec) -> Noise:
+        if self.looking:
+            return Looking()
         if self.missing:
             raise FileNotFoundError("no weights here")
         return Moody() if self.moody else Noise()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A policy for replicas: each call takes ``seconds`` for up to ``width`` takes."""
+
+    seconds: float = 0.0
+    width: int = 0
+    missing: bool = False
+    library: str | None = None
+    eye: bool = False
+
+    def load(self) -> Sleeping:
+        if self.missing:
+            raise FileNotFoundError("no weights here")
+        return Sleeping(self.seconds, self.width, Eye() if self.eye else None)
+
+    def sampler(self, env: EnvSpec) -> Sleeping:
+        return self.load()
+
+    def sampler_of(self, loaded: Sleeping, env: EnvSpec) -> Sleeping:
+        return loaded
+
+
+class Eye:
+    """The mean colour of a frame."""
+
+    def encode(self, images: U8) -> F32:
+        return images.mean((1, 2)).astype(np.float32)
+
+
+class Sleeping(Noise):
+    """Noise that takes its time; ``busy`` counts it."""
+
+    def __init__(self, seconds: float, width: int = 0, encoder: Eye | None = None) -> None:
+        self.seconds, self.width, self.busy, self.encoder = seconds, width, 0.0, encoder
+        self._lock = threading.Lock()
+
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        with self._lock:
+            began = time.perf_counter()
+            time.sleep(self.seconds)
+            self.busy += time.perf_counter() - began
+        return super().sample(requests)
 
 
 def halved(number: int) -> float:

@@ -1,4 +1,5 @@
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -196,3 +197,18 @@ def test_the_command_tells_a_wrong_recipe_in_one_line(tmp_path, monkeypatch, cap
 def test_the_documentation_names_every_key_of_a_recipe():
     page = (ROOT / "docs" / "zoo.md").read_text()
     assert [name for name in FlowRecipe.model_fields if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"name: a\n" + b"#" * (1 << 21), b"\xff\xfe", b"[" * 500, b"a: &a [1]\nb: *a\n", b"3"]
+)
+def test_a_recipe_that_nobody_meant_is_one_line(tmp_path, content):
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(content)
+    with pytest.raises(PlanError) as caught:
+        read_recipe(path)
+    assert "\n" not in str(caught.value)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PlanError):
+        read_recipe(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,21 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
+from besttake.core import offline
 from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
+from besttake.demos.view import events_of
 from besttake.errors import RunError
 from besttake.progress import Reporter
 from besttake.reporting import checks
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs import choice as module
-from besttake.verbs.check import Asked, check_retrieval_of
-from besttake.verbs.choice import choose, kept
+from besttake.verbs.check import ALPHAS, ANGLES, Asked, check_retrieval_of
+from besttake.verbs.choice import check_for, choose, kept
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe
 from besttake.verbs.setup import open_envs
@@ -43,13 +46,12 @@ def check(library: Library) -> Check:
     return check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24))
 
 
-def planned(library: Library, **more: Any) -> Any:
+def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
     tuned = {} if library.retrieval is None else library.retrieval.to_dict()
     base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
-    return choose(
-        "testbed:half", registry.policy("testbed:half"), plan, open_envs(plan), library, base, Reporter(False)
-    )
+    policy = policy or registry.policy("testbed:half")
+    return choose("testbed:half", policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
 def test_every_rule_way_and_cooling_is_tried_beside_base_and_the_mean_action(check: Check) -> None:
@@ -109,6 +111,10 @@ def test_where_nothing_beats_cooling_the_arms_are_left_out_unless_named(
     assert "name them in `arms` to run them all the same" in made.notes[0]
     asked = planned(library, arms="base,cooled,retrieve")
     assert asked.left_out == ()
+    policy = registry.policy("testbed:half")
+    unable = planned(library, SimpleNamespace(spec=replace(policy.spec, warm_start=False), sample=policy.sample))
+    assert "no retrieval that was tried beats cooling" in unable.notes[0]
+    assert "name them in `arms`" not in unable.notes[0], "it could not run them if they were named"
     assert asked.config.rule in ("frame", "current", "next")
 
 
@@ -146,6 +152,35 @@ def test_other_ways_in_take_the_rule_whose_chunk_is_best(check: Check) -> None:
     assert {one.config.rule for one in check.tried if one.config.way != "start"} == {best}
 
 
+def test_a_variant_that_would_be_chosen_is_tried_at_every_strength(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "choose", lambda tried: next(t.config for t in tried if t.config.rerank))
+    tasks = registry.env("testbed:pick").spec.tasks
+    tried = [t.config for t in check_retrieval_of(registry.policy("testbed:half"), library, tasks, Asked(8, 2)).tried]
+    assert [c.alpha for c in tried if c.rerank] == list(ALPHAS["start"])
+
+
+def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(library: Library, check: Check) -> None:
+    tried = {one.config.angle for one in check.tried if one.config.rule != "frame"}
+    assert tried == {None, *ANGLES}
+    plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, "event_angle": 60})
+    named = check_for(registry.policy("testbed:half"), plan, open_envs(plan), library, Reporter(False))
+    assert {one.config.angle for one in named.tried} == {None}
+
+
+def test_events_by_another_turn_are_those_of_a_library_built_with_it(library: Library, cache: Path) -> None:
+    other = open_or_build("testbed:pick", options=Options(max_demos=8, angle=30.0))
+    own = [events_of(library, demo, 30.0).tolist() for demo in range(len(library.demos))]
+    assert own == [list(demo.events) for demo in other.demos]
+    assert own != [list(demo.events) for demo in library.demos]
+    config = RetrievalConfig(rule="current", angle=30.0)
+    steps = library.view("pick").candidates(config, 10).step.tolist()
+    assert steps == [step for events in own for step in events]
+    assert RetrievalConfig.from_dict(config.to_dict()) == config
+    assert "angle" not in RetrievalConfig().to_dict(), "libraries and runs of before read the same"
+
+
 def test_without_states_nothing_is_checked(library: Library) -> None:
     assert planned(library, check_states=0).check is None
 
@@ -170,6 +205,8 @@ def test_a_check_is_made_once_and_kept_in_the_library(
     damaged.write_text(text[:-40])
     assert len(kept(library)) == len(list((library.path / module.FOLDER).glob("*.json"))) - 1
     damaged.write_text(text)
+    monkeypatch.setattr(module, "_VERSION", module._VERSION + 1)
+    assert kept(library) == [], "a check by another rule is not shown"
 
 
 def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from besttake.measure.cell import relation_of
 from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting import words
 from besttake.reporting.html import make_compare_html
+from besttake.reporting.numbers import estimate_points
 from besttake.reporting.terminal.compare import render
 from besttake.result import Relation, Result
 from besttake.takes.store import Store
@@ -101,6 +102,20 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     assert "<b>odd" not in page
     assert "&lt;b&gt;odd" in page
     assert page.count("<circle") + page.count("<polygon") > 9
+
+
+def test_no_name_and_no_number_is_broken_on_a_narrow_terminal(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[1], tmp_path / "again")
+    found = compare([runs[1], tmp_path / "again"])
+    assert found.changes
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(found, 80))
+    text = console.export_text()
+    for cell in found.result.cells:
+        assert len(re.findall(rf"(?<!\S){re.escape(cell.policy)}  {re.escape(cell.group)}(?!\S)", text)) >= 1
+    for one in found.changes:
+        assert f"{one.arm} {one.number}" in text
+        assert estimate_points(one.change, "") in text
 
 
 def test_a_notebook_shows_the_relation_and_every_cell(runs: list[Path]) -> None:

@@ -314,9 +314,8 @@ def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
         assert "no score was measured" in cell.verdict.reuse.because
         assert cell.verdict.combine.answer == "not-measured"
     assert found.relation.cells == 0
-    scores = Scores.open(tmp_path / "run")
-    assert scores is not None
-    assert all(np.isnan(value) for take in scores.values() for value in take.scores.values())
+    assert Scores.open(tmp_path / "run") is None, "a scorer without one number is lost, and asked again next time"
+    assert "scorer coverage: it gave none of 12 takes a number" in found.notes
     assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
     for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
         text = made.read_text().lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -82,6 +83,28 @@ def test_the_probe_of_another_robot_is_one_line(made, capsys, shape, words):
     assert code == 2
     assert len(lines) == 1
     assert words in lines[0]
+
+
+def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_path, monkeypatch, capsys):
+    (tmp_path / "two_armed.py").write_text(
+        "from dataclasses import replace\nfrom besttake import registry\n"
+        "def make():\n"
+        "    policy = registry.policy('testbed:few')\n"
+        "    policy.spec = replace(policy.spec, name='two-armed', action_dim=14)\n"
+        "    return policy\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["besttake", "diagnose", "--policy", "testbed:half", "--policy", "python:two_armed:make", "--env",
+         "testbed:pick", "--starts", "1", "--seeds", "2", "--arms", "base", "--probe-states", "0", "-o", "run"],
+    )  # fmt: skip
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "two-armed gives actions of 14 numbers, but testbed:pick takes 4" in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("takes/*/*"))
 
 
 def test_another_robots_pictures_still_score_and_the_missing_fit_is_noted(made, tmp_path):

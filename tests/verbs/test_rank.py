@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import re
@@ -18,10 +19,11 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
+from besttake.cli import recorded
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.encoders.hog import Hog
-from besttake.errors import BestTakeError, PlanError
+from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal.rank import render
 from besttake.scorers.base import ScorerSpec
@@ -29,6 +31,19 @@ from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
 SIDE = 48
+BAD = """
+import time
+from besttake.scorers.base import Score, ScorerSpec
+
+class Bad:
+    spec = ScorerSpec("bad", reads=("frames",), fingerprint="1", seconds=0.2, loading={loading})
+
+    def score(self, takes, demos):
+        {body}
+
+def make():
+    return Bad()
+"""
 
 
 def film(path: float, frames: int = 20) -> np.ndarray:
@@ -109,7 +124,7 @@ def test_the_take_that_stays_close_to_the_demonstrations_wins(demos: Path, tmp_p
         assert take.score == pytest.approx(np.mean(take.best), abs=1e-5)
     assert [take.name for take in rank(str(names[0]), demos).takes] == [str(names[0])]
     assert (result.demos, result.window, result.scorer, result.encoder) == (4, "common", "manifold", "pixels")
-    assert rank(names, demos).scorer == Plan.model_fields["scorer"].default
+    assert rank(names, demos).scorer == Plan.model_fields["scorer"].default[0]
 
 
 def test_unequal_takes_are_compared_on_their_common_frames_and_it_says_so(demos: Path, tmp_path: Path) -> None:
@@ -347,6 +362,41 @@ def test_a_third_partys_scorer_ranks_too(demos: Path, tmp_path: Path, monkeypatc
     assert result.takes[0].score == 250
     assert result.takes[0].nearest == ()
     make_html(result, tmp_path / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("raise ValueError('no such\\n thing')", r"^scorer bad: ValueError: no such thing \(.*:\d+\)$"),
+        ("return []", r"^scorer bad: 0 scores for 2 takes$"),
+        ("time.sleep(99)", r"^scorer bad: it gave no answer within 1\.[24] s$"),
+    ],
+)
+def test_a_scorer_that_fails_or_hangs_is_one_line(
+    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, says: str
+) -> None:
+    name = f"bad_{body[:4]}"
+    (tmp_path / f"{name}.py").write_text(BAD.format(body=body, loading=1.0 if "sleep" in body else 60.0))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [write_folder(tmp_path / name, film(0.1)) for name in ("one", "two")]
+    with pytest.raises(ComponentError, match=says):
+        rank(names, demos, scorer=f"python:{name}:make")
+
+
+def test_a_take_that_the_scorer_gives_no_number_says_so(
+    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_number.py").write_text(BAD.format(body="return [Score([float('nan')]) for _ in takes]", loading=60))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (take,) = rank([write_folder(tmp_path / "one", film(0.1))], demos, scorer="python:no_number:make").takes
+    assert (take.place, take.problem) == (None, "the scorer bad gave it no number")
+
+
+def test_the_command_has_the_defaults_of_the_function() -> None:
+    command, function = (inspect.signature(one).parameters for one in (recorded.rank, rank))
+    shared = [name for name in function if name in command and name not in ("takes", "demos")]
+    assert "scorer" in shared
+    assert {name: command[name].default for name in shared} == {name: function[name].default for name in shared}
 
 
 def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def test_every_table_of_the_paper_is_there_and_every_protocol_is_a_plan():
         assert left == list(table.notes)
         assert all("horizon=400" in uri for uri in table.envs.values() if uri.startswith("libero"))
         assert plan.encoder == "dinov2+siglip"
-        assert plan.scorer == "manifold"
+        assert plan.scorer == ("manifold",)
         assert plan.retrieval.alpha == paper.SETTINGS["alpha"]
         assert (plan.probe_samples, plan.probe_states) == (paper.SETTINGS["k"], paper.SETTINGS["probe_states"])
         for row, numbers in table.paper.items():

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from besttake.config import Plan
-from besttake.errors import BestTakeError
-from besttake.measure.scores import Scores
+from besttake.errors import BestTakeError, ComponentError, RunError
+from besttake.measure.scores import CANDIDATES, Scores
 from besttake.reporting.terminal.score import render
 from besttake.result import Result
 from besttake.takes.store import Store
+from besttake.verbs.compare import compare
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.score import score
 
@@ -43,6 +46,17 @@ def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path) -> None:
+    before = (run / "scores.safetensors").read_bytes()
+    with pytest.raises(ComponentError, match=r"^the scorers last and last\?frames=5 are both named 'last', [^\n]*$"):
+        score(run, ["last", "last?frames=5"])
+    assert (run / "scores.safetensors").read_bytes() == before
+    plan = Plan.model_validate({**Result.load(run / "result.json").plan, "scorer": ["auto", "last?frames=5"]})
+    with pytest.raises(ComponentError, match="both named 'last'"):
+        diagnose(plan, run.parent / "never")
+    assert not (run.parent / "never").exists()
+
+
 @pytest.mark.parametrize("scorer", ["manifold", "coverage"])
 def test_a_scorer_of_the_diagnosis_gets_the_diagnosis_numbers(run: Path, scorer: str) -> None:
     cells = Result.load(run / "result.json").cells
@@ -69,7 +83,7 @@ def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
     with Store.open(run) as store:
         digest = store.digest()
     judged = score(run, "python:my_calm:make")
-    assert judged.scorer == "my-calm"
+    assert judged.scorers == ("my-calm",)
     assert judged.notes[0] == "calm takes first"
     assert "length" in judged.notes[1]
     scores = Scores.open(run)
@@ -81,7 +95,46 @@ def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
     assert "my-calm" in judged._repr_html_()
     console = Console(width=200, file=io.StringIO(), record=True)
     console.print(render(judged))
-    assert "picked by my-calm" in console.export_text()
+    assert "my-calm" in console.export_text()
+
+
+def test_a_run_that_cannot_be_written_is_answered_with_what_score_can_do(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    (copy / ".lock").unlink(missing_ok=True)
+    (copy / ".lock").mkdir()  # as root, no mode of a file keeps anyone from writing
+    with pytest.raises(RunError, match="cannot write in .*; scores are kept in the run: copy it to a place") as caught:
+        score(copy, "coverage")
+    assert "`out`" not in str(caught.value)
+
+
+def test_auto_is_judged_on_starts_that_it_was_not_chosen_on(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    judged = score(copy, ["auto", "dtw"])
+    assert judged.scorers[-1] == "auto"
+    assert {*CANDIDATES, "dtw"} < {*judged.scorers}
+    auto = [cell for cell in judged.cells if cell.scorer == "auto"]
+    assert [sum(cell.chosen.values()) for cell in auto] == [6, 6]
+    before = (copy / "scores.safetensors").read_bytes()
+    assert score(copy, ["auto", "dtw"]).cells == judged.cells
+    assert (copy / "scores.safetensors").read_bytes() == before
+    again = Result.load(copy / "result.json")
+    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["auto", "dtw"]}), copy)
+    for cell, own in zip(result.cells, auto, strict=True):
+        assert cell.scorer == "auto"
+        assert cell.auto is not None
+        assert cell.auto.chosen == own.chosen
+        assert cell.chosen is not None
+        assert cell.chosen.gain == own.gain
+        assert cell.rejection is not None
+        assert cell.rejection.curve[0].takes == pytest.approx(2)
+    assert Result.load(copy / "result.json").cells == result.cells
+    assert result.plan["scorer"] == ["auto", "dtw"]
+    together = compare(copy)
+    assert not [note for note in together.result.notes if "takes no part" in note]
+    assert together.across.auc.reason == "scores of several scorers have no common scale"
+    captures = [cell.chosen.capture.value for cell in result.cells if cell.chosen is not None]
+    assert together.across.captures.mean == pytest.approx(np.mean([one for one in captures if one is not None]))
 
 
 def test_what_cannot_be_scored_is_one_line(run: Path, tmp_path: Path) -> None:

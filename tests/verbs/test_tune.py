@@ -54,10 +54,11 @@ def outcomes(**rates: float) -> dict[str, np.ndarray]:
     return {"base": (hard < 0.4).astype(float), **cooled, **arms}
 
 
-def test_of_what_is_not_shown_to_be_worse_than_the_leader_the_weakest_wins() -> None:
+def test_the_highest_success_wins_and_of_equals_the_weakest() -> None:
     tied = judged(outcomes(a=0.61, b=0.62, c=0.2), [A, B, C], seeds=1)
-    assert tied.config == A
+    assert tied.config == B
     assert [trial.config for trial in tied.trials if trial.tied] == [B, A]
+    assert judged(outcomes(a=0.62, b=0.62, c=0.62), [C, B, A], seeds=1).config == A
     clear = judged(outcomes(a=0.45, b=0.62, c=0.2), [A, B, C], seeds=1)
     assert clear.config == B
     assert clear.winner.content.value == pytest.approx(0.12, abs=0.07)

@@ -17,6 +17,7 @@ import yaml
 from besttake.config import load_plan
 from besttake.errors import PlanError, RunError
 from besttake.measure.looks import random_order
+from besttake.measure.sofar import kept_cells, so_far
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
@@ -32,7 +33,9 @@ PLAN: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     out = tmp_path_factory.mktemp("until") / "run"
-    diagnose(load_plan(None, PLAN), out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("besttake.verbs.diagnose.clear", lambda path: None)  # what those who watch saw last stays
+        diagnose(load_plan(None, PLAN), out)
     return out
 
 
@@ -42,6 +45,24 @@ def decisions(out: Path) -> tuple[str, list[Any]]:
         cell.model_dump(include={"policy", "group", "starts", "takes", "verdict", "path"}) for cell in result.cells
     ]
     return result.digest, [*cells, *(cell.model_dump(include={"verdict", "path"}) for cell in result.policies)]
+
+
+def test_those_who_watch_see_what_the_run_decides_by(run: Path) -> None:
+    """The cells of the last round give the path and the answers of the result."""
+    kept = kept_cells(run)
+    assert kept is not None
+    settings, cells = kept
+    result = Result.load(run / "result.json")
+    assert [cell.group for cell in cells] == ["*", *(cell.group for cell in result.cells)]
+    for data, final in zip(cells, [*result.policies, *result.cells], strict=True):
+        seen = so_far(data, settings, None)
+        assert seen.cell.path is not None
+        assert final.path is not None
+        assert seen.cell.path.points == final.path.points
+        assert seen.cell.path.settled == final.path.settled
+        assert "gain" in seen.answers
+        for name, answer in seen.answers.items():
+            assert answer == final.verdict.questions[name].answer
 
 
 def test_the_budget_is_not_passed_and_every_cell_says_why_it_stopped(run: Path) -> None:
@@ -87,6 +108,14 @@ def test_a_finished_run_that_is_run_again_makes_no_take_and_decides_the_same(run
 def test_a_run_goes_on_with_a_larger_budget_but_not_in_another_order(run: Path) -> None:
     with pytest.raises(RunError, match="holds another plan: its until"):
         diagnose(load_plan(None, {**PLAN, "starts": 100}), run)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("seeds", 4), ("best_of", 2), ("worth", 5), ("scorer", "manifold"), ("window", "episode")]
+)
+def test_what_its_answers_rest_on_may_not_change_when_it_goes_on(run: Path, name: str, value: object) -> None:
+    with pytest.raises(RunError, match=f"holds another plan: its ({name}|env testbed) is"):
+        diagnose(load_plan(None, {**PLAN, name: value}), run)
 
 
 def test_a_budget_without_until_is_refused() -> None:

@@ -108,7 +108,23 @@ class Foresee:
     chunk: F32
 
 
-Want = Sample | Embed | Perceive | Foresee
+@dataclass(frozen=True)
+class Recall:
+    """Wanted: the `Match` in the demonstrations of the take's task, by ``config``, of what it sees and would do.
+
+    ``embedding`` (dim,), ``chunk`` (horizon, action_dim) and ``state`` (state_dim,) are the query; ``phase`` says
+    whether the gripper is open, None where that is unknown. The wants of several takes are one search.
+    """
+
+    take: Request
+    config: RetrievalConfig
+    embedding: F32
+    chunk: F32
+    state: F32
+    phase: bool | None = None
+
+
+Want = Sample | Embed | Perceive | Foresee | Recall
 Acting = Generator[Want | Sequence[Want], Any, Any]
 
 

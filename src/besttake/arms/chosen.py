@@ -31,7 +31,7 @@ def unmet(policy: PolicySpec, needs: tuple[Need, ...], way: Way = "start") -> st
     if "cooling" in needs and not policy.cools:
         return f"its sampling noise is out of reach ({policy.kind})"
     if "warm start" in needs and not policy.warm_start:
-        return f"a {policy.kind} policy of this kind cannot be warm-started"
+        return "it cannot begin from a given chunk (`warm_start` in its spec)"
     if "mid flow" in needs and not policy.flow_steps:
         return "it cannot begin in the middle of its flow; use `way` start or blend"
     if "candidates" in needs and policy.kind == "deterministic":

@@ -7,11 +7,11 @@ and `blend`; for `path`, which takes nothing from the noise that training would 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from besttake import options
-from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Request, Sample, Tools
 from besttake.arms.ways import NEEDS, bring_in
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
@@ -57,13 +57,13 @@ class Retrieve:
         ]  # fmt: skip
         query, phase = _Query(take.step, embedding, own, state), None
         if config.onset_alignment or config.gripper_gating:
-            now = current(*tools.motion(take), tools.demonstrations.head.event_config, step=take.step)
+            events = tools.demonstrations.head.event_config
+            events = events if config.angle is None else replace(events, angle=config.angle)
+            now = current(*tools.motion(take), events, step=take.step)
             phase = now.open
             if config.onset_alignment:
                 query = _at_onset(take, query, now.onset)
-        match = tools.retriever(take, config).query(
-            query.embedding[None], query.chunk[None], query.state[None], phases=[phase]
-        )[0]
+        match = yield Recall(take, config, query.embedding, query.chunk, query.state, phase)
         return (yield from bring_in(take, tools, match.chunk, config))
 
 

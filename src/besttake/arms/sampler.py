@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Acting, Arm, Embed, Foresee, Perceive, Request, Sample, Tools, Want
-from besttake.core.retrieve import RetrievalConfig
+from besttake.arms.base import Acting, Arm, Embed, Foresee, Perceive, Recall, Request, Sample, Tools, Want
+from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
-from besttake.policies.base import Foresight, Perception, Policy
+from besttake.encoders.cache import cached
+from besttake.errors import ComponentError
+from besttake.policies.base import Foresight, Perception, Policy, Prepares
 from besttake.types import F32, Array, EnvSpec, World
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -22,20 +26,37 @@ Answer = Any  # an array, or the exception that came instead of it
 
 @dataclass(frozen=True)
 class SmallActor:
-    """A small policy with its arms, to be made in the worker that plays the take."""
+    """A policy with its arms, to be made anew where takes are played: a small one in every worker, a large one in
+    every replica. ``fingerprint``: that of the policy that the run is bound to."""
 
     policy: str
     config: RetrievalConfig
     library: str | None = None
     candidates: int = 4
+    trust_remote_code: bool = False
+    fingerprint: str = ""
     trusted: frozenset[str | Path] = field(default_factory=registry.trusted, compare=False)
 
     def sampler(self, env: EnvSpec) -> ArmSampler:
         """The sampler, for takes in ``env``."""
+        return self.sampler_of(self.load(), env)
+
+    def load(self) -> Policy:
+        """The policy; ComponentError where it is another one than the run's, as on a machine with other files."""
         registry.trust(*self.trusted)
+        policy = registry.policy(self.policy, trust_remote_code=self.trust_remote_code)
+        if self.fingerprint and policy.spec.fingerprint != self.fingerprint:
+            raise ComponentError(
+                f"{self.policy} on {platform.node()} is not the policy that the run was started with; give every"
+                " machine the same files and versions"
+            )
+        return policy
+
+    def sampler_of(self, loaded: Policy, env: EnvSpec) -> ArmSampler:
+        """The sampler of a policy that is loaded, for takes in ``env``."""
         library = None if self.library is None else Library.open(self.library)
-        encoder = None if library is None else library.encoder()
-        return arm_sampler(registry.policy(self.policy), env.world, self.config, library, encoder, self.candidates)
+        encoder = None if library is None else cached(library.encoder())
+        return arm_sampler(loaded, env.world, self.config, library, encoder, self.candidates)
 
 
 def arm_sampler(
@@ -53,12 +74,22 @@ def arm_sampler(
 
 @dataclass
 class ArmSampler:
-    """Samples a policy in whichever arm each take is; one take never depends on another, nor fails with it."""
+    """Samples a policy in whichever arm each take is; one take never depends on another, nor fails with it.
+
+    Two threads may call it: policy and encoder answer one of them at a time, and so do the arms.
+    """
 
     policy: Policy
     tools: Tools
     encoder: Encoder | None = None
     arms: dict[str, Arm] = field(default_factory=dict)
+    _acting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _models: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def width(self) -> int:
+        """How many takes to sample at once; 0: any number."""
+        return self.policy.spec.width
 
     def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
         """The actions to execute next, (replan, action_dim), of each take, or why there are none."""
@@ -75,16 +106,20 @@ class ArmSampler:
             except Exception as error:
                 chunks[row] = error
         answers: dict[int, Answer] = dict.fromkeys(acting)
+        wants: dict[int, Want | list[Want]] = {}
         while answers:
-            wants: dict[int, Want | list[Want]] = {}
-            for row, answer in answers.items():
-                try:
-                    wants[row] = _checked_want(_resume(acting[row], answer))
-                except StopIteration as end:
-                    chunks[row] = self._checked(requests[row], end.value)
-                except Exception as error:
-                    chunks[row] = error
-            answers = self._answer(wants)
+            with self._acting:
+                for row, answer in answers.items():
+                    try:
+                        wants[row] = _checked_want(_resume(acting[row], answer))
+                    except StopIteration as end:
+                        chunks[row] = self._checked(requests[row], end.value)
+                    except Exception as error:
+                        chunks[row] = error
+            # Searches first: what follows them joins the others' next call of the policy.
+            now = {row: want for row, want in wants.items() if isinstance(want, Recall)} or wants
+            answers = self._answer(now)
+            wants = {row: want for row, want in wants.items() if row not in now}
         return [chunks[row] for row in range(len(requests))]
 
     def _checked(self, request: Request, chunk: Any) -> F32 | Exception:
@@ -103,8 +138,11 @@ class ArmSampler:
         lists = {row: [want] if isinstance(want, Want) else want for row, want in wants.items()}
         places = [(row, index) for row, own in lists.items() for index in range(len(own))]
         answers: dict[tuple[int, int], Answer] = {}
-        calls = (Sample, self._sample), (Perceive, self._perceive), (Foresee, self._foresee), (Embed, self._embed)
-        for kind, call in calls:
+        calls: dict[type, Callable[[Any], Any]] = {
+            Sample: self._sample, Perceive: self._perceive, Foresee: self._foresee, Embed: self._embed,
+            Recall: self._recall,
+        }  # fmt: skip
+        for kind, call in calls.items():
             own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
             if own:
                 answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
@@ -113,25 +151,51 @@ class ArmSampler:
             for row, want in wants.items()
         }
 
-    def _sample(self, wants: Sequence[Sample]) -> Array:
-        return self.policy.sample([w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants])
+    def _sample(self, wants: Sequence[Sample]) -> list[Array]:
+        """A chunk for each, in memory of its own: a policy may use its own again, and takes keep what they got."""
+        rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
+        if isinstance(self.policy, Prepares):
+            prepared = self.policy.prepare(*rows)
+            with self._models:
+                return [np.array(chunk) for chunk in self.policy.sample_prepared(prepared)]
+        with self._models:
+            return [np.array(chunk) for chunk in self.policy.sample(*rows)]
 
     def _perceive(self, wants: Sequence[Perceive]) -> Array:
         observations = [w.observation for w in wants]
         if isinstance(self.policy, Perception):
-            return self.policy.perceive(observations, [w.draw for w in wants])
+            with self._models:
+                return self.policy.perceive(observations, [w.draw for w in wants])
         return np.stack([seen.state for seen in observations])
 
     def _foresee(self, wants: Sequence[Foresee]) -> Array:
         chunks = np.stack([w.chunk for w in wants])
-        return cast(Foresight, self.policy).foresee([w.observation for w in wants], chunks)
+        with self._models:
+            return cast(Foresight, self.policy).foresee([w.observation for w in wants], chunks)
 
     def _embed(self, wants: Sequence[Embed]) -> Array:
         assert self.encoder is not None, "arms that embed are only run with an encoder"
-        embeddings = self.encoder.encode(np.stack([w.image for w in wants]))
+        images = np.stack([w.image for w in wants])
+        with self._models:
+            embeddings = self.encoder.encode(images)
         if not np.isfinite(embeddings).all():
             raise ValueError(f"{self.encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
         return embeddings
+
+    def _recall(self, wants: Sequence[Recall]) -> list[Match]:
+        """One search for all takes of a task that retrieve alike."""
+        matches: dict[int, Match] = {}
+        with self._acting:
+            retrievers = [self.tools.retriever(want.take, want.config) for want in wants]
+            for retriever in {id(one): one for one in retrievers}.values():
+                rows = [row for row, own in enumerate(retrievers) if own is retriever]
+                own = [wants[row] for row in rows]
+                embeddings, chunks, states = (
+                    np.stack([getattr(want, name) for want in own]) for name in ("embedding", "chunk", "state")
+                )
+                answers = retriever.query(embeddings, chunks, states, phases=[want.phase for want in own])
+                matches.update(zip(rows, answers, strict=True))
+        return [matches[row] for row in range(len(wants))]
 
 
 def _resume(acting: Acting, answer: Answer) -> Any:
@@ -147,12 +211,13 @@ def _checked_want(wanted: Any) -> Want | list[Want]:
     for want in wants:
         if not isinstance(want, Want):
             raise TypeError(
-                f"an arm yields a Sample, an Embed, a Perceive, a Foresee or a list of these, not {want!r:.60}"
+                "an arm yields a Sample, an Embed, a Perceive, a Foresee, a Recall or a list of these,"
+                f" not {want!r:.60}"
             )
     return wants
 
 
-def _called(call: Callable[[Any], Array], wants: Sequence[Any]) -> list[Answer]:
+def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
     """The answers of one call; where it raises, each want is tried alone, so that one cannot spoil the others."""
     try:
         answers = list(call(wants))

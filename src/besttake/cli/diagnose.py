@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from besttake.cli.flags import Flags, plan_flags
+from besttake.cli.live import UNWATCHED, Live, LivePort, LiveToken, Watched
 from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
 from besttake.files import write_text
 from besttake.progress import Reporter
+
+if TYPE_CHECKING:
+    from besttake.result import Result
 
 
 @plan_flags()
@@ -27,6 +31,9 @@ def diagnose(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    live: Live = False,
+    live_port: LivePort = 0,
+    live_token: LiveToken = None,
 ) -> None:
     """Measure what a frozen policy needs: reuse, retrieve, cool, several of these, or nothing.
 
@@ -34,6 +41,7 @@ def diagnose(
       besttake diagnose --policy testbed:half --env testbed:pick -o runs/half
       besttake diagnose --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero
       besttake diagnose plan.yaml --starts 60
+      besttake diagnose plan.yaml --live
 
     A plan has a key for every flag:
       policy: [testbed:half, testbed:alt]
@@ -47,6 +55,7 @@ def diagnose(
         Ending(strict, allow_failed),
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
+        watched=Watched(live or live_token is not None, live_port, live_token),
     )
 
 
@@ -65,11 +74,15 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    live: Live = False,
+    live_port: LivePort = 0,
+    live_token: LiveToken = None,
 ) -> None:
     """Diagnose three policies on the embedded testbed, and write a report to open.
 
     Examples:
       besttake demo
+      besttake demo --live
       besttake demo --starts 60 -o runs/long
     """
     run(
@@ -78,6 +91,7 @@ def demo(
         Ending(strict, allow_failed),
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
+        watched=Watched(live or live_token is not None, live_port, live_token),
     )
 
 
@@ -118,20 +132,39 @@ class Ending:
     allow_failed: bool = False
 
 
-def run(plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter) -> None:
-    """Diagnose, write the report, and print the verdicts."""
+def run(
+    plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter, watched: Watched = UNWATCHED
+) -> None:
+    """Diagnose, write the report, and print the verdicts; with a live page as long as that takes."""
     from besttake.reporting.terminal.verdict import undecided, verdict_table
     from besttake.verbs.diagnose import diagnose
     from besttake.verbs.report import report
 
-    result = diagnose(plan, out, progress=progress, command=command())
-    page = report(out)
+    def work() -> tuple[Result, Path]:
+        result = diagnose(plan, out, progress=progress, command=command())
+        return result, _page(out) or report(out)
+
+    result, page = watched.do(work, out)
     show(verdict_table(result, Console(highlight=False).width), result.to_json(), as_json)
     progress.note(f"Report: {page}")
-    if result.cost.errors and not ending.allow_failed:
+    check_failed(result, out, allowed=ending.allow_failed)
+    if ending.strict and undecided(result):
+        raise typer.Exit(3)
+
+
+def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
+    """RolloutError where takes of a run failed, unless that is ``allowed``."""
+    if result.cost.errors and not allowed:
         raise RolloutError(
             f"{result.cost.errors} takes failed; `besttake runs show {out}` says why. To try them again: {command()}"
             " (to accept them, add `allow_failed`)"
         )
-    if ending.strict and undecided(result):
-        raise typer.Exit(3)
+
+
+def _page(out: Path) -> Path | None:
+    """The report of a run if it was made of its result, as it is, by this version; None where it has to be made."""
+    page, result, package = out / "report.html", out / "result.json", Path(__file__).parents[1]
+    newest = max(file.stat().st_mtime_ns for pattern in ("*.py", "*.j2") for file in package.rglob(pattern))
+    if page.is_file() and page.stat().st_mtime_ns > max(newest, result.stat().st_mtime_ns):
+        return page
+    return None

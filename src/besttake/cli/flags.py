@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
+from besttake.cli.complete import COMPLETERS
 from besttake.config import Plan, Retrieval
 
 Flags = Mapping[str, Any]
@@ -24,6 +25,33 @@ _FIELDS: dict[str, FieldInfo] = {
     **{name: Retrieval.model_fields[name] for name in ("alpha", "rule", "way")},
 }
 
+_GROUPS = {
+    "What to diagnose": ("policy", "env", "task", "demos", "demos_per_task"),
+    "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
+    "How takes are picked": ("scorer", "best_of", "window", "stride", "encoder", "skip_still"),
+    "Retrieval and cooling": ("alpha", "rule", "way", "tune", "candidates"),
+    "Questions before the first take": ("check_states", "probe_states", "probe_samples"),
+    "What the data do not say": ("gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims"),
+    "This machine": ("workers", "batch", "patience", "on", "seed", "trust_remote_code", "allow_upload"),
+}
+_VALUES = {
+    "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",
+    "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
+    "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame", "way": "start|path|blend",
+}  # fmt: skip
+"""What the help calls the value of a flag."""
+
+
+def _group_of(name: str) -> str:
+    return next((group for group, names in _GROUPS.items() if name in names), "More settings")
+
+
+def _value_of(name: str) -> str | None:
+    """The name of a flag's value: given above, or the choices that there are."""
+    kinds = [_FIELDS[name].annotation, *get_args(_FIELDS[name].annotation)]
+    choices = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    return _VALUES.get(name) or "|".join(choices) or None
+
 
 def option(name: str, *flags: str, help: str = "") -> Any:
     """The typer option of the plan's field ``name``; ``flags`` and ``help`` replace its own."""
@@ -32,7 +60,10 @@ def option(name: str, *flags: str, help: str = "") -> Any:
     text = f"{(field.description or '').removesuffix('.')}{default}{' Repeatable.' if _repeatable(field) else ''}"
     least: Any = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
     most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
-    return typer.Option(*(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most)
+    return typer.Option(
+        *(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most,
+        metavar=_value_of(name), autocompletion=COMPLETERS.get(name), rich_help_panel=_group_of(name),
+    )  # fmt: skip
 
 
 def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
@@ -45,7 +76,9 @@ def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
         arguments = [p for p in own if is_argument(p)]
-        made = [_parameter(name, also.get(name)) for name in chosen]
+        order = [name for names in _GROUPS.values() for name in names]
+        listed = sorted(chosen, key=lambda name: order.index(name) if name in order else len(order))
+        made = [_parameter(name, also.get(name)) for name in listed]
         options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not is_argument(p)]
 
         @wraps(command)

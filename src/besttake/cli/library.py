@@ -8,10 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from besttake.cli.flags import Flags, option, plan_flags
+from besttake.cli.help import Group
 from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 app = typer.Typer(
-    help="Demonstrations as a library: build, look, check, tune.", no_args_is_help=True, rich_markup_mode=None
+    cls=Group,
+    help="Demonstrations as a library: build, look, check, tune.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
@@ -180,7 +184,7 @@ def tune(
     policy: Annotated[list[str] | None, option("policy", help="Policy to tune for (URI). Repeatable.")] = None,
     starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
-    workers: Annotated[int, option("workers")] = 2,
+    workers: Annotated[int, option("workers", help="Simulator processes (default 2).")] = 2,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

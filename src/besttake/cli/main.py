@@ -6,15 +6,30 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, doctor, interrupt, library, plan, recorded, reproduce, runs, serve
+from besttake.cli import (
+    complete,
+    diagnose,
+    doctor,
+    export,
+    interrupt,
+    library,
+    live,
+    plan,
+    recorded,
+    reproduce,
+    runs,
+    serve,
+)
+from besttake.cli.help import WORDS, Command, Group
 from besttake.cli.options import trusting
 from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
@@ -27,9 +42,18 @@ BestTake measures it, with intervals, controls and the cost of each.
 
     besttake demo               the whole diagnosis on the embedded testbed
     besttake diagnose --help    on your own policy and benchmark
+    besttake runs list          the runs that are here, with their verdicts
+
+    take      one execution of a policy, from one start with one seed
+    arm       a way of running the policy: base, cooled, shuffled, retrieve, …
+    cell      one policy on one group of tasks: what gets numbers and a verdict
+    headroom  what a perfect pick among N takes would gain over one take
+    content   what retrieved actions add beyond calmer noise (retrieve - cooled)
+    worth     the smallest effect worth acting on, in percentage points
 """
 _EXIT = (
-    "Exit codes: 0 done, 1 could not go on (disk full) or takes failed, 2 bad input, 3 undecided with --strict, 130"
+    f"All words: {WORDS}"
+    "\n\nExit codes: 0 done, 1 could not go on (disk full) or takes failed, 2 bad input, 3 undecided with --strict, 130"
     " interrupted."
 )
 _LIMITS = {
@@ -49,12 +73,12 @@ def _kept(text: str) -> str:
 
 
 app = typer.Typer(
-    help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Group, help=_kept(_HELP), epilog=_EXIT, no_args_is_help=True, rich_markup_mode=None,
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
 
-class _Command(TyperCommand):
+class _Command(Command):
     """A command whose errors name its options as flags."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -66,7 +90,7 @@ class _Command(TyperCommand):
             raise
 
 
-def _with_flags(text: str, command: TyperCommand) -> str:
+def _with_flags(text: str, command: Command) -> str:
     """Options that an error names in backticks, as the user types them: `` `skip_bad` `` becomes ``--skip-bad``.
 
     The command's own options come first; those of other commands follow, but for words that also name an arm.
@@ -83,13 +107,20 @@ def _flags(command: Any) -> dict[str, str]:
     return {name: flag for flags in (*below, own) for name, flag in flags.items()}
 
 
-for verb in (
-    diagnose.demo, diagnose.diagnose, diagnose.probe, runs.report, recorded.rank, runs.score, recorded.ingest,
-    plan.plan, runs.compare, serve.serve, reproduce.reproduce, doctor.doctor,
-):  # fmt: skip
-    app.command()(verb)
-app.add_typer(library.app, name="library")
-app.add_typer(runs.app, name="runs")
+_GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Measure a policy": (diagnose.demo, diagnose.diagnose, diagnose.probe, plan.plan, reproduce.reproduce),
+    "Read and use a run": (
+        runs.report, live.watch, runs.score, runs.train_scorer, runs.verifiers, runs.compare, export.export,
+        serve.serve,
+    ),
+    "What was recorded elsewhere": (recorded.rank, recorded.ingest),
+    "Set up": (doctor.doctor,),
+}  # fmt: skip
+for group, verbs in _GROUPS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=group)(verb)
+app.add_typer(library.app, name="library", rich_help_panel="Set up")
+app.add_typer(runs.app, name="runs", rich_help_panel="Read and use a run")
 for known in (*app.registered_commands, *library.app.registered_commands, *runs.app.registered_commands):
     known.cls = _Command
     known.callback = trusting(known.callback) if known.callback else None
@@ -115,7 +146,7 @@ def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
     interrupt.listen()
     try:
-        code = app(standalone_mode=False)
+        code = complete.in_bash(partial(app, prog_name="besttake", standalone_mode=False))
     except typer.Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):

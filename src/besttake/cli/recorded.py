@@ -9,6 +9,7 @@ import typer
 
 from besttake.cli.flags import option
 from besttake.cli.options import Json, Worth, command, pairs, show
+from besttake.config import SCORER
 
 
 def rank(
@@ -19,8 +20,8 @@ def rank(
         str, typer.Option(help="What to score: common (the time that all takes have) or episode (all of each).")
     ] = "common",
     scorer: Annotated[
-        str, typer.Option(help="The scorer that orders takes: manifold, coverage, or a URI (default manifold).")
-    ] = "manifold",
+        str, typer.Option(help=f"The scorer that orders takes: coverage, manifold, or a URI (default {SCORER}).")
+    ] = SCORER,
     encoder: Annotated[str | None, option("encoder")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every n-th frame.")] = 1,
     fps: Annotated[float, typer.Option(help="Frames a second of takes that are folders of pictures.")] = 10.0,

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from besttake.cli.diagnose import check_failed
 from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.options import Json, Quiet, Verbose, command, pairs, reporter, show
+from besttake.cli.options import AllowFailed, Json, Quiet, Verbose, command, pairs, reporter, show
 
 
 @plan_flags(
@@ -25,6 +26,7 @@ def reproduce(
         list[str] | None, typer.Option(help="NAME=URI: run the paper's env NAME as this one, and only those named.")
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run (default: runs/TABLE).")] = None,
+    allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -63,3 +65,4 @@ def reproduce(
     )  # fmt: skip
     report(where)
     show(render(result), result.to_json(), as_json)
+    check_failed(result.result, where, allowed=allow_failed)

@@ -1,15 +1,35 @@
-"""Commands that read runs: ``report``, ``score``, ``compare`` and ``runs show``."""
+"""Commands that read runs: ``report``, ``score``, ``verifiers``, ``compare``, ``runs list`` and ``runs show``."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from besttake.cli.flags import option
+from besttake.cli.help import Group
 from besttake.cli.options import Json, Quiet, Run, Verbose, command, reporter, show
 
-app = typer.Typer(help="Look into run directories.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=Group, help="Look into run directories.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def runs_list(
+    directory: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"), as_json: Json = False
+) -> None:
+    """List the runs below a directory, the newest first, with what each policy needs.
+
+    Examples:
+      besttake runs list
+      besttake runs list experiments/ --json
+    """
+    from besttake.reporting.terminal.runs import render_list
+    from besttake.verbs.runs import list_runs
+
+    listed = list_runs(directory)
+    show(render_list(listed), listed.to_json(), as_json)
 
 
 @app.command("show")
@@ -24,6 +44,27 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
 
     summary = summarise(directory)
     show(render(summary), summary.to_dict(), as_json)
+
+
+@app.command("merge")
+def runs_merge(
+    runs: Annotated[list[Path], typer.Argument(help="Runs of parts of one plan.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Directory of the joined run (new).")],
+    as_json: Json = False,
+) -> None:
+    """Join runs of parts of one plan, split by starts, policies, tasks or arms, into one run.
+
+    Runs that do not fit together are refused. The whole plan, run with the same `out`, then scores and judges.
+
+    Example:
+      besttake runs merge part1 part2 -o runs/whole
+    """
+    from besttake.verbs.merge import merge
+
+    merged = merge(runs, out, command=command())
+    failed = f" ({merged.left_out} failed ones left out)" if merged.left_out else ""
+    text = f"{merged.takes} takes{failed} in {merged.path}, digest {merged.digest[:12]}\nScore and judge them with the"
+    show(f"{text} whole plan: besttake diagnose … -o {merged.path}", asdict(merged), as_json)
 
 
 def report(
@@ -46,22 +87,73 @@ def report(
 
 def score(
     directory: Run,
-    scorer: Annotated[str, typer.Option(help="Scorer to judge: manifold, coverage, or a URI.")],
+    scorer: Annotated[list[str], typer.Option(help="Scorer to judge: manifold, coverage, or a URI. Repeatable.")],
+    allow_upload: Annotated[bool, option("allow_upload")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Judge a scorer on the takes that a run already has, without a new take.
+    """Judge scorers on the takes that a run already has, without a new take.
 
-    Its scores are kept in the run with the others.
+    Their scores are kept in the run with the others, and are not made again. A scorer that fails loses only its own;
+    run the same command again to go on with it.
 
-    Example:
+    Examples:
       besttake score runs/demo --scorer coverage
+      besttake score runs/demo --scorer smoothness --scorer python:my_scorer:make
     """
     from besttake.reporting.terminal.score import render
     from besttake.verbs.score import score as judge
 
-    result = judge(directory, scorer, progress=reporter(quiet or as_json, verbose))
+    result = judge(directory, scorer, allow_upload=allow_upload, progress=reporter(quiet or as_json, verbose))
+    show(render(result), result.to_json(), as_json)
+
+
+def train_scorer(
+    directory: Run,
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write; classifier:FILE then names the scorer.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a classifier of success on the takes of a run: the bar that any other scorer has to clear.
+
+    Train it on starts that are not evaluated on: no scorer is judged on a start that it has learned from.
+
+    Example:
+      besttake diagnose --policy testbed:half --env testbed --starts tuning:40 --arms base -o runs/tuning
+      besttake train-scorer runs/tuning -o half.scorer
+      besttake score runs/half --scorer classifier:half.scorer
+    """
+    from besttake.reporting.terminal.score import render_trained
+    from besttake.verbs.train_scorer import train_scorer as train
+
+    result = train(directory, out, progress=reporter(quiet or as_json, verbose))
+    show(render_trained(result), result.to_json(), as_json)
+
+
+def verifiers(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Also write a page: .html, or a .md, .csv, .tex or .json file.")
+    ] = None,
+    bar: Annotated[
+        str | None, typer.Option(help="Scorer to beat (default: a trained classifier, if there is one).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare all scorers of a run: what each finds of the headroom, against controls that unmask a leak.
+
+    Reads the scores that runs keep; besttake score adds more. Says where a scorer picks worse than chance.
+
+    Examples:
+      besttake verifiers runs/demo -o verifiers.html
+      besttake verifiers runs/a runs/b -o table.tex
+    """
+    from besttake.reporting.terminal.verifiers import render
+    from besttake.verbs.verifiers import verifiers as compare_all
+
+    result = compare_all(runs, bar=bar, out=out)
     show(render(result), result.to_json(), as_json)
 
 
@@ -73,12 +165,17 @@ def compare(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Also write a report (HTML) here.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare many runs: does headroom predict the gain over all their cells?
+    """Compare runs: what changed between two of them, and does headroom predict the gain over the cells of all?
+
+    Of two runs, such as of one checkpoint and the next, starts that both have are compared one by one.
 
     Examples:
+      besttake compare runs/step10k runs/step20k
       besttake compare runs/* -o comparison.html
       besttake compare runs/* --window episode     # as the paper reads them
     """
+    from rich.console import Console
+
     from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal.compare import render
     from besttake.verbs.compare import compare as relate
@@ -86,4 +183,4 @@ def compare(
     result = relate(runs, window=window, command=command())
     if out is not None:
         make_compare_html(result, out)
-    show(render(result), result.to_json(), as_json)
+    show(render(result, Console().width), result.to_json(), as_json)

@@ -28,6 +28,9 @@ def serve(
         typer.Option(help="Let web pages of this origin connect, e.g. http://localhost:3000. Repeatable."),
     ] = None,
     max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Connections at once.")] = 32,
+    batch: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Clients sampled at once at most (default: the policy's width).")
+    ] = None,
     seed: Annotated[int, option("seed")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
 ) -> None:
@@ -42,8 +45,8 @@ def serve(
     from besttake.errors import Interrupted, PlanError
     from besttake.escapes import printable
     from besttake.policies import augmented
+    from besttake.serving.limits import Limits
     from besttake.serving.retrieval import retrieval_from
-    from besttake.serving.server import Limits
     from besttake.serving.server import serve as start
 
     if retrieve is not None and cooled:
@@ -55,7 +58,7 @@ def serve(
         model = augmented.cooled(model, 0.3 if alpha is None else alpha)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
     shown = token or os.environ.get("BESTTAKE_TOKEN")
-    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()))
+    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)
     with start(model, protocol, host, port, shown, seed=seed, limits=limits, cameras=names) as server:
         print(printable(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it"), flush=True)
         try:

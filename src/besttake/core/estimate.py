@@ -40,7 +40,9 @@ class Finding:
     """The answer to one question about a mean over starts: is it worth acting on?
 
     ``p_not_above_zero`` and ``p_not_below_worth`` are the p-values of the two nulls. ``variance`` is that of the values
-    over starts, which plans are worked out from.
+    over starts, which plans are worked out from. ``when_answered``: the estimate at the answer, without an interval,
+    where later starts of a run until decided moved the mean across what is worth acting on. The answer stays, because
+    its test is over; both estimates are to be shown.
     """
 
     answer: YesNo
@@ -48,3 +50,4 @@ class Finding:
     p_not_above_zero: float = 1.0
     p_not_below_worth: float = 1.0
     variance: float | None = None
+    when_answered: Estimate | None = None

@@ -104,7 +104,13 @@ def current(
 
 def onset_frame(frame_steps: NDArray[Any], onset: int) -> int:
     """Which of a take's frames stands for an event's onset: the first seen at or after it, else the last."""
-    return min(int(np.searchsorted(frame_steps, onset)), len(frame_steps) - 1)
+    return int(onset_frames(frame_steps, np.array([onset]))[0])
+
+
+def onset_frames(frame_steps: NDArray[Any], onsets: I64) -> I64:
+    """`onset_frame` of each of several ``onsets`` (n,)."""
+    frames: I64 = np.minimum(np.searchsorted(frame_steps, onsets), len(frame_steps) - 1)
+    return frames
 
 
 def _turns(positions: NDArray[np.float64], config: EventConfig) -> I64:

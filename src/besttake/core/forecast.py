@@ -11,7 +11,7 @@ zoo study measure how often the real number lies in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,11 +31,15 @@ because a range that is open above cannot be too low."""
 
 @dataclass(frozen=True)
 class Futures:
-    """After how many further starts each question is a YES, and a NO, in each future: (B,) by name; inf for never."""
+    """After how many further starts each question is a YES, and a NO, in each future: (B,) by name; inf for never.
+
+    ``above`` (B, 2): after how many {mean <= 0} is rejected at alpha, and at half of it, which Holm's test asks for.
+    """
 
     yes: Mapping[str, F64]
     no: Mapping[str, F64]
     most: int
+    above: Mapping[str, F64] = field(default_factory=dict)
 
     def settled(self, part: str) -> F64 | None:
         """After how many further starts a part of the verdict is settled in each future; None where it cannot be."""
@@ -62,9 +66,18 @@ class Futures:
         pairs = [[name for name in names if name in self.yes] for names in PAIRS.values() if names[0] in self.yes]
         if not pairs:
             return None
-        composes = [_last(*(self.yes[name] for name in names)) for names in pairs]
+        composes = [
+            _last(shown, *(self.yes[name] for name in names))
+            for names, shown in zip(pairs, self._shown(pairs), strict=True)
+        ]
         fails = [_first(*(self.no[name] for name in names)) for names in pairs]
         return _first(*composes, _last(*fails))
+
+    def _shown(self, pairs: Sequence[Sequence[str]]) -> list[F64]:
+        """When Holm's test over arms rejects each: itself at alpha, and any of them at alpha over their number."""
+        each = [np.maximum.reduce([self.above[name] for name in names]) for names in pairs]
+        any_arm = _first(*(times[:, len(pairs) - 1] for times in each))
+        return [_last(times[:, 0], any_arm) for times in each]
 
 
 def futures(
@@ -91,12 +104,24 @@ def futures(
     at = np.stack([np.searchsorted(own, rng.random(most), side="right") for own in share], axis=1)
     ahead = rows[np.minimum(at, len(rows) - 1)]  # (most, draws, Q)
     whole = np.concatenate([np.broadcast_to(x[:, None, :], (len(x), draws, len(names))), ahead])
-    yes, no = _answered(whole, scales, stakes, worth, alpha)
-    later = {
-        code: {name: _after(times[:, q], len(x)) for q, name in enumerate(names)}
-        for code, times in (("yes", np.where(yes < no, yes, NEVER)), ("no", np.where(no <= yes, no, NEVER)))
-    }
-    return Futures(later["yes"], later["no"], most)
+    return settled_along(whole, names, scales, stakes, worth, len(x), alpha=alpha)
+
+
+def settled_along(
+    values: F64,
+    names: Sequence[str],
+    scales: Sequence[Scale],
+    stakes: Sequence[float],
+    worth: float,
+    seen: int,
+    *,
+    alpha: float = 0.05,
+) -> Futures:
+    """When each question is answered along B sequences (T, B, Q) of starts, of which ``seen`` have been run."""
+    yes, no, above = _answered(values, scales, stakes, worth, alpha)
+    columns = {"yes": np.where(yes < no, yes, NEVER), "no": np.where(no <= yes, no, NEVER), "above": above}
+    later = {code: {name: _after(times[:, q], seen) for q, name in enumerate(names)} for code, times in columns.items()}
+    return Futures(later["yes"], later["no"], len(values) - seen, later["above"])
 
 
 def forecast(settled: F64, most: int) -> Forecast:
@@ -107,21 +132,30 @@ def forecast(settled: F64, most: int) -> Forecast:
     )
 
 
-def _answered(x: F64, scales: Sequence[Scale], stakes: Sequence[float], worth: float, alpha: float) -> tuple[F64, F64]:
-    """After how many starts each sequence (T, B, Q) says YES, and NO: (B, Q), inf for never."""
-    lo = np.minimum([s.lo for s in scales], np.nanmin(x, axis=(0, 1), initial=0.0))
-    hi = np.maximum([s.hi for s in scales], np.nanmax(x, axis=(0, 1), initial=0.0))
+def _answered(
+    x: F64, scales: Sequence[Scale], stakes: Sequence[float], worth: float, alpha: float
+) -> tuple[F64, F64, F64]:
+    """After how many starts each sequence (T, B, Q) says YES, and NO: (B, Q), inf for never; and rejects
+    {mean <= 0} at alpha and at half of it: (B, Q, 2)."""
+    lo, hi = np.array([s.lo for s in scales]), np.array([s.hi for s in scales])
     count = np.isfinite(x).cumsum(axis=0)
     mean = np.nancumsum(x, axis=0) / np.maximum(count, 1)
-    late, times = count >= FIRST, []
+    late, times, above = count >= FIRST, [], []
     for null, sign in ((0.0, 1), (worth, -1)):
         sums = wealth(x, null, sign, lo, hi, fixed=np.asarray(stakes), alpha=alpha)
-        rejected = (np.maximum.accumulate(sums, axis=0) >= 2 / alpha) & late
+        peak = np.maximum.accumulate(sums, axis=0)
+        rejected = (peak >= 2 / alpha) & late
         if sign > 0:
+            above = [_reached(peak >= 2 * tests / alpha) for tests in (1, 2)]
             rejected &= mean >= worth - 1e-12
-        times.append(np.where(rejected.any(axis=0), rejected.argmax(axis=0) + 1.0, NEVER))
+        times.append(_reached(rejected))
     times[1] = np.where(np.array([s.hi <= worth for s in scales]), 0.0, times[1])
-    return times[0], times[1]
+    return times[0], times[1], np.stack(above, axis=-1)
+
+
+def _reached(along: NDArray[np.bool_]) -> F64:
+    """After how many starts (T, ...) it is true for the first time."""
+    return np.asarray(np.where(along.any(axis=0), along.argmax(axis=0) + 1.0, NEVER))
 
 
 def _after(times: F64, seen: int) -> F64:

@@ -6,7 +6,8 @@ makes it smaller. The other is the error of the mean over draws, the *lasting* e
 content can only help by making it smaller. In rollouts content was above zero where the lasting error fell in every
 dimension of the action, and below zero where it rose in one, whatever the error over all dimensions did
 (docs/retrieval.md has the numbers). So a configuration passes where its lasting error is shown to be below that of its
-control and no dimension is left in which it may have grown by more than `MARGIN`.
+control and no dimension is left in which it may have grown by more than `MARGIN`. Where the error of one sample, which
+is what gets executed, is shown to have grown all the same, retrieval adds more spread than it takes lasting error away.
 
 All errors are root mean squares over the executed steps, in units of the standard deviation of the task's actions, with
 dimensions that are constant in a task left out. Intervals resample demonstrations.
@@ -15,7 +16,7 @@ dimensions that are constant in a task left out. Intervals resample demonstratio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ I64 = NDArray[np.int64]
 _NONE = Estimate()
 MARGIN = 0.02
 """Differences of error up to this size, in action standard deviations, count as none."""
+REACH = 2 / 3
+"""How far a chunk may move the mean sample, as a part of the policy's own spread, for a strength above the weakest."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Checked:
     ``error``: of one sample. ``lasting``: of the mean over draws. ``chunk``: of the retrieved chunk itself. ``change``:
     lasting error minus that of the control, which has as much noise; ``worst``: the same in the dimension where it is
     largest. ``beyond``: error minus that of cooling at its best strength. ``cosine``: of what the chunk changes in the
-    sample with what would have to change to do as demonstrated. ``passes``: see this module.
+    sample with what would have to change to do as demonstrated. ``passes``: see this module. ``added``: error minus
+    that of the control. ``reach``: how far the mean sample moves from the control's, as a part of the spread of base
+    samples.
     """
 
     config: RetrievalConfig
@@ -65,14 +70,21 @@ class Checked:
     beyond: Estimate
     cosine: Estimate
     passes: bool
+    added: Estimate = _NONE
+    reach: float | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it passes without the error of one sample being shown to have grown."""
+        return self.passes and not (self.added.low is not None and self.added.low > 0)
 
 
 @dataclass(frozen=True)
 class Check:
     """What a check says of a policy, or the ``reason`` why it could not be made.
 
-    ``cooled``: error by strength. ``cooling``: the weakest strength within `MARGIN` of the lowest error. ``chosen``:
-    None where nothing beats cooling.
+    ``cooled``: error by strength. ``cooling``: the strength with the lowest error. ``chosen``: None where nothing beats
+    cooling.
     """
 
     states: int = 0
@@ -151,6 +163,17 @@ class Comparison:
         ]
         return max(changes, key=lambda e: -np.inf if e.value is None else e.value if e.high is None else e.high)
 
+    def reach(self, samples: NDArray[Any], control: NDArray[Any], base: NDArray[Any]) -> float | None:
+        """How far the mean over draws moves from ``control`` to ``samples``, over the spread of ``base``."""
+        scale = self._scale[:, None, None]
+        moved = (np.asarray(samples, np.float64) - control) * scale
+        draws = moved.shape[1]
+        if draws < 2:
+            return None
+        mean = float((moved.mean(axis=1) ** 2 - moved.var(axis=1, ddof=1) / draws).mean())
+        spread = float((np.asarray(base, np.float64) * scale).var(axis=1, ddof=1).mean())
+        return float(np.sqrt(max(mean, 0.0) / spread)) if spread > 0 else None
+
     def cosine(self, samples: NDArray[Any], control: NDArray[Any]) -> Estimate:
         """Of (samples - control) with (demonstrated - control), pooled over states, draws, steps and dimensions."""
         moved = (np.asarray(samples, np.float64) - control) * self._scale[:, None, None]
@@ -196,10 +219,12 @@ def judge(
     retrieved: NDArray[Any],
     control: NDArray[Any],
     calmest: NDArray[Any],
+    base: NDArray[Any],
 ) -> Checked:
     """What a configuration does: its samples, the chunks that it retrieved, and the samples of its control.
 
-    ``calmest`` are the samples of cooling at its best strength. All are (M, K, steps, action_dim).
+    ``calmest`` are the samples of cooling at its best strength, ``base`` those of the policy as it is. All are
+    (M, K, steps, action_dim).
     """
     change, worst = compare.change(sampled, control), compare.worst(sampled, control)
     shown = change.high is not None and change.high < 0
@@ -207,38 +232,48 @@ def judge(
     return Checked(
         config, compare.error(sampled), compare.lasting(sampled), compare.error(retrieved), change, worst,
         compare.difference(sampled, calmest), compare.cosine(sampled, control), shown and spared,
+        compare.difference(sampled, control), compare.reach(sampled, control, base),
     )  # fmt: skip
 
 
-def weakest(errors: Mapping[float, Estimate]) -> float | None:
-    """The weakest strength whose error is within `MARGIN` of the lowest."""
+def calmest_of(errors: Mapping[float, Estimate]) -> float | None:
+    """The strength of cooling with the lowest error; the weakest of equals."""
     values = {strength: e.value for strength, e in sorted(errors.items()) if e.value is not None}
-    return next((a for a, value in values.items() if value <= min(values.values()) + MARGIN), None)
+    return min(values, key=lambda strength: values[strength]) if values else None
 
 
 def choose(tried: Sequence[Checked]) -> RetrievalConfig | None:
     """The configuration to run; None where nothing beats cooling.
 
-    The paper's way in, `start`, comes first, as weakly as it passes: the error at demonstrated states does not rank
-    ways in against each other. Another way is taken only where `start` does not pass and the error is shown to be below
-    that of cooling at its best strength. Among configurations of the same way and strength the lowest lasting error
-    wins, and the simplest of those within half a `MARGIN` of it, whether or not the simplest passes: many are tried,
-    and one that is hardly better than the plain rule passes by luck.
+    The paper's way in, `start`, comes first: the error at demonstrated states does not rank ways in against each other.
+    Its weakest strength that is sound decides whether to retrieve and by which configuration; a stronger one of the
+    same is taken where it passes too and reaches no further than `REACH`. Another way is taken only where no `start` is
+    sound and the error is shown to be below that of cooling at its best strength, as weakly as it passes. Among
+    configurations of the same way and strength the lowest lasting error wins, and the simplest of those within half a
+    `MARGIN` of it, whether or not the simplest passes: many are tried, and one that is hardly better than the plain
+    rule passes by luck.
     """
-    passing = [one for one in tried if one.passes and not any(_hides(plain, one) for plain in tried)]
-    for ways in (("start",), ("path", "blend")):
-        fit = [one for one in passing if one.config.way in ways and (ways == ("start",) or _below(one.beyond))]
-        if not fit:
-            continue
-        if ways != ("start",):
-            lowest = min(fit, key=lambda one: (_value(one.beyond), complexity(one.config)))
-            fit = [one for one in fit if one.config.way == lowest.config.way]
-        alpha = min(one.config.alpha for one in fit)
-        fit = [one for one in fit if one.config.alpha == alpha]
-        best = min(_value(one.change) for one in fit)
-        close = [one for one in fit if _value(one.change) <= best + MARGIN / 2]
-        return min(close, key=lambda one: (complexity(one.config), _value(one.change))).config
-    return None
+    own = [one for one in tried if one.sound and not any(_hides(plain, one) for plain in tried)]
+    starts = [one for one in own if one.config.way == "start"]
+    if starts:
+        weak = _weakest(starts).config
+        same = [one for one in tried if replace(one.config, alpha=weak.alpha) == weak and one.passes]
+        near = [one.config.alpha for one in same if one.reach is not None and one.reach <= REACH]
+        return replace(weak, alpha=max([weak.alpha, *near]))
+    others = [one for one in own if one.config.way != "start" and _below(one.beyond)]
+    if not others:
+        return None
+    lowest = min(others, key=lambda one: (_value(one.beyond), complexity(one.config)))
+    return _weakest([one for one in others if one.config.way == lowest.config.way]).config
+
+
+def _weakest(fit: Sequence[Checked]) -> Checked:
+    """The best of the weakest strength."""
+    alpha = min(one.config.alpha for one in fit)
+    fit = [one for one in fit if one.config.alpha == alpha]
+    best = min(_value(one.change) for one in fit)
+    close = [one for one in fit if _value(one.change) <= best + MARGIN / 2]
+    return min(close, key=lambda one: (complexity(one.config), _value(one.change)))
 
 
 def _hides(plain: Checked, one: Checked) -> bool:
@@ -247,13 +282,13 @@ def _hides(plain: Checked, one: Checked) -> bool:
     if any(getattr(plain.config, name) != getattr(one.config, name) for name in same):
         return False
     simpler = complexity(plain.config) < complexity(one.config)
-    return simpler and not plain.passes and _value(plain.change) <= _value(one.change) + MARGIN / 2
+    return simpler and not plain.sound and _value(plain.change) <= _value(one.change) + MARGIN / 2
 
 
 def complexity(config: RetrievalConfig) -> tuple[int, int]:
     """How far a configuration is from the plainest: variants switched on, then the rule (frame, current, next)."""
     plain = RetrievalConfig()
-    names = ("weights", "onset_alignment", "whitening", "rerank", "gripper_gating", "reliability", "lead")
+    names = ("weights", "onset_alignment", "whitening", "rerank", "gripper_gating", "reliability", "lead", "angle")
     return sum(getattr(config, name) != getattr(plain, name) for name in names), -RULES.index(config.rule)
 
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from besttake.core.select import rank_weights
 
@@ -80,7 +80,7 @@ def starts_for_half_width(sigma2: float, half_width: float, level: float = 0.95)
     """Starts for an interval of +/- ``half_width``: z^2 sigma^2 / h^2."""
     if half_width <= 0:
         raise ValueError("the half width must be above zero")
-    z = float(norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     return max(1, ceil(z**2 * sigma2 / half_width**2 - 1e-9))
 
 
@@ -95,7 +95,7 @@ def smallest_effect(sigma2: float, starts: int, power: float = 0.8, alpha: float
     """Smallest mean that a one-sided test on ``starts`` starts tells from zero with ``power``."""
     if starts < 1:
         raise ValueError("a budget needs at least one start")
-    return float((norm.ppf(1 - alpha) + norm.ppf(power)) * np.sqrt(sigma2 / starts))
+    return float((ndtri(1 - alpha) + ndtri(power)) * np.sqrt(sigma2 / starts))
 
 
 def seeds_worth(seeds: int, n: int = 3) -> float:

@@ -19,6 +19,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 _BLOCK = 64
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,22 @@ def sampling_spread(samples: NDArray[Any]) -> F64:
     return result
 
 
-def spread_evenly(rows: int, count: int) -> I64:
-    """``count`` of the numbers 0 … rows - 1, evenly spread; all where there are no more."""
-    picked = min(rows, count)
-    return (np.arange(picked, dtype=np.int64) * rows) // max(picked, 1)
+def spread_over(demo: NDArray[Any], count: int) -> I64:
+    """``count`` rows, evenly from each demonstration and at other moments in each; all where there are no more.
+
+    ``demo`` (M,) says whose each row is, the rows of one in the order of time. Every so-many-th row will not do:
+    demonstrations of a task are about equally long, and it would hit the same moments in all of them.
+    """
+    groups = [np.flatnonzero(demo == one) for one in np.unique(demo)]
+    if len(demo) <= count:
+        return np.arange(len(demo), dtype=np.int64)
+    quotas = np.diff(np.arange(len(groups) + 1) * count // max(len(groups), 1))
+    asked = [(rows, quota) for rows, quota in zip(groups, quotas.tolist(), strict=True) if quota]
+    picked = []
+    for index, (rows, quota) in enumerate(asked):
+        moments = np.arange(min(quota, len(rows))) + (index + 0.5) * _GOLDEN % 1.0
+        picked.append(rows[(moments * len(rows) / min(quota, len(rows))).astype(np.int64)])
+    return np.concatenate(picked)
 
 
 def resampled(clusters: int, seed: int = 0, draws: int = 2000) -> I64:

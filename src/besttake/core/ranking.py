@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats as sps
+from scipy.special import stdtrit
 
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, as_outcomes
@@ -60,7 +60,7 @@ def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -
     pull = np.where(label, (place - auc) / wins, (place - auc) / losses)
     per_start = np.bincount(start, weights=pull, minlength=len(y))
     error = np.sqrt(size / max(size - 1, 1) * np.sum(per_start**2))
-    reach = sps.t.ppf((1 + level) / 2, max(rare - 1, 1)) * error / (auc * (1 - auc))
+    reach = stdtrit(max(rare - 1, 1), (1 + level) / 2) * error / (auc * (1 - auc))
     logit = np.log(auc / (1 - auc))
     low, high = 1 / (1 + np.exp(-(logit + np.array([-reach, reach]))))
     return Estimate(auc, float(low), float(high), size)

@@ -3,6 +3,8 @@
 Headroom and gain of one cell share pass@1, which alone correlates them; so next to the plain correlation stand the
 disjoint splits, where headroom comes from one half of a cell's starts and gain from the other. Whatever cannot be
 computed (fewer than three cells, no variation) is an `Estimate` of None with a reason.
+
+`scipy.stats` takes most of a second to import, so it is imported by the functions that use it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats as sps
 
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64
@@ -107,19 +108,23 @@ def pearson(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 10_000) ->
     a, b = a - a.mean(), b - b.mean()
     r = bootstrap(np.stack([a, b, a * a, b * b, a * b], axis=1), _r_of_moments, rng=rng, draws=draws)
     if r.value is None:
-        return Estimate(float(sps.pearsonr(a, b).statistic), None, None, a.size, "too few cells for an interval")
+        from scipy.stats import pearsonr
+
+        return Estimate(float(pearsonr(a, b).statistic), None, None, a.size, "too few cells for an interval")
     return r
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
     """Spearman rho over cells with a percentile interval from resampled cells."""
+    from scipy.stats import rankdata, spearmanr
+
     a, b, reason = _pairs(x, y)
     if reason:
         return Estimate(n=a.size, reason=reason)
     index = np.random.default_rng(rng).integers(a.size, size=(draws, a.size))
-    replicas = _rows_r(sps.rankdata(a[index], axis=1), sps.rankdata(b[index], axis=1))
+    replicas = _rows_r(rankdata(a[index], axis=1), rankdata(b[index], axis=1))
     low, high = _percentiles(replicas)
-    return Estimate(float(sps.spearmanr(a, b).statistic), low, high, a.size)
+    return Estimate(float(spearmanr(a, b).statistic), low, high, a.size)
 
 
 def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, points: int = 50) -> Line | None:
@@ -151,7 +156,9 @@ def nested_pearson(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_0
 
 def nested_spearman(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
     """Spearman rho with a percentile interval from resampled cells and, within each, resampled starts."""
-    return _nested(cells, lambda means: sps.rankdata(means, axis=1), rng, draws)
+    from scipy.stats import rankdata
+
+    return _nested(cells, lambda means: rankdata(means, axis=1), rng, draws)
 
 
 def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], rng: Rng, draws: int) -> Estimate:
@@ -162,7 +169,9 @@ def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], rng: Rng, 
     a, b, reason = _pairs(*_means(cells))
     if reason:
         return Estimate(n=a.size, reason=reason)
-    value = float(sps.pearsonr(places(a[None])[0], places(b[None])[0]).statistic)
+    from scipy.stats import pearsonr
+
+    value = float(pearsonr(places(a[None])[0], places(b[None])[0]).statistic)
     replicas = _rows_r(*map(places, _nested_means(cells, rng, draws)))
     if np.isfinite(replicas).mean() < 0.5:
         return Estimate(value, None, None, a.size, "too few cells differ for an interval")
@@ -272,7 +281,7 @@ def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[F64, F64, str]:
     kept = np.isfinite(a) & np.isfinite(b)
     a, b = a[kept], b[kept]
     if a.size < 3:
-        return a, b, f"{a.size} cells; a correlation needs at least three"
+        return a, b, f"{a.size} {'cell' if a.size == 1 else 'cells'}; a correlation needs at least three"
     if np.ptp(a) < 1e-12:
         return a, b, "headroom is the same in all cells"
     if np.ptp(b) < 1e-12:

@@ -8,21 +8,25 @@ dimensions weigh alike. A modality that a query or the library lacks drops out, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from besttake.core.bounds import Lows, nearest, nearest_few
+from besttake.core.search import F32, F64, I64
+from besttake.core.spaces import Prepared, Rows, Space, Table, Whitened
 
 Rule = Literal["next", "current", "frame"]
 Way = Literal["start", "path", "blend"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")
 WAYS: tuple[Way, ...] = ("start", "path", "blend")
+# Up to so many numbers all candidates are compared at once. Queries, and bounds of them, that are computed together.
+_PLAIN, _QUERIES, _BOUNDS = 1 << 17, 256, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class RetrievalConfig:
     ``gripper_gating``: only candidates in the query's gripper phase, where there are any.
     ``reliability``: a candidate's distance grows by this many times the distance between the chunk it would return and
     the policy's own prediction; 0: it does not. It changes which candidate wins, never alpha.
+    ``angle``: the turn, in degrees, that begins an event; None: as the library was built.
     """
 
     rule: Rule = "next"
@@ -57,6 +62,7 @@ class RetrievalConfig:
     gripper_gating: bool = False
     reliability: float = 0.0
     lead: int = 1
+    angle: float | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -71,6 +77,8 @@ class RetrievalConfig:
             raise ValueError(f"cooling must lie between 0 and 1, not {self.cooling}")
         if self.lead < 1 or self.rerank < 0 or self.reliability < 0:
             raise ValueError("lead must be at least 1, rerank and reliability at least 0")
+        if self.angle is not None and not 0 < self.angle < 180:
+            raise ValueError(f"angle must lie between 0 and 180 degrees, not {self.angle}")
 
     @property
     def cooled_by(self) -> float:
@@ -78,8 +86,9 @@ class RetrievalConfig:
         return self.alpha if self.cooling is None else self.cooling
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {**asdict(self), "weights": list(self.weights)}
+        """Plain values, for JSON. Without an ``angle`` of its own it reads as before there was one."""
+        values = {**asdict(self), "weights": list(self.weights)}
+        return values if self.angle is not None else {k: v for k, v in values.items() if k != "angle"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RetrievalConfig:
@@ -95,15 +104,16 @@ class Candidates:
     ``embeddings`` (E, d); ``chunks`` (E, horizon, action_dim) demonstrated from ``step`` (E,) of ``demo`` (E,) on;
     ``states`` (E, s) or None; ``open`` (E,) gripper phase or None; ``predicted`` like ``chunks``, what the policy
     itself predicts there: compared with the query's prediction where given, else the demonstrated chunks are.
+    Tables may be arrays or `Rows`, which are read when they are needed.
     """
 
-    embeddings: F32
-    chunks: F32
+    embeddings: Table
+    chunks: Table
     demo: I64
     step: I64
-    states: F32 | None = None
+    states: Table | None = None
     open: NDArray[np.bool_] | None = None
-    predicted: F32 | None = None
+    predicted: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -123,22 +133,46 @@ class Match:
     parts: tuple[float, float, float]
 
 
+Part = Literal["image", "chunk", "state", "returns"]
+Prepare = Callable[[Part, Table, bool], Prepared]
+
+
+def prepare_anew(_: Part, values: Table, bounds: bool) -> Prepared:
+    """Prepare a modality here and now; a library keeps what was prepared before (`besttake.demos.index`)."""
+    return Prepared.of(values, bounds)
+
+
 class Retriever:
     """A candidate set (of one task) prepared for queries. Row b of a query depends on row b alone."""
 
-    def __init__(self, candidates: Candidates, config: RetrievalConfig | None = None) -> None:
+    def __init__(
+        self, candidates: Candidates, config: RetrievalConfig | None = None, prepare: Prepare = prepare_anew
+    ) -> None:
         if not len(candidates.demo):
             raise ValueError("retrieval needs at least one candidate")
-        self.candidates, self.config = candidates, config or RetrievalConfig()
+        self.candidates, self.config, self._prepare = candidates, config or RetrievalConfig(), prepare
         self.target = targets(candidates.demo, candidates.step, self.config)
         chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
-        image = _Whitened if self.config.whitening else _Standard
-        self._spaces = (
-            image(candidates.embeddings),
-            _Standard(chunks),
-            None if candidates.states is None else _Standard(candidates.states),
+        tables = [table for table in (candidates.embeddings, chunks, candidates.states) if table is not None]
+        self._bounded = sum(prod(table.shape) for table in tables) > _PLAIN
+        whitened = self.config.whitening
+        self._spaces: tuple[Space, Space, Space | None] = (
+            Whitened(candidates.embeddings, self._bounded) if whitened else self._space("image", candidates.embeddings),
+            self._space("chunk", chunks),
+            None if candidates.states is None else self._space("state", candidates.states),
         )
-        self._returns = _Standard(candidates.chunks[self.target])
+
+    def _space(self, part: Part, values: Table) -> Space:
+        return Space(values, self._prepare(part, values, self._bounded))
+
+    @cached_property
+    def _returns(self) -> Space:
+        """The chunks that candidates return."""
+        known, own = self.candidates, np.arange(len(self.target))
+        if known.predicted is None and np.array_equal(self.target, own):
+            return self._spaces[1]
+        returned = Rows(lambda rows: known.chunks[self.target[rows]], known.chunks.shape)
+        return self._space("returns", returned)
 
     def query(
         self,
@@ -153,41 +187,120 @@ class Retriever:
         ``phases`` (B,) whether the gripper is open, None where unknown. ``exclude`` (B,) a demonstration that must not
         be matched (a held-out one). Ties go to the lowest candidate.
         """
-
-        def row(b: int) -> list[Any]:
-            return [None if v is None else v[b] for v in (embeddings, chunks, states, phases, exclude)]
-
-        return [self._one(*row(b)) for b in range(len(embeddings))]
+        count = len(embeddings)
+        size = max(1, min(_QUERIES, _BOUNDS // len(self.candidates.demo)))
+        matches: list[Match] = []
+        for first in range(0, count, size):
+            part = slice(first, min(first + size, count))
+            given = [None if value is None else value[part] for value in (embeddings, chunks, states)]
+            placed = [
+                None if value is None or space is None else space.place(value)
+                for space, value in zip(self._spaces, given, strict=True)
+            ]
+            allowed = [
+                self._allowed(None if phases is None else phases[b], None if exclude is None else exclude[b])
+                for b in range(part.start, part.stop)
+            ]
+            matches += self._matches(_Queries(placed, self._returned(given[1]), allowed))
+        return matches
 
     def random(self, rng: np.random.Generator) -> Match:
         """The arm `shuffled`: what a candidate drawn uniformly would return, whatever the query."""
         row = int(rng.integers(len(self.candidates.demo)))
         return self._match(row, np.nan, (np.nan,) * 3)
 
-    def _one(self, image: Any, chunk: Any, state: Any, phase: bool | None, exclude: int | None) -> Match:
-        config, known = self.config, self.candidates
-        allowed = np.ones(len(known.demo), bool) if exclude is None else known.demo != exclude
-        if not allowed.any():
-            raise ValueError("every candidate is of the excluded demonstration")
-        if config.gripper_gating and phase is not None and known.open is not None:
-            gated = allowed & (known.open == phase)
+    def _returned(self, chunks: NDArray[Any] | None) -> F32 | None:
+        return self._returns.place(chunks) if self.config.reliability and chunks is not None else None
+
+    def _allowed(self, phase: bool | None, exclude: int | None) -> NDArray[np.bool_] | None:
+        """Which candidates (E,) may match; None: all."""
+        known, allowed = self.candidates, None
+        if exclude is not None:
+            allowed = known.demo != exclude
+            if not allowed.any():
+                raise ValueError("every candidate is of the excluded demonstration")
+        if self.config.gripper_gating and phase is not None and known.open is not None:
+            same = known.open == phase
+            gated = same if allowed is None else allowed & same
             allowed = gated if gated.any() else allowed
-        rows = np.flatnonzero(allowed)
-        near = self._spaces[0].distances(image, rows)
-        if config.rerank:
-            likely = np.sort(np.argsort(near, kind="stable")[: config.rerank])
-            rows, near = rows[likely], near[likely]
-        parts = [near] + [
-            np.full(len(rows), np.nan) if space is None or value is None else space.distances(value, rows)
-            for space, value in zip(self._spaces[1:], (chunk, state), strict=True)
+        return allowed
+
+    def _matches(self, queries: _Queries) -> list[Match]:
+        count = len(queries.allowed)
+        if not self._bounded:
+            return [self._one(queries.take(slice(row, row + 1)), False) for row in range(count)]
+        bounded, matches = queries.usual, dict[int, Match]()
+        if bounded.any() and not self.config.rerank:
+            rows = np.flatnonzero(bounded)
+            few = queries.take(rows)
+            winners, distances = nearest(self._lows(few), partial(self._distances, few))
+            parts = [
+                np.full(len(rows), np.nan) if space is None or placed is None
+                else space.pairs(placed, np.arange(len(rows)), winners)
+                for space, placed in zip(self._spaces, few.placed, strict=True)
+            ]  # fmt: skip
+            for i, row in enumerate(rows.tolist()):
+                own = float(parts[0][i]), float(parts[1][i]), float(parts[2][i])
+                matches[row] = self._match(int(winners[i]), float(distances[i]), own)
+        for row in range(count):
+            if row not in matches:
+                matches[row] = self._one(queries.take(slice(row, row + 1)), bool(bounded[row]))
+        return [matches[row] for row in range(count)]
+
+    def _weights(self, missing: Sequence[bool]) -> F64:
+        pairs = zip(missing, self.config.weights, strict=True)
+        weights = np.array([0.0 if lacks else weight for lacks, weight in pairs])
+        return weights if weights.sum() > 0 else np.array([1.0, 0.0, 0.0])
+
+    def _lows(self, queries: _Queries, image_only: bool = False) -> Lows:
+        """Bounds of the distances of ``queries``, or of their images alone."""
+        weights = np.array([1.0, 0.0, 0.0]) if image_only else self._weights(queries.missing)
+        terms = list(zip(self._spaces, queries.placed, weights / weights.sum(), strict=True))
+        if queries.returned is not None and not image_only:
+            terms.append((self._returns, queries.returned, self.config.reliability))
+        bounds = [
+            space.bound(placed, float(weight))
+            for space, placed, weight in terms
+            if space is not None and placed is not None and weight > 0 and space.axes
         ]
-        weights = np.array([0.0 if np.isnan(p).any() else w for p, w in zip(parts, config.weights, strict=True)])
-        if weights.sum() == 0:
-            weights = np.array([1.0, 0.0, 0.0])
+        return Lows.of([b for b in bounds if b is not None], len(self.candidates.demo), queries.allowed)
+
+    def _distances(self, queries: _Queries, query: I64, rows: I64) -> F64:
+        """The distances of pairs: of ``queries`` at ``query`` (n,) and the candidates ``rows`` (n,)."""
+        weights = self._weights(queries.missing)
+        terms = [
+            space.pairs(placed, query, rows) * weight
+            for space, placed, weight in zip(self._spaces, queries.placed, weights, strict=True)
+            if weight > 0 and space is not None and placed is not None
+        ]
+        distance: F64 = np.sum(terms, axis=0) / weights.sum()
+        if queries.returned is not None:
+            distance = distance + self.config.reliability * self._returns.pairs(queries.returned, query, rows)
+        return distance
+
+    def _one(self, query: _Queries, bounded: bool) -> Match:
+        """The match of a single query, by comparing all candidates, or those nearest by image."""
+        image, allowed = query.placed[0], query.allowed[0]
+        assert image is not None
+        rows = np.arange(len(self.target)) if allowed is None else np.flatnonzero(allowed)
+        if self.config.rerank and bounded and self.config.rerank < len(rows):
+            compare = partial(self._spaces[0].pairs, image)
+            rows = nearest_few(self._lows(query, image_only=True), compare, self.config.rerank)
+            near = self._spaces[0].distances(image[0], rows)
+        else:
+            near = self._spaces[0].distances(image[0], rows)
+            if self.config.rerank:
+                likely = np.sort(np.argsort(near, kind="stable")[: self.config.rerank])
+                rows, near = rows[likely], near[likely]
+        parts = [near] + [
+            np.full(len(rows), np.nan) if space is None or placed is None else space.distances(placed[0], rows)
+            for space, placed in zip(self._spaces[1:], query.placed[1:], strict=True)
+        ]
+        weights = self._weights([bool(np.isnan(part).any()) for part in parts])
         terms = [p * w for p, w in zip(parts, weights, strict=True) if w > 0]
         distance = np.sum(terms, axis=0) / weights.sum()
-        if config.reliability and chunk is not None:
-            distance = distance + config.reliability * self._returns.distances(chunk, rows)
+        if query.returned is not None:
+            distance = distance + self.config.reliability * self._returns.distances(query.returned[0], rows)
         win = int(np.argmin(distance))
         own = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
         return self._match(int(rows[win]), float(distance[win]), own)
@@ -196,6 +309,37 @@ class Retriever:
         known, target = self.candidates, int(self.target[row])
         steps = int(known.step[row]), int(known.step[target])
         return Match(int(known.demo[row]), row, *steps, known.chunks[target], distance, parts)
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """Queries on the axes of each modality, ``placed`` (B, k) or None, and which candidates each may match."""
+
+    placed: Sequence[F32 | None]
+    returned: F32 | None
+    allowed: Sequence[NDArray[np.bool_] | None]
+
+    @property
+    def missing(self) -> list[bool]:
+        """Which modalities no query has."""
+        return [placed is None for placed in self.placed]
+
+    @property
+    def usual(self) -> NDArray[np.bool_]:
+        """The queries (B,) whose numbers are all finite and so small that their squares are, too."""
+        tables = [table for table in (*self.placed, self.returned) if table is not None]
+        sane = [(np.abs(table) < 1e12).all(axis=1) for table in tables]  # not so what is not a number
+        usual: NDArray[np.bool_] = np.logical_and.reduce(sane)
+        return usual
+
+    def take(self, rows: I64 | slice) -> _Queries:
+        """Some of the queries."""
+        if isinstance(rows, slice) and rows == slice(0, len(self.allowed)):
+            return self
+        placed = [None if table is None else table[rows] for table in self.placed]
+        returned = None if self.returned is None else self.returned[rows]
+        allowed = self.allowed[rows] if isinstance(rows, slice) else [self.allowed[row] for row in rows]
+        return _Queries(placed, returned, allowed)
 
 
 def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:
@@ -209,44 +353,3 @@ def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:
     last = np.searchsorted(demo[order], demo, side="right") - 1
     ahead: I64 = order[np.minimum(place + config.lead, last)]
     return ahead
-
-
-class _Standard:
-    """A modality on z-scored axes: rows (E, n) float32, constant axes left out."""
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        flat = values.reshape(len(values), -1).astype(np.float64)
-        self._mean, spread = flat.mean(axis=0), flat.std(axis=0)
-        # What varies by rounding only would otherwise be blown up to unit variance.
-        self._keep = np.flatnonzero(spread > 1e-6 * max(float(np.abs(flat).max(initial=0.0)), 1e-6))
-        self._scale = spread[self._keep]
-        self._rows = self._place(flat)
-
-    def _place(self, flat: F64) -> F32:
-        placed: F32 = ((flat - self._mean)[..., self._keep] / self._scale).astype(np.float32)
-        return placed
-
-    def distances(self, value: NDArray[Any], rows: I64) -> F64:
-        """Root mean square z-difference of one query and the candidates ``rows``."""
-        if not self._rows.shape[1]:
-            return np.zeros(len(rows))
-        # Rows are in order and distinct, so as many as there are means all of them: no copy.
-        known = self._rows if len(rows) == len(self._rows) else self._rows[rows]
-        gap = known - self._place(np.asarray(value, np.float64).reshape(-1))
-        return np.sqrt(np.mean(gap * gap, axis=1, dtype=np.float64))
-
-
-class _Whitened(_Standard):
-    """A modality on decorrelated axes of unit variance."""
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        flat = values.reshape(len(values), -1).astype(np.float64)
-        self._centre = flat.mean(axis=0)
-        _, size, axes = np.linalg.svd(flat - self._centre, full_matrices=False)
-        explained = np.cumsum(size**2) / max(float(np.sum(size**2)), 1e-30)
-        self._axes = axes[: int(np.searchsorted(explained, 0.95)) + 1].T
-        super().__init__((flat - self._centre) @ self._axes)
-
-    def distances(self, value: NDArray[Any], rows: I64) -> F64:
-        """Root mean square difference on the whitened axes."""
-        return super().distances((np.asarray(value, np.float64).reshape(-1) - self._centre) @ self._axes, rows)

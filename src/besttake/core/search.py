@@ -64,9 +64,17 @@ class Index:
         if frames.shape[1] < _WORTH_A_PREFIX or frames.shape[0] < 4 * _PREFIX:
             return cls(frames)
         basis = _basis(frames)
-        reduced = np.concatenate([reduce(frames[i : i + FRAMES], basis) for i in range(0, len(frames), FRAMES)])
+        reduced = np.empty((len(frames), basis.shape[1] + 1), np.float32)
+        for first in range(0, len(frames), FRAMES):
+            reduced[first : first + FRAMES] = reduce(frames[first : first + FRAMES], basis)
         tight = float(np.mean(reduced[:, -1] ** 2)) < 0.25
         return cls(frames, basis, reduced) if tight else cls(frames)
+
+    @property
+    def arrays(self) -> dict[str, F32]:
+        """What was prepared of the library: ``basis`` and ``reduced`` where they pay."""
+        made = {"basis": self.basis, "reduced": self.reduced, "frames": np.array([len(self.library)], np.float32)}
+        return {name: array for name, array in made.items() if array is not None}
 
     def nearest(self, queries: NDArray[Any]) -> Trace:
         """The highest inner product of each row of ``queries`` (Q, d) with a library frame, and that frame."""

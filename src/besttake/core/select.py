@@ -122,6 +122,28 @@ def oracle(outcomes: ArrayLike, n: int | None = None) -> Selection:
     return Selection(n, start_pass_at_k(outcomes, n), start_headroom(outcomes, n))
 
 
+def follows_length(outcomes: ArrayLike, scores: ArrayLike, lengths: ArrayLike, *, pairs: int = 10) -> bool:
+    """Whether a score is little but the length of a take: of two takes of a start that ended alike, the shorter one
+    scores higher 19 times in 20. Length gives outcomes away, so takes that ended differently cannot tell.
+
+    False where there are fewer than ``pairs`` such pairs.
+    """
+    y, s, steps = (np.asarray(part, dtype=np.float64) for part in (outcomes, scores, lengths))
+    alike = (y[:, :, None] == y[:, None, :]) & np.isfinite(s)[:, :, None] & np.isfinite(s)[:, None, :]
+    shorter = alike & (steps[:, :, None] < steps[:, None, :])
+    count = int(shorter.sum())
+    higher = int((shorter & (s[:, :, None] > s[:, None, :])).sum())
+    return count >= pairs and higher >= 0.95 * count
+
+
+def silent(outcomes: ArrayLike, scores: ArrayLike) -> bool:
+    """Whether a score tells no two takes of any start apart, so that the order of the seeds is all that it picks by."""
+    values = np.where(np.isfinite(np.asarray(outcomes, dtype=np.float64)), np.asarray(scores, dtype=np.float64), np.nan)
+    valid = np.isfinite(values)
+    highest, lowest = np.where(valid, values, -np.inf).max(axis=1), np.where(valid, values, np.inf).min(axis=1)
+    return not bool(np.any(highest > lowest))
+
+
 def selection_curve(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
     """Success of the selector (n,) with 1, 2, .. n takes per start, each averaged over all subsets."""
     return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, n) + 1)])

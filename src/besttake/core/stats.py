@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats as sps
+from scipy.special import ndtr, ndtri
 
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, log_choose
@@ -153,9 +153,9 @@ def bootstrap(
     scale = np.sum(counts * pull**2)
     skew = float(np.sum(counts * pull**3) / (6 * scale**1.5)) if scale > 1e-300 else 0.0
     below = np.mean(replicas < value - 1e-12) + 0.5 * np.mean(np.abs(replicas - value) <= 1e-12)
-    shift = sps.norm.ppf(np.clip(below, 1 / replicas.size, 1 - 1 / replicas.size))
-    tails = shift + sps.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(replicas, sps.norm.cdf(shift + tails / (1 - skew * tails)))
+    shift = ndtri(np.clip(below, 1 / replicas.size, 1 - 1 / replicas.size))
+    tails = shift + ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(replicas, ndtr(shift + tails / (1 - skew * tails)))
     return Estimate(value, float(low), float(high), size)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from besttake.core.estimate import YesNo
-from besttake.core.sequential import wealth
+from besttake.core.sequential import HORIZON, wealth
 from besttake.core.stats import Scale
 
 F64 = NDArray[np.float64]
@@ -53,38 +53,36 @@ class Track:
 
 
 def tracks(
-    values: ArrayLike, scales: Sequence[Scale], stakes: Sequence[float], worth: float, *, alpha: float = 0.05
+    values: ArrayLike,
+    scales: Sequence[Scale],
+    stakes: Sequence[float],
+    worth: float,
+    *,
+    ruling: ArrayLike | None = None,
+    alpha: float = 0.05,
+    horizon: int = HORIZON,
 ) -> list[Track]:
-    """The tracks of Q questions with ``values`` (T, Q) in the order of the run, NaN where a start has none."""
+    """The tracks of Q questions with ``values`` (T, Q) in the order of the run, NaN where a start has none.
+
+    ``ruling`` (T, Q): the values that a NO may rest on; all unless given. Scales and stakes may not depend on what
+    was seen, or a later start could change an answer that was given. ``horizon``: the starts that bets cover.
+    """
     x = np.asarray(values, dtype=np.float64)
+    both = np.stack([x, x if ruling is None else np.asarray(ruling, dtype=np.float64)], axis=-1)
     if not len(x):
         empty = np.zeros(0)
         return [Track(1, 1 if s.hi > worth else 0, empty.astype(np.int64), empty, np.zeros((0, 2))) for s in scales]
-    lo = np.minimum([s.lo for s in scales], np.nanmin(x, axis=0, initial=0.0))[:, None]
-    hi = np.maximum([s.hi for s in scales], np.nanmax(x, axis=0, initial=0.0))[:, None]
+    lo, hi = np.array([s.lo for s in scales])[:, None], np.array([s.hi for s in scales])[:, None]
     nulls, signs = np.array([0.0, worth]), np.array([1.0, -1.0])
-    sums = wealth(x[..., None], nulls, signs, lo, hi, fixed=np.asarray(stakes)[:, None], alpha=alpha)
+    sums = wealth(both, nulls, signs, lo, hi, fixed=np.asarray(stakes)[:, None], alpha=alpha, horizon=horizon)
     peak = np.maximum.accumulate(sums, axis=0)
-    count = np.isfinite(x).cumsum(axis=0)
-    mean = np.nancumsum(x, axis=0) / np.maximum(count, 1)
-    yes, no = first_answers(peak, count, mean, worth, alpha)
-    no = np.where([s.hi <= worth for s in scales], 0, no)
-    return [Track(int(yes[q]), int(no[q]), count[:, q], mean[:, q], peak[:, q]) for q in range(x.shape[1])]
-
-
-def first_answers(
-    peak: F64, count: NDArray[np.int64], mean: F64, worth: float, alpha: float = 0.05
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """After how many of T starts each of B sequences says YES, and NO; T + 1 where it does not.
-
-    ``peak`` (T, B, 2), ``count`` and ``mean`` (T, B): as in `Track`.
-    """
-    rejected, late, never = peak >= 2 / alpha, count >= FIRST, len(peak) + 1
-    yes, no = rejected[..., 0] & (mean >= worth - 1e-12) & late, rejected[..., 1] & late
-    return (
-        np.where(yes.any(axis=0), yes.argmax(axis=0) + 1, never),
-        np.where(no.any(axis=0), no.argmax(axis=0) + 1, never),
-    )
+    count = np.isfinite(both).cumsum(axis=0)
+    mean = np.nancumsum(x, axis=0) / np.maximum(count[..., 0], 1)
+    shown = (peak >= 2 / alpha) & (count >= FIRST)
+    shown[..., 0] &= mean >= worth - 1e-12
+    first = np.where(shown.any(axis=0), shown.argmax(axis=0) + 1, len(x) + 1)
+    no = np.where([s.hi <= worth for s in scales], 0, first[:, 1])
+    return [Track(int(first[q, 0]), int(no[q]), count[:, q, 0], mean[:, q], peak[:, q]) for q in range(x.shape[1])]
 
 
 def bounds(values: ArrayLike, scale: Scale, stake: float, *, level: float = 0.95) -> tuple[float, float]:

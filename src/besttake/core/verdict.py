@@ -40,8 +40,8 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 | otherwise | | | undecided |
 | YES | not measured | | undecided: without the control the gain may be that of cooling |
 | NO | not measured | | none |
-| not measured | YES | | cool |
-| not measured | otherwise | | not-measured |
+| not measured | YES, NO or UNDECIDED | | cool, none or undecided: about cooling alone |
+| not measured | not measured | | not-measured |
 
 ``any_chunk`` is set where retrieve is chosen but retrieve - shuffled is not YES: any demonstration chunk may do it.
 
@@ -55,7 +55,7 @@ not shown to beat selection on cooled takes: cooling and selecting may do as wel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ from besttake.core.estimate import Estimate, Finding, YesNo
 from besttake.core.options import holm
 from besttake.core.sequential import Looks, later_bounds, look_again
 from besttake.core.stats import Rng, Scale, mean_interval, p_not_above, p_not_below
-from besttake.core.until import bounds, tracks
+from besttake.core.until import Track, bounds, tracks
 
 Reuse = Literal["select", "unranked", "none", "undecided"]
 Retrieve = Literal["retrieve", "cool", "cool-or-retrieve", "none", "undecided", "not-measured"]
@@ -74,7 +74,7 @@ Reason = Literal[
     "identical-takes", "one-take", "no-headroom", "no-score", "length-leak", "gain", "not-ranked", "small-gain", "open",
     "not-run", "cooled-only", "no-control", "content", "together", "cooling", "choice", "composes",
 ]  # fmt: skip
-"""Which row of the tables above decided: ``reporting/words.py`` has the sentence of each."""
+"""Which row of the tables above decided: ``reporting/words/`` has the sentence of each."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +105,26 @@ class Decided:
 
 
 def ask(
-    values: ArrayLike, scale: Scale, worth: float, *, alpha: float = 0.05, rng: Rng = 0, draws: int = 10_000
+    values: ArrayLike,
+    scale: Scale,
+    worth: float,
+    *,
+    ruling: ArrayLike | None = None,
+    alpha: float = 0.05,
+    rng: Rng = 0,
+    draws: int = 10_000,
 ) -> Finding:
-    """Is the mean over starts of ``values`` (S,) worth it? ``draws`` of the bootstrap and of each test."""
+    """Is the mean over starts of ``values`` (S,) worth it? ``draws`` of the bootstrap and of each test.
+
+    ``ruling`` (S,): the values that a NO may rest on; all unless given.
+    """
     x = _existing(values)
     estimate = mean_interval(x, scale, rng=rng, draws=draws)
     if estimate.value is None:
         return Finding("undecided", estimate)
     above = p_not_above(x, 0.0, scale.lo, rng=rng, draws=draws)
-    below = p_not_below(x, worth, scale.hi, rng=rng, draws=draws) if scale.hi > worth else 0.0
+    out = x if ruling is None else _existing(ruling)
+    below = p_not_below(out, worth, scale.hi, rng=rng, draws=draws) if scale.hi > worth else 0.0
     answer: YesNo = "undecided"
     if above <= alpha and estimate.value >= worth - 1e-12:
         answer = "yes"
@@ -123,20 +134,31 @@ def ask(
 
 
 def ask_again(
-    values: ArrayLike, scale: Scale, worth: float, looks: Looks, stake: float, *, alpha: float = 0.05
+    values: ArrayLike,
+    scale: Scale,
+    worth: float,
+    looks: Looks,
+    stake: float,
+    *,
+    ruling: ArrayLike | None = None,
+    alpha: float = 0.05,
 ) -> Finding:
     """`ask` for a run that was looked at before: ``values`` (S,) in the order of the run, which ``looks`` sorts."""
-    x = _existing(np.asarray(values, dtype=np.float64)[looks.order])
+    every = np.asarray(values, dtype=np.float64)[looks.order]
+    out = every if ruling is None else np.asarray(ruling, dtype=np.float64)[looks.order]
+    x = _existing(every)
     estimate = estimate_again(values, scale, looks, stake)
     if estimate.value is None:
         return Finding("undecided", estimate)
     if looks.until:
-        (track,) = tracks(x[:, None], [scale], [stake], worth, alpha=alpha)
-        return _finding(track.answer(x.size), estimate, track.p_values(x.size), x, scale)
-    later = look_again(x, scale, worth, first=looks.earlier[0], stake=stake, alpha=alpha)
+        (track,) = tracks(every[:, None], [scale], [stake], worth, ruling=out[:, None], alpha=alpha)
+        finding = _finding(track.answer(every.size), estimate, track.p_values(every.size), x, scale)
+        return replace(finding, when_answered=_when_answered(track, finding, worth))
+    later = look_again(every, scale, worth, first=looks.earlier[0], stake=stake, ruling=out, alpha=looks.left(alpha))
     answer, below = (later.answer, later.p_not_below_worth) if scale.hi > worth else ("no", 0.0)
-    # Half of alpha is left for later looks, so that the p-values count twice.
-    p_values = min(1.0, 2 * later.p_not_above_zero), min(1.0, 2 * below)
+    # A part of alpha is left for later looks, so that the p-values count several times.
+    times = alpha / looks.left(alpha)
+    p_values = min(1.0, times * later.p_not_above_zero), min(1.0, times * below)
     return _finding(answer, estimate, p_values, x, scale)
 
 
@@ -148,7 +170,8 @@ def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) 
     if looks.until:
         low, high = bounds(x, scale, stake)
     else:
-        low, high = later_bounds(x, scale, first=looks.earlier[0], stake=stake)
+        level = 1 - 0.05 / 2**looks.grown
+        low, high = later_bounds(x, scale, first=looks.earlier[0], stake=stake, level=level)
     value = float(x.mean())
     return Estimate(value, min(low, value), max(high, value), int(x.size))
 
@@ -199,9 +222,11 @@ def _reuse(headroom: Finding, gain: Finding | None, n: int, length_tells: bool) 
 def _retrieve(findings: Mapping[str, Finding]) -> Part:
     full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
     if full is None:
-        if cooled is not None and cooled.answer == "yes":
-            return Part("cool", "cooled-only", cooled.estimate, 1, arm="cooled")
-        return Part("not-measured", "not-run", cooled.estimate if cooled else Estimate(reason="not measured"), 1)
+        if cooled is None:
+            return Part("not-measured", "not-run", Estimate(reason="not measured"), 1)
+        alone: dict[YesNo, Retrieve] = {"yes": "cool", "no": "none", "undecided": "undecided"}
+        arm = "cooled" if cooled.answer == "yes" else ""
+        return Part(alone[cooled.answer], "cooled-only", cooled.estimate, 1, arm)
     if cooled is None or content is None:
         if full.answer == "no":
             return Part("none", "small-gain", full.estimate, 1)
@@ -260,6 +285,15 @@ def _finding(answer: YesNo, estimate: Estimate, p_values: tuple[float, float], x
     # The half pseudo-starts enter the variance as well, so that no mixed start does not read as no variance.
     variance = float((np.sum((x - value) ** 2) + 0.5 * np.sum((np.array(scale.pseudo) - value) ** 2)) / x.size)
     return Finding(answer, estimate, *p_values, variance)
+
+
+def _when_answered(track: Track, finding: Finding, worth: float) -> Estimate | None:
+    """The estimate at the answer, where that of all starts no longer fits it."""
+    above = _value(finding) >= worth - 1e-12
+    after = min(track.yes, track.no)
+    if after < 1 or (finding.answer, above) not in (("yes", False), ("no", True)):
+        return None
+    return Estimate(float(track.mean[after - 1]), n=int(track.count[after - 1]))
 
 
 def _existing(values: ArrayLike) -> np.ndarray:

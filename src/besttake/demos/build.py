@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -35,27 +35,20 @@ _SHOWN_EVERY = 8
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to build.
+class Options(Said):
+    """How to build, and what the user says about the data (`Said`).
 
     ``stride``: embed every stride-th frame of the source, and event frames always. ``tasks``: only these.
-    ``max_demos``: per task. ``events``: what counts as an event, in place of what the data say. ``gripper_dim`` and
-    those that follow: where the data do not say (`besttake.demos.layout.Said`). ``pad``: what a chunk holds past the
-    end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead of stopping.
-    ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so many.
-    ``half``: keep embeddings as float16, which halves the library and moves a cosine by less than 0.001.
+    ``max_demos``: per task. ``events``: what counts as an event, in place of what the data say. ``pad``: what a chunk
+    holds past the end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead
+    of stopping. ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so
+    many. ``half``: keep embeddings as float16, which halves the library and moves a cosine by less than 0.001.
     """
 
     stride: int = 1
     tasks: tuple[str, ...] | None = None
     max_demos: int | None = None
     events: EventConfig | None = None
-    gripper_dim: int | None = None
-    eef_dims: Sequence[int] | None = None
-    gripper_threshold: float | None = None
-    gripper_open: float | None = None
-    gripper_as: tuple[float, float] | None = None
-    angle: float | None = None
     pad: Literal["hold", "repeat"] = "hold"
     skip_bad: bool = False
     encoder_uri: str = ""
@@ -67,10 +60,7 @@ class Options:
         """These options with what the source's numbers mean filled in."""
         if self.layout is not None:
             return self
-        said = Said(
-            self.gripper_dim, self.eef_dims, self.gripper_threshold, self.gripper_open, self.gripper_as, self.angle
-        )
-        layout = layout_of(source, said)
+        layout = layout_of(source, self)
         return replace(self, layout=layout if self.events is None else replace(layout, events=self.events))
 
 

@@ -91,9 +91,14 @@ def check_camera(library: Library, env: EnvSpec | World) -> None:
         )
 
 
+def has_events(library: Library) -> bool:
+    """Whether some demonstration has an event after its start."""
+    return any(len(demo.events) > 1 for demo in library.demos)
+
+
 def check_events(library: Library) -> None:
     """Some demonstration has an event after its start, so that there is something to match."""
-    if all(len(demo.events) < 2 for demo in library.demos):
+    if not has_events(library):
         known = library.head.gripper_dim is not None or library.head.eef_dims is not None
         raise LibraryError(
             f"{library.path} has no events beyond episode starts; retrieve by `rule` frame"

@@ -23,7 +23,7 @@ from besttake.demos import h5
 from besttake.demos.base import choose_camera, uri_again
 from besttake.demos.episodes import About, Episodes
 from besttake.demos.frames import LARGEST, Unreadable, video_frame, video_frames
-from besttake.demos.paths import inside, read_json
+from besttake.demos.paths import check_links, inside, read_json
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -90,6 +90,7 @@ def make(
     """The source ``droid:rest``."""
     name, read, root = f"droid:{rest}", Reader(f"droid:{rest}"), Path(rest)
     keep = read.choice("failed", failed, ("leave out", "keep")) == "keep"
+    check_links(root, name)
     episodes, unfinished, failures = _episodes(root, keep)
     if not episodes:
         raise LibraryError(f"{name} has no folder with trajectory.h5 and metadata_….json of an episode that succeeded")
@@ -119,7 +120,7 @@ def _episodes(root: Path, keep: bool) -> tuple[dict[str, Mapping[str, Any]], int
         key = Path(folder).relative_to(root).as_posix()
         described = sorted(f for f in files if f.startswith("metadata_") and f.endswith(".json"))
         try:
-            about = read_json(inside(root, Path(folder) / described[0]), "droid") if described else {}
+            about = read_json(inside(root, f"{key}/{described[0]}"), "droid") if described else {}
         except (LibraryError, Unreadable):
             about = {}
         failure = about.get("success") is False

@@ -61,7 +61,7 @@ def _of_directory(path: Path) -> str | None:
         return "zarr"
     if _has_droid(path):
         return "droid"
-    files = h5.files_of(path)
+    files = h5.files_of(path, str(path))
     if files:
         return _of_hdf5(files[0])
     names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from besttake import files
 from besttake.demos.frames import Unreadable, check_size, fitted_array
+from besttake.demos.h5_trial import check_survives
+from besttake.demos.paths import check_links
 from besttake.errors import need, one_line
 from besttake.types import F32, U8
 
@@ -32,6 +34,7 @@ def h5py() -> Any:
 def opened(path: Path) -> Iterator[Any]:
     """The file, open for reading; `Unreadable` says in one line what is wrong with it, also while it is read."""
     try:
+        check_survives(path)
         with h5py().File(path, "r") as file:
             yield file
     except OSError as error:
@@ -155,10 +158,11 @@ def by_number_key(name: str) -> tuple[int, str]:
     return (int(digits.group()) if digits else -1, name)
 
 
-def files_of(path: Path) -> list[Path]:
+def files_of(path: Path, name: str) -> list[Path]:
     """The file itself, or the HDF5 files of a directory."""
     if path.is_file():
         return [path]
+    check_links(path, name)
     return sorted(p for p in path.glob("*") if p.suffix in SUFFIXES and p.is_file()) if path.is_dir() else []
 
 

@@ -215,7 +215,7 @@ def make(
 ) -> Hdf5Demos:
     """The source ``hdf5:rest``: a file, or a directory of files."""
     path = Path(rest)
-    files = h5.files_of(path)
+    files = h5.files_of(path, f"hdf5:{rest}")
     if not files:
         raise LibraryError(f"hdf5:{rest}: no such file, and no directory with .hdf5 or .h5 files")
     read = Reader(f"hdf5:{rest}")

@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
 
 from besttake.core.events import EventConfig
+from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Bad
 from besttake.errors import LibraryError, one_line
 from besttake.files import read_json, write_text
 
 FORMAT = 1
 FILE = "library.json"
+_LARGEST = 1 << 31
+_BESIDE = ("source", "shows", "retrieval", "fingerprint", "checksum")
+_CONFIG = TypeAdapter(RetrievalConfig)
 
 
 class _Part(BaseModel):
@@ -51,11 +55,30 @@ class DemoHead(_Part):
     source: dict[str, Any]
 
 
+class TunedOn(_Part):
+    """The starts of an env that a retrieval was chosen on; what else was tried is kept as it was written."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    env: str
+    starts: list[int]
+
+
 class TunedHead(_Part):
     """The retrieval that was chosen for the library, and on what."""
 
     config: dict[str, Any]
-    tuned_on: dict[str, Any]
+    tuned_on: TunedOn
+
+    @field_validator("config")
+    @classmethod
+    def _is_a_configuration(cls, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            _CONFIG.validate_python(values)
+            RetrievalConfig.from_dict(values)
+        except (TypeError, ValueError) as error:
+            raise ValueError(one_line(error, 100)) from error
+        return values
 
 
 class LibraryContent(_Part):
@@ -80,11 +103,33 @@ class LibraryContent(_Part):
     left_out: tuple[Bad, ...]
     notes: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> LibraryContent:
+        """Every place that the head names exists: dimensions of actions and states, steps of demonstrations."""
+        sizes = {
+            "stride": self.stride, "encoder.dim": self.encoder.dim,
+            "action_dim": self.action_dim, "state_dim": self.state_dim,
+        }  # fmt: skip
+        for name, size in sizes.items():
+            if size is not None and not 0 < size < _LARGEST:
+                raise ValueError(f"{name} is {size}"[:60])
+        if self.gripper_dim is not None and not 0 <= self.gripper_dim < (self.action_dim or 0):
+            raise ValueError(f"gripper_dim is {self.gripper_dim} where actions have {self.action_dim}"[:100])
+        if self.eef_dims is not None and not all(0 <= dim < (self.state_dim or 0) for dim in self.eef_dims):
+            raise ValueError(f"eef_dims are {self.eef_dims} where states have {self.state_dim}"[:100])
+        for demo in self.demos:
+            if not (0 < demo.length < _LARGEST and 0 <= demo.frames <= demo.length):
+                raise ValueError(f"{demo.id[:60]} has {demo.frames} frames in {demo.length} steps"[:150])
+            if not all(0 <= event < demo.length for event in demo.events):
+                raise ValueError(f"{demo.id[:60]} has events outside its {demo.length} steps"[:150])
+        return self
+
 
 class LibraryHead(LibraryContent):
     """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
 
-    ``checksum`` covers all the rest of the file; libraries of older versions have none.
+    ``checksum`` covers all the rest of the file, ``fingerprint`` what makes the library the one that it is. Those of
+    older versions have no checksum; their fingerprint is enough unless a retrieval was tuned.
     """
 
     files: dict[str, StoredFile]
@@ -102,8 +147,8 @@ class LibraryHead(LibraryContent):
     ) -> LibraryHead:
         """The head of a new library, with its fingerprint."""
         parts = {**content.model_dump(), "files": {name: file.model_dump() for name, file in files.items()}}
-        fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-        return cls(**parts, source=source, shows=shows, fingerprint=fingerprint)
+        head = cls(**parts, source=source, shows=shows, fingerprint="")
+        return head.model_copy(update={"fingerprint": _fingerprint(head.model_dump())})
 
     @classmethod
     def read(cls, directory: Path) -> LibraryHead:
@@ -123,7 +168,12 @@ class LibraryHead(LibraryContent):
                 f"{directory}/{FILE} was written by a newer BestTake (format {version}, this one knows {FORMAT});"
                 " upgrade besttake"
             )
-        if "checksum" in values and values["checksum"] != _checksum(values):
+        older = "checksum" not in values
+        if older and values.get("retrieval") is not None:
+            raise LibraryError(
+                f"{directory}/{FILE} has no checksum for the retrieval that was tuned; build the library again"
+            )
+        if not (older or values["checksum"] == _checksum(values)) or values.get("fingerprint") != _fingerprint(values):
             raise LibraryError(
                 f"{damaged} (it is not as it was written: its checksum differs); build the library again"
             )
@@ -133,8 +183,10 @@ class LibraryHead(LibraryContent):
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise LibraryError(f"{damaged} ({place}: {first['msg']}); build the library again") from error
-        if outside := [name for name in head.files if Path(name).name != name]:
-            raise LibraryError(f"{damaged} ({outside[0]!r} is not the name of a file in it); build the library again")
+        if outside := [name for name in head.files if Path(name).name != name or len(name) > 100]:
+            raise LibraryError(
+                f"{damaged} ({outside[0][:80]!r} is not the name of a file in it); build the library again"
+            )
         return head
 
     def write(self, directory: Path) -> None:
@@ -148,6 +200,12 @@ def _version(value: Any) -> int:
     if not isinstance(value, int) or not 0 < value < 1000:
         raise ValueError("its format is not the number of one")
     return value
+
+
+def _fingerprint(values: Mapping[str, Any]) -> str:
+    """The sha256 over what makes a library the one that it is: the content and the files."""
+    parts = {name: value for name, value in values.items() if name not in _BESIDE}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _checksum(values: Mapping[str, Any]) -> str:

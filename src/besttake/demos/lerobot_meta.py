@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.demos.frames import Unreadable
-from besttake.demos.paths import filled, inside, read_json, read_json_lines
+from besttake.demos.paths import check_links, filled, inside, read_json, read_json_lines
 from besttake.errors import LibraryError
 
 _OLD_CHUNK = 1000
@@ -43,6 +43,7 @@ class Meta:
     @classmethod
     def read(cls, root: Path, name: str) -> Meta:
         """The metadata of the data set in ``root``; LibraryError, one line, where it is none or damaged."""
+        check_links(root, name)
         path = root / "meta" / "info.json"
         if not path.is_file():
             raise LibraryError(f"{name} is not a LeRobotDataset (it has no meta/info.json)")
@@ -117,7 +118,7 @@ class Meta:
             return 0.0
         try:
             return float(episode.row[f"videos/{camera}/from_timestamp"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise Unreadable(f"does not say where its video of {camera} begins") from None
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ class Meta:
             else:
                 values["chunk_index"] = int(episode.row[f"{columns}/chunk_index"])
                 values["file_index"] = int(episode.row[f"{columns}/file_index"])
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (KeyError, TypeError, ValueError, ArithmeticError):
             raise Unreadable(f"does not say which file of {columns} it is in") from None
         return inside(self.root, filled(named, values))
 

@@ -6,6 +6,7 @@ embeddings.npy       float32 or float16 (F, d)               frame_demo.npy, fra
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
 encoder.safetensors  the encoder, where it is fitted to the library
+index/               what searches prepared of a large library (`besttake.demos.index`); may be deleted
 ```
 
 ``library.json`` has the sha256 of every file and of itself. The head is compared when a library is opened, each file
@@ -15,6 +16,7 @@ when it is first used.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -29,7 +31,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Showing, Started
 from besttake.demos.checks import check_encoder
-from besttake.demos.head import FILE, LibraryHead, TunedHead
+from besttake.demos.head import FILE, LibraryHead, TunedHead, TunedOn
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line
@@ -107,20 +109,30 @@ class Library:
         Past its end the arm rests: by ``pad`` "hold" no motion and the last gripper command (for actions that are
         differences; all zero where the gripper's place is unknown), by "repeat" the last action again.
         """
+        own: F32 = self.chunks(np.array([demo]), np.array([step]), horizon)[0]
+        return own
+
+    def chunks(self, demo: I64, step: I64, horizon: int) -> F32:
+        """`chunk` of each of several steps: (n, horizon, action_dim)."""
         if self.actions is None:
             raise LibraryError(
                 f"{self.path} holds no actions, only pictures; it can score takes but not be retrieved from"
             )
-        first, end = self._first[demo] + step, self._first[demo + 1]
-        done = np.array(self.actions[first : min(first + horizon, end)])
-        if len(done) == horizon:
-            return done
-        last = rest = self.actions[end - 1]
-        if self.head.pad == "hold":
-            rest = np.zeros_like(last)
-            if (gripper := self.head.gripper_dim) is not None:
-                rest[gripper] = last[gripper]
-        return np.concatenate([done, np.tile(rest, (horizon - len(done), 1))])
+        ends = np.array(self._first)[demo + 1, None]
+        rows = (self.rows_of(demo, step)[:, None] + np.arange(horizon)).clip(max=ends)
+        past = rows == ends
+        done: F32 = np.asarray(self.actions[rows - past])
+        if self.head.pad == "hold" and past.any():
+            moves = np.ones(done.shape[2], bool)
+            if self.head.gripper_dim is not None:
+                moves[self.head.gripper_dim] = False
+            done[past[:, :, None] & moves] = 0
+        return done
+
+    def rows_of(self, demo: I64, step: I64) -> I64:
+        """The rows (n,) of ``actions`` and ``states`` at each ``step`` (n,) of ``demo`` (n,)."""
+        rows: I64 = np.array(self._first)[demo] + step
+        return rows
 
     def frame_image(self, frame: int) -> U8:
         """Frame ``frame`` for people: uint8 (h, w, 3), at most 128 px, within JPEG error."""
@@ -203,11 +215,11 @@ class Library:
     @property
     def tuned_on(self) -> Mapping[str, Any] | None:
         """Which starts and demonstrations the frozen configuration was chosen on."""
-        return None if self.head.retrieval is None else self.head.retrieval.tuned_on
+        return None if self.head.retrieval is None else self.head.retrieval.tuned_on.model_dump()
 
     def with_retrieval(self, config: RetrievalConfig, tuned_on: Mapping[str, Any]) -> Library:
         """Freeze ``config`` into the library, with what it was tuned on; the fingerprint stays."""
-        tuned = TunedHead(config=config.to_dict(), tuned_on=dict(tuned_on))
+        tuned = TunedHead(config=config.to_dict(), tuned_on=TunedOn.model_validate(json.loads(json.dumps(tuned_on))))
         self.head.model_copy(update={"retrieval": tuned}).write(self.path)
         return Library.open(self.path)
 

@@ -96,7 +96,7 @@ def make(
 ) -> Episodes:
     """The source ``maniskill:rest``: a file, or a folder of files."""
     name, read, path = f"maniskill:{rest}", Reader(f"maniskill:{rest}"), Path(rest)
-    files = {p.name: p for p in h5.files_of(path)}
+    files = {p.name: p for p in h5.files_of(path, name)}
     if not files:
         raise LibraryError(f"{name}: no such file, and no directory with .h5 files")
     keep = read.choice("failed", failed, ("leave out", "keep")) == "keep"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake import files
+from besttake import files, registry
 from besttake.demos.frames import Unreadable
 from besttake.errors import LibraryError
 
@@ -18,20 +18,38 @@ _FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 def inside(root: Path, path: str | Path) -> Path:
     """The file ``path`` of the data set in ``root``; `Unreadable` where it lies, or a link leads, outside.
 
-    Nor may it be a pipe or a device, which could be waited for without end. A snapshot in the hub's cache consists of
-    links to the blobs beside it, and those count as inside.
+    Nor may it be a pipe or a device, which could be waited for without end.
     """
-    home = root.resolve()
-    homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
     try:
-        target = (home / path).resolve()
-    except (OSError, ValueError, RuntimeError):
+        outside = files.leads_out(root, path)
+    except ValueError:
         raise Unreadable(f"names a file that cannot be ({str(path)[:80]!r})") from None
-    if not any(target.is_relative_to(each) for each in homes):
+    if outside and root.resolve() not in registry.trusted():
         raise Unreadable(f"names a file outside the data set ({str(path)[:80]}); copy the file into it")
-    if target.exists() and not target.is_file():
+    place = root.resolve() / path
+    try:
+        odd = place.exists() and not place.is_file()
+    except OSError as error:
+        raise Unreadable(f"names a file that cannot be ({str(path)[-80:]!r}: {error.strerror})") from None
+    if odd:
         raise Unreadable(f"names what is not a file ({str(path)[:80]})")
-    return home / path
+    return place
+
+
+def check_links(root: Path, name: str) -> None:
+    """LibraryError where a link below ``root`` leads out of it, unless the user trusts the directory (`trust`).
+
+    Every reader calls it before it opens a file. The directory itself may be a link: the user named it.
+    """
+    try:
+        link = next(files.links_out(root), None)
+    except ValueError as error:
+        raise LibraryError(f"{name}: has a link that cannot be followed ({str(error)[:120]})") from error
+    if link is not None and root.resolve() not in registry.trusted():
+        raise LibraryError(
+            f"{name}: {link.relative_to(root)} is a link that leads out of the data set; copy the file into it or, if"
+            f" you made the link, add `trust` {root}"
+        )
 
 
 def filled(pattern: str, values: Mapping[str, int | str]) -> str:

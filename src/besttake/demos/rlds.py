@@ -2,8 +2,8 @@
 
 The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or the one
 above it. An episode is one record; its ``steps`` are lists with an entry per step. The task and the instruction are the
-language instruction of the first step. RLDS does not say how fast it was recorded: known data sets have their rate,
-others 10 unless ``fps`` says it.
+language instruction of the first step. How fast it was recorded is what ``metadata.json`` says (tfds writes there what
+the author of a data set adds), else what is known of a data set of that name, else ``fps`` has to say it.
 
 Options: ``split`` (``train``), ``camera`` (a picture among the observations; by default the one in the hand, else the
 first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, such as
@@ -25,7 +25,7 @@ import numpy as np
 from besttake.demos.base import choose_camera, uri_again
 from besttake.demos.episodes import About, Episodes
 from besttake.demos.frames import LARGEST, Unreadable, picture
-from besttake.demos.paths import inside, read_json
+from besttake.demos.paths import check_links, inside, read_json
 from besttake.demos.tfrecord import Example, places, record_at
 from besttake.errors import LibraryError
 from besttake.options import Reader
@@ -47,6 +47,7 @@ _ACTIONS = (
     ("action/world_vector", "action/rotation_delta", "action/open_gripper"),
 )
 _INSTRUCTIONS = ("language_instruction", "observation/natural_language_instruction")
+_RATES = ("fps", "control_frequency", "control_freq", "control_hz", "frequency")
 _KNOWN = (("libero", 20.0, -1), ("bridge", 5.0, 1), ("droid", 15.0, -1), ("fractal", 3.0, -1))
 """Begin of a name, steps a second, and the sign of the gripper command that opens, for data sets that people have."""
 
@@ -133,6 +134,7 @@ def make(
 ) -> Episodes:
     """The source ``rlds:rest``."""
     name, read = f"rlds:{rest}", Reader(f"rlds:{rest}")
+    check_links(Path(rest), name)
     root = version_of(Path(rest), name)
     features = _features(read_json(root / "features.json", name), name)
     named = read.mapping("map", map)
@@ -148,8 +150,9 @@ def make(
     given = None if fps is None else read.number("fps", fps, 1e-3)
     again = uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map)
     notes = [f"an RLDS data set, split {split} in {len(shards)} files"]
-    if given is None and rate is None:
-        notes.append("RLDS does not say how many steps a second it has; 10 were assumed, ?fps=… says it")
+    steps = given or _rate_said(root) or rate
+    if steps is None:
+        raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
     for columns, option in ((states, "state"), (actions, "action")):
         if columns is None:
             notes.append(
@@ -159,7 +162,7 @@ def make(
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     about = About(
-        name, again, chosen.name, given or rate or 10.0, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
+        name, again, chosen.name, steps, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
         sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
     return Episodes(reader, about, cameras, named)
@@ -173,6 +176,16 @@ def version_of(path: Path, name: str) -> Path:
     if not versions:
         raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
     return max(versions, key=lambda p: [int(n) for n in re.findall(r"\d{1,9}", p.name)])
+
+
+def _rate_said(root: Path) -> float | None:
+    """Steps a second by the data set's own metadata; None where it does not say."""
+    try:
+        said = read_json(inside(root, "metadata.json"), "rlds")
+    except (LibraryError, Unreadable, OSError):
+        return None
+    rates = [said.get(key) for key in _RATES]
+    return next((float(r) for r in rates if isinstance(r, int | float) and 0 < r < 1e4 and r is not True), None)
 
 
 def _is_named(root: Path, begin: str) -> bool:
@@ -210,7 +223,7 @@ def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:
     dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else []
     try:
         return tuple(int(each) for each in dimensions) if isinstance(dimensions, list) else ()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return ()
 
 

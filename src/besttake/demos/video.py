@@ -21,6 +21,7 @@ import numpy as np
 
 from besttake.demos.base import Bad
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate
+from besttake.demos.paths import check_links
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -91,6 +92,7 @@ def make(
     """The source ``video:rest``."""
     if not Path(rest).is_dir():
         raise LibraryError(f"video:{rest}: there is no such directory")
+    check_links(Path(rest), f"video:{rest}")
     read = Reader(f"video:{rest}")
     return VideoDemos(Path(rest), read.uri, task, camera, read.number("fps", fps), read.whole("size", size))
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.events import onset_frame, phases
-from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever
+from besttake.core.events import event_starts, onset_frames, phases
+from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
 from besttake.core.search import Index
+from besttake.core.spaces import Prepared, Rows, Table
 from besttake.demos.checks import check_events
+from besttake.demos.head import FILE
+from besttake.demos.index import Arrays, kept
+from besttake.errors import LibraryError
+from besttake.files import short_hash
 from besttake.types import F32
 
 if TYPE_CHECKING:
@@ -19,6 +27,18 @@ if TYPE_CHECKING:
 
 I64 = NDArray[np.int64]
 Matched = Literal["task", "instruction", "all"]
+# From so many numbers on, what is made of them is kept: some 10,000 frames of 1536.
+_KEPT = 1 << 24
+
+
+def events_of(library: Library, demo: int, angle: float | None = None) -> I64:
+    """The steps (E,) at which ``demo`` begins an event; with an ``angle``, where such a turn begins one."""
+    head, own = library.head, library.demos[demo]
+    if angle is None or angle == head.event_config.angle or library.states is None or head.eef_dims is None:
+        return np.array(own.events, np.int64)
+    positions = np.stack([library.state(demo, step) for step in range(own.length)])[:, list(head.eef_dims)]
+    gripper = None if head.gripper_dim is None else library.chunk(demo, 0, own.length)[:, head.gripper_dim]
+    return event_starts(own.length, positions, gripper, replace(head.event_config, angle=angle))
 
 
 class View:
@@ -31,18 +51,19 @@ class View:
         self.library, self.demos, self.matched = library, demos, matched
         self.frames: I64 = np.flatnonzero(np.isin(library.frame_demo, demos))
         self.frame_demo, self.frame_step = library.frame_demo[self.frames], library.frame_step[self.frames]
+        self._prepared: dict[str, Prepared] = {}
 
     @cached_property
     def embeddings(self) -> F32:
         """Float32 (F, d); still memory-mapped where the task's frames lie together."""
-        first, last = int(self.frames[0]), int(self.frames[-1]) + 1
-        together = last - first == len(self.frames)
-        return self.library.embeddings[first:last] if together else self.library.embeddings[self.frames]
+        return np.asarray(_picked(self.library.embeddings, self.frames))
 
     @cached_property
     def index(self) -> Index:
         """The frames prepared for search; row i of a result is ``frames[i]`` of the library."""
-        return Index.build(self.embeddings)
+        frames = self.embeddings
+        arrays = self._kept("search", frames, lambda: Index.build(frames).arrays, partial(_searches, frames))
+        return Index(frames, arrays.get("basis"), arrays.get("reduced"))
 
     @cached_property
     def action_spread(self) -> NDArray[np.float64]:
@@ -54,33 +75,90 @@ class View:
 
     def candidates(self, config: RetrievalConfig, horizon: int) -> Candidates:
         """What can be matched: the events of the task's demonstrations, or by rule `frame` all frames."""
+        library = self.library
+        self._check()
         if config.rule == "frame":
-            rows, demo, step = np.arange(len(self.frames)), self.frame_demo, self.frame_step
+            rows, demo, step = self.frames, self.frame_demo, self.frame_step
         else:
-            check_events(self.library)
-            demo = np.concatenate([np.full(len(self.library.demos[d].events), d) for d in self.demos])
-            step = np.concatenate([self.library.demos[d].events for d in self.demos])
-            rows = np.array([self._row(int(d), int(s)) for d, s in zip(demo, step, strict=True)])
-        chunks = np.stack([self.library.chunk(int(d), int(s), horizon) for d, s in zip(demo, step, strict=True)])
-        states = None
-        if self.library.states is not None:
-            states = np.stack([self.library.state(int(d), int(s)) for d, s in zip(demo, step, strict=True)])
-        return Candidates(self.embeddings[rows], chunks, demo, step, states, self._open(demo, step))
+            check_events(library)
+            events = {int(d): events_of(library, int(d), config.angle) for d in self.demos}
+            demo = np.concatenate([np.full(len(own), d) for d, own in events.items()])
+            step = np.concatenate([*events.values()])
+            rows = np.concatenate([self._rows(d, own) for d, own in events.items()])
+        dim, place = library.head.action_dim, library.rows_of(demo, step)
+        states = library.states
+        return Candidates(
+            _picked(library.embeddings, rows),
+            Rows(lambda which: library.chunks(demo[which], step[which], horizon), (len(demo), horizon, dim or 0)),
+            demo, step, None if states is None else np.asarray(states[place]), self._open(place),
+        )  # fmt: skip
 
     def retriever(self, config: RetrievalConfig, horizon: int) -> Retriever:
         """The task's events (or frames) prepared for queries that ask for chunks of ``horizon``."""
-        return Retriever(self.candidates(config, horizon), config)
+        known = self.candidates(config, horizon)
+        rows = short_hash(known.demo.tobytes(), known.step.tobytes())
 
-    def _row(self, demo: int, step: int) -> int:
+        def prepare(part: Part, values: Table, bounds: bool) -> Prepared:
+            wide = f" {horizon}" if part in ("chunk", "returns") else ""
+            key = f"{part} {rows}{wide}" + (f" {config.rule} {config.lead}" if part == "returns" else "")
+            if bounds and key not in self._prepared:
+                made = self._kept(key, values, lambda: vars(Prepared.of(values)), partial(Prepared.fit, values))
+                self._prepared[key] = Prepared(**made)
+            return self._prepared[key] if bounds else Prepared.of(values, bounds)
+
+        return Retriever(known, config, prepare)
+
+    def _kept(self, key: str, values: Table, make: Callable[[], Arrays], fits: Callable[[Arrays], bool]) -> Arrays:
+        """What is made of ``values``, kept beside the library where that takes long."""
+        library = self.library
+        if prod(values.shape) < _KEPT:
+            return make()
+        return kept(library.path, f"{library.fingerprint} {self.demos.tolist()} {key}", make, fits)
+
+    def _rows(self, demo: int, steps: I64) -> I64:
+        """The frame of the library that stands for each of the events that begin at ``steps`` of ``demo``."""
         own = np.flatnonzero(self.frame_demo == demo)
-        return int(own[onset_frame(self.frame_step[own], step)])
+        rows: I64 = self.frames[own[onset_frames(self.frame_step[own], steps)]]
+        return rows
 
-    def _open(self, demo: I64, step: I64) -> NDArray[np.bool_] | None:
+    def _open(self, place: I64) -> NDArray[np.bool_] | None:
+        """Whether the gripper is open at each ``place`` among the steps of all demonstrations."""
         library, gripper = self.library, self.library.head.gripper_dim
         if gripper is None or library.actions is None:
             return None
-        phase = {
-            int(d): phases(library.chunk(int(d), 0, library.demos[d].length)[:, gripper], library.head.event_config)
-            for d in self.demos
-        }
-        return np.array([phase[int(d)][int(s)] for d, s in zip(demo, step, strict=True)])
+        is_open = np.zeros(len(library.actions), bool)
+        for d in map(int, self.demos):
+            commands = library.chunk(d, 0, library.demos[d].length)[:, gripper]
+            first = int(library.rows_of(np.array([d]), np.array([0]))[0])
+            is_open[first : first + len(commands)] = phases(commands, library.head.event_config)
+        return is_open[place]
+
+    def _check(self) -> None:
+        """Every demonstration has frames, at steps that it has, and an event; the sums of a library do not tell."""
+        library = self.library
+        lengths = np.array([demo.length for demo in library.demos])
+        frames = np.bincount(self.frame_demo, minlength=len(lengths))
+        outside = set(self.frame_demo[(self.frame_step < 0) | (self.frame_step >= lengths[self.frame_demo])].tolist())
+        for d in map(int, self.demos):
+            lacks = [what for what, there in (("frames", frames[d]), ("events", library.demos[d].events)) if not there]
+            if lacks or d in outside:
+                what = f"no {lacks[0]}" if lacks else "frames at steps that it has not"
+                raise LibraryError(
+                    f"{library.path / FILE} is damaged ({library.demos[d].id[:60]} has {what}); build the library again"
+                )
+
+
+def _searches(frames: F32, arrays: Arrays) -> bool:
+    """Whether ``arrays`` can be what `Index` prepares of ``frames``."""
+    basis, reduced = arrays.get("basis"), arrays.get("reduced")
+    if basis is None or reduced is None:
+        return basis is reduced
+    shapes = basis.shape[:1] == frames.shape[1:] and reduced.shape == (len(frames), basis.shape[-1] + 1)
+    return shapes and all(a.dtype == np.float32 and bool(np.isfinite(a).all()) for a in (basis, reduced))
+
+
+def _picked(table: F32, rows: I64) -> Table:
+    """``rows`` of ``table``, without a copy: a part of it where they lie together, else read when they are needed."""
+    if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+        return table[rows[0] : rows[0] + len(rows)]
+    return Rows(lambda which: table[rows[which]], (len(rows), *table.shape[1:]))

@@ -26,6 +26,7 @@ import numpy as np
 from besttake.demos.base import choose_camera, uri_again
 from besttake.demos.episodes import About, Episodes
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
+from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -133,6 +134,7 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     zarr = need("zarr", f"{name}", "zarr")
     if not path.exists():
         raise LibraryError(f"{name}: there is no such file or directory")
+    check_links(path, name)
     _check_plain(path, name)
     try:
         store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
@@ -188,8 +190,8 @@ def _descriptions(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
     for folder, inner, files in os.walk(path):
         for each in (*inner, *files):
             part = Path(folder) / each
-            if part.is_symlink() or not (part.is_dir() or part.is_file()):
-                raise LibraryError(f"{name}: {each} is a link or no file; copy what it leads to into the data set")
+            if not (part.is_dir() or part.is_file()):
+                raise LibraryError(f"{name}: {each} is not a file; a replay buffer holds only files")
         for each in files:
             if each in wanted:
                 file = Path(folder) / each

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import queue
 import sqlite3
+import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +28,8 @@ T = TypeVar("T")
 _QUERY_WIDTH = 500
 _BLOCK = 32
 """Frames that are encoded between two writes: what a killed process loses at most."""
+_VERSION = 2
+"""Until 1, the last bits of an embedding depended on the batch in which it was made: those are not used."""
 
 
 def cached(encoder: Encoder) -> Encoder:
@@ -41,7 +45,8 @@ class CachedEncoder:
         self.encoded = self.reused = 0
         if not self.spec.fingerprint:
             raise ComponentError(f"{self.spec.name} has no fingerprint, so its embeddings cannot be cached")
-        self.path = Path(directory) / f"{hashlib.sha256(self.spec.fingerprint.encode()).hexdigest()[:24]}.sqlite"
+        self._one_at_a_time = threading.Lock()
+        self.path = Path(directory) / f"{_known_by(self.spec.fingerprint)}.sqlite"
         with self._connect() as base:
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("CREATE TABLE IF NOT EXISTS frames (hash BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
@@ -52,15 +57,27 @@ class CachedEncoder:
         known = self._read(sorted(set(keys)))
         fresh = {key: row for row, key in enumerate(keys) if key not in known}
         for block in batched(fresh.items(), _BLOCK):
-            vectors = self._encoder.encode(images[[row for _, row in block]])
+            with self._one_at_a_time:  # takes are sampled in one thread while those that ended are embedded in another
+                vectors = self._encoder.encode(images[[row for _, row in block]])
             new = {key: vector for (key, _), vector in zip(block, vectors, strict=True)}
-            with self._connect() as base:
-                rows = [(key, _packed(key, vector)) for key, vector in new.items()]
-                base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
+            self._keep(new)
             known.update(new)
         self.encoded += len(fresh)
         self.reused += len(keys) - len(fresh)
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
+
+    def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
+        """Keep embeddings of frames, by their hashes, that the same encoder made elsewhere, ``encoded`` of them now."""
+        sound = {key: v for key, v in vectors.items() if v.shape == (self.spec.dim,) and np.isfinite(v).all()}
+        fresh = {key: sound[key] for key in sound.keys() - self._read(sorted(sound)).keys()}
+        if fresh:
+            self._keep(fresh)
+        self.encoded += encoded
+
+    def _keep(self, vectors: Mapping[bytes, F32]) -> None:
+        with self._connect() as base:
+            rows = [(key, _packed(key, vector)) for key, vector in vectors.items()]
+            base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, F32]:
         vectors: dict[bytes, F32] = {}
@@ -85,6 +102,49 @@ class CachedEncoder:
             raise ComponentError(
                 f"embedding cache {self.path}: {one_line(error, 200)}; it can be deleted, frames are then encoded again"
             ) from None
+
+
+def _known_by(fingerprint: str) -> str:
+    return hashlib.sha256(f"{_VERSION} {fingerprint}".encode()).hexdigest()[:24]
+
+
+class Arrivals:
+    """Gives a `CachedEncoder` what was embedded elsewhere, in a thread of its own: nobody waits for the disk.
+
+    All that has come meanwhile is written at once. What cannot be kept is encoded again where it is needed.
+    """
+
+    def __init__(self, encoder: CachedEncoder) -> None:
+        self._encoder = encoder
+        self._queue: queue.SimpleQueue[tuple[Mapping[bytes, F32], int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="arrivals", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
+        """As `CachedEncoder.add`, soon."""
+        self._queue.put((vectors, encoded))
+
+    def _work(self) -> None:
+        ended = False
+        while not ended:
+            arrived, vectors, encoded = [self._queue.get()], dict[bytes, F32](), 0
+            while not self._queue.empty():
+                arrived.append(self._queue.get())
+            for one in arrived:
+                if one is None:
+                    ended = True
+                else:
+                    vectors.update(one[0])
+                    encoded += one[1]
+            with contextlib.suppress(ComponentError):
+                self._encoder.add(vectors, encoded)
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -8,6 +8,7 @@ and standard deviation come from the model's configuration.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from besttake.encoders.torch_common import (
@@ -55,6 +56,7 @@ def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", ba
     if not rest:
         raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
     images_at_once = Reader(f"timm:{rest}").whole("batch", batch)
+    _check_no_pickle(rest)
     timm = need("timm", f"the encoder timm:{rest}", "timm")
     # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
     source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
@@ -67,6 +69,13 @@ def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", ba
     settings = timm.data.resolve_model_data_config(model)
     tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
     return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=images_at_once)
+
+
+def _check_no_pickle(rest: str) -> None:
+    """ComponentError when timm would have to unpickle weights of a directory, which old versions do without a guard."""
+    kind, _, place = rest.partition(":")
+    if kind == "local-dir" and not (Path(place) / "model.safetensors").is_file():
+        raise ComponentError(f"timm:{rest}: no model.safetensors in {place} (no pickle is read)")
 
 
 def _pool(model: Any, pixels: Any, name: str) -> Any:

@@ -41,8 +41,10 @@ class TorchEncoder:
     def __init__(
         self, name: str, towers: Sequence[Tower], *, device: str = "auto", batch: int = 8, notes: Sequence[str] = ()
     ) -> None:
-        self._torch, self._towers, self._batch = need("torch", name), tuple(towers), batch
+        self._torch, self._towers = need("torch", name), tuple(towers)
         self._device = pick_device(self._torch, device)
+        # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
+        self._batch = 1 if self._device.type == "cpu" else batch
         digest = hashlib.sha256()
         for tower in self._towers:
             tower.module.eval().requires_grad_(False)
@@ -55,12 +57,17 @@ class TorchEncoder:
         self.spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
 
     def encode(self, images: U8) -> F32:
-        """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time."""
+        """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time (on a CPU one).
+
+        The last group is filled up: products of another shape round differently, and an embedding shall be the same
+        bits whatever it is encoded with, in whichever process.
+        """
         check_images(images)
         out = np.empty((len(images), self.spec.dim), np.float32)
         for first in range(0, len(images), self._batch):
             part = images[first : first + self._batch]
-            features = np.concatenate([self._features(tower, part) for tower in self._towers], axis=1)
+            filled = np.concatenate([part, part[-1:].repeat(self._batch - len(part), axis=0)])
+            features = np.concatenate([self._features(tower, filled)[: len(part)] for tower in self._towers], axis=1)
             out[first : first + len(part)] = features / np.linalg.norm(features, axis=1, keepdims=True)
         if not np.isfinite(out).all():
             raise ComponentError(f"{self.spec.name}: embeddings are not finite; are the weights damaged?")

@@ -1,17 +1,20 @@
 """One LIBERO task as a simulator that renders on demand and can be put back exactly.
 
-Three departures from robosuite's own loop, none of which changes a bit of what it computes (the integration tests
-compare with it):
+Departures from robosuite's own loop, none of which changes a bit of what it computes (the integration tests and
+`python -m bench.libero --bits` compare with it):
 
 * cameras are not sampled at every step: when robosuite would sample them, the poses that a picture depends on are
   copied (a few kilobytes), and a picture is drawn from the copy if anyone asks for it;
 * the position and velocity stages of MuJoCo run once per physics step instead of three times;
+* the controller does its arithmetic without looking everything up again (`libero_step`);
+* what a camera cannot see is not drawn, and meshes stay uploaded when the scene is built anew (`libero_render`);
 * the whole state, of MuJoCo and of robosuite's Python objects, can be saved and restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +26,8 @@ from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
 from besttake.envs.libero_conventions import REST
+from besttake.envs.libero_render import Renderer
+from besttake.envs.libero_step import OscStep, unlike
 from besttake.envs.process import global_seed
 from besttake.errors import ComponentError, one_line
 from besttake.types import F32, U8, Array
@@ -34,6 +39,7 @@ _POSES = (
 )
 _MODEL = ("body_pos", "body_quat", "site_rgba", "geom_rgba")
 _WHOLE = mujoco.mjtState.mjSTATE_INTEGRATION
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,9 @@ class LiberoSim:
         self._seen: dict[str, Array] = {}
         self._observables: dict[str, Any] = {}
         self._clock = self._watch_instead_of_observing()
+        self._renderer: Renderer | None = None
+        self._step: Callable[[Array], bool] = self.own_step
+        self._lean = True
 
     @property
     def robosuite(self) -> Any:
@@ -73,7 +82,6 @@ class LiberoSim:
         """Build the scene anew. Where fixtures stand, and objects until `set_init_state`, is a function of ``seed``."""
         # LIBERO appends to this list at each reset and then draws once per entry.
         self._env.object_property_initializers.clear()
-        self._free_renderer()
         self._env._observables = self._observables
         from robosuite.utils.errors import RandomizationError
 
@@ -82,6 +90,7 @@ class LiberoSim:
                 with suppress(RandomizationError):
                     self._env.reset()
                     self._env._observables = {"besttake": self._clock}
+                    self._renew()
                     return
         raise ComponentError(f"{self._env.bddl_file_name}: LIBERO found no valid placement with seed {seed}")
 
@@ -100,6 +109,12 @@ class LiberoSim:
 
     def step(self, action: Array) -> bool:
         """One control step (50 ms); whether the goal holds after it."""
+        # Right after a reset robosuite's controller acts, for one physics step, on what it saw before the reset.
+        stale = not self._env.robots[0].controller.new_update
+        return self.own_step(action) if stale else self._step(action)
+
+    def own_step(self, action: Array) -> bool:
+        """The same as `step`, by robosuite's own controller."""
         with _once_per_physics_step(self._env.sim):
             _, _, success, _ = self._env.step(action)
         return bool(success)
@@ -134,14 +149,13 @@ class LiberoSim:
 
     def render(self, camera: str, size: int) -> U8:
         """The picture of ``camera`` as robosuite would have sampled it: (size, size, 3), bottom row first."""
-        self._ensure_renderer()
-        now = self._poses()
+        sim, now = self._env.sim, self._poses()
+        renderer = self._renderer = self._renderer or self._make_renderer()
         self._put_poses(self._seen)
         try:
-            picture: U8 = self._env.sim.render(camera_name=camera, width=size, height=size)
+            return renderer.picture(sim.data._data, sim.model.camera_name2id(camera), size)
         finally:
             self._put_poses(now)
-        return picture
 
     def save(self) -> SimState:
         """The whole state; `restore` on any simulator of the same task goes on from it bit for bit."""
@@ -175,6 +189,7 @@ class LiberoSim:
     def close(self) -> None:
         """Free the renderer and the simulator."""
         self._free_renderer()
+        self._step = self.own_step
         with suppress(Exception):
             self._control.close()
 
@@ -204,27 +219,29 @@ class LiberoSim:
         for name in _POSES:
             getattr(data, name)[:] = poses[name]
 
-    def _ensure_renderer(self) -> None:
-        sim = self._env.sim
-        if sim._render_context_offscreen is not None:
-            return
-        from robosuite.utils.binding_utils import MjRenderContextOffscreen
+    def _renew(self) -> None:
+        """After a hard reset, which makes a new model and a new robot."""
+        model = self._env.sim.model._model
+        if self._renderer is not None and not self._renderer.adopt(model):
+            self._free_renderer()
+        if self._lean and (difference := unlike(self._env)):
+            _log.info("LIBERO takes robosuite's own, slower step: %s", difference)
+            self._lean = False
+        self._step = OscStep(self._env, self._clock) if self._lean else self.own_step
 
-        held = self._poses()
+    def _make_renderer(self) -> Renderer:
         try:
-            context = MjRenderContextOffscreen(sim, device_id=self._env.render_gpu_device_id)
+            return Renderer(self._env.sim.model._model, self._env.render_gpu_device_id)
         except Exception as error:
             raise ComponentError(
                 f"LIBERO cannot render here ({one_line(error, 200)}): install EGL or OSMesa "
                 "(apt-get install libegl1 libgl1 libosmesa6) and set MUJOCO_GL to egl or osmesa"
             ) from error
-        context.vopt.geomgroup[0] = 0
-        context.vopt.geomgroup[1] = 1
-        self._put_poses(held)
 
     def _free_renderer(self) -> None:
-        if getattr(self._env, "sim", None) is not None:
-            self._env.sim._render_context_offscreen = None
+        if self._renderer is not None:
+            self._renderer.free()
+            self._renderer = None
 
 
 @contextmanager

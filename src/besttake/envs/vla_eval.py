@@ -216,13 +216,24 @@ def _find(module: str, name: str) -> Any:
             import_libero(locate())
     for path in (f"vla_eval.benchmarks.{module}.benchmark", module):
         try:
-            return getattr(importlib.import_module(path), name)
+            return _defined(importlib.import_module(path), name)
         except ModuleNotFoundError as error:
             if error.name is None or not path.startswith(error.name):
                 raise ComponentError(f"vla-eval:{module}:{name} needs {error.name}, which is not installed") from error
         except AttributeError:
-            raise ComponentError(f"vla-eval:{module}:{name}: module {path} has no {name}") from None
+            raise ComponentError(f"vla-eval:{module}:{name}: module {path} defines no benchmark {name}") from None
     raise ComponentError(f"vla-eval:{module}:{name}: no module {module} and no vla_eval.benchmarks.{module}")
+
+
+def _defined(module: Any, name: str) -> Any:
+    """The benchmark class that ``module`` defines, not one of the many things that it imports; else AttributeError."""
+    from vla_eval.benchmarks.base import Benchmark
+
+    benchmark = getattr(module, name)
+    own = isinstance(benchmark, type) and benchmark.__module__ == module.__name__
+    if not own or not issubclass(benchmark, Benchmark):
+        raise AttributeError(name)
+    return benchmark
 
 
 def _named(tasks: Sequence[dict[str, Any]], wanted: str | None, where: str) -> dict[str, dict[str, Any]]:

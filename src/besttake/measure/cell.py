@@ -12,6 +12,7 @@ from besttake import result as r
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.sequential import Looks
+from besttake.measure.auto import auto_of, with_auto
 from besttake.measure.cells import (
     ArmTakes,
     CellData,
@@ -23,11 +24,13 @@ from besttake.measure.cells import (
     probed_cells_of,
 )
 from besttake.measure.forecast import forecasts
-from besttake.measure.looks import History, cell_name, looks_at, looks_until
+from besttake.measure.looks import History, Look, cell_name, looks_at, looks_until
 from besttake.measure.options import menu_of, options_of
 from besttake.measure.path import path_of
 from besttake.measure.probes import Probed
 from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
+from besttake.measure.rejection import rejection_of
+from besttake.measure.scores import AUTO
 from besttake.measure.verdict import judge
 from besttake.types import EnvSpec, PolicySpec
 
@@ -46,6 +49,11 @@ def measure(
     """
     data = cells_of(recorded)
     merged = [_merged(policy, [c for c in data if c.policy == policy], recorded) for policy in recorded.policies]
+    if recorded.settings.auto:
+        merged, data = (
+            [with_auto(one, recorded.settings.n, _order(one, recorded.settings, history)) for one in cells]
+            for cells in (merged, data)
+        )
     cells = list(each(partial(cell, settings=recorded.settings, history=history), [*merged, *data]))
     if recorded.settings.places is not None:
         cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
@@ -65,8 +73,8 @@ def _with_path(one: r.Cell, data: CellData, recorded: Recorded) -> r.Cell:
     return one.model_copy(update={"path": path_of(data, recorded.settings, stop)})
 
 
-def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -> r.Cost:
-    """What the takes of a plan took; ``encoded`` frames were embedded by this invocation."""
+def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int, made: int) -> r.Cost:
+    """What the takes of a plan took; this invocation embedded ``encoded`` frames and tried to make ``made`` takes."""
     done = [row for row in recorded.rows if row.status == "done" and row.key in recorded.planned]
     return r.Cost(
         takes=len(done),
@@ -76,6 +84,7 @@ def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int) -
         frames_scored=recorded.scores.frames if recorded.scores else 0,
         frames_encoded=encoded,
         seconds={name: round(value, 3) for name, value in seconds.items()},
+        made=made,
     )
 
 
@@ -103,11 +112,7 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     base = data.arms.get("base")
     if base is None or not base.takes:
         return whole.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
-    earlier = (history or {}).get(cell_name(data.policy, data.env, data.group), ())
-    starts = int(np.isfinite(base.outcomes).any(axis=1).sum())
-    looks = looks_at(data.units, starts, earlier)
-    if settings.places is not None:
-        looks, earlier = looks_until(data.units, settings.places), ()
+    looks, earlier, now = _looks(data, settings, history or {})
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
     asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)
@@ -124,15 +129,53 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
             findings,
             settings.n,
             looks,
-            [*earlier, starts],
+            [*earlier, now],
             menu,
             lambda decided: forecasts(decided, asked, looks, settings.worth, data.spare),
         ),
         "tasks": _tasks(data, findings, settings.n),
-        "notes": [] if data.scored else ["no take has a score: headroom is known, selection is not"],
+        "notes": _notes(data, settings.n),
+        "auto": None if data.auto is None else auto_of(data.auto),
+        "rejection": rejection_of(data, settings.n),
         "retest": _retest(base),
     }
     return whole.model_copy(update=update)
+
+
+def _notes(data: CellData, n: int) -> list[str]:
+    """What a reader of the cell's numbers should know."""
+    notes = [] if data.scored else [f"no take has a score{_by(data)}: headroom is known, selection is not"]
+    takes = np.stack([headroom.tally(arm.outcomes)[0] for arm in data.arms.values() if arm.takes])
+    short = int(np.sum(((takes > 0) & (takes < n)).any(axis=0)))
+    if short:
+        notes.append(
+            f"{short} of {len(data.units)} starts lack takes: the best of fewer than {n} gains less, so they count in"
+            " every estimate, but not where a gain from keeping the best is ruled out"
+        )
+    return notes
+
+
+def _by(data: CellData) -> str:
+    """`` by coverage``: the scorer that picks, where it has no score and others have."""
+    base = data.arms["base"]
+    return f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
+
+
+def _looks(data: CellData, settings: Settings, history: History) -> tuple[Looks, Sequence[Look], Look]:
+    """How often the cell was looked at, with how many starts and seeds before, and with how many now."""
+    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+    if settings.places is not None:
+        return looks_until(data.units, settings.places), (), now
+    earlier = history.get(cell_name(data.policy, data.env, data.group), ())
+    return looks_at(data.units, now, earlier), earlier, now
+
+
+def _order(data: CellData, settings: Settings, history: History) -> NDArray[np.int64] | None:
+    """The order of the starts, where a test has to hold whenever one looks."""
+    if "base" not in data.arms:
+        return None
+    looks = _looks(data, settings, history)[0]
+    return looks.order if looks.anytime else None
 
 
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
@@ -169,7 +212,7 @@ def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Se
     outcomes, takes = base.outcomes, headroom.tally(base.outcomes)[0]
 
     def gain(selection: select.Selection) -> Estimate:
-        return question("", "choice", selection.gains, n, takes).estimate(looks)
+        return question("", "choice", selection.gains, n, takes, seeds=outcomes.shape[1]).estimate(looks)
 
     scored: dict[str, dict[str, r.Selector]] = {}
     for name in base.scores:
@@ -181,6 +224,7 @@ def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Se
             chosen = select.select(outcomes, scores, n)
             own = findings["gain"].estimate if name == data.score_name else gain(chosen)
             selector = _selector(outcomes, chosen, own)
+            selector = selector.model_copy(update={"leak": data.leaks(name)})
         scored.setdefault(name.scorer, {})[name.window] = selector
     blind, deciding = select.random(outcomes, n), base.score(data.score_name)
     counts = range(1, outcomes.shape[1] + 1)
@@ -199,7 +243,11 @@ def _ranking(arm: ArmTakes, data: CellData) -> r.Ranking:
     pooled: dict[str, dict[str, Estimate]] = {}
     for (scorer, window), scores in arm.scores.items():
         within.setdefault(scorer, {})[window] = ranking.within_auc(arm.outcomes, scores)
-        pooled.setdefault(scorer, {})[window] = ranking.pooled_auc(arm.outcomes, scores)
+        pooled.setdefault(scorer, {})[window] = (
+            ranking.pooled_auc(arm.outcomes, scores)
+            if scorer != AUTO
+            else Estimate(reason="scores of several scorers have no common scale")
+        )
     return r.Ranking(within=within, pooled=pooled, invalid=picks.invalid, blind=picks.blind)
 
 

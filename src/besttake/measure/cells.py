@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core import headroom
+from besttake.core import headroom, select
+from besttake.measure.auto import AutoChoice
 from besttake.measure.looks import Unit
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.measure.questions import ScoredTakes
-from besttake.measure.scores import SCORERS, ScoreName, Scores
+from besttake.measure.scores import AUTO, SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
 from besttake.types import EnvSpec, PolicySpec
 
@@ -32,7 +33,8 @@ class Settings:
     """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
 
     ``worth``: the smallest effect worth acting on, a fraction. ``controls``: which arm each arm is compared with.
-    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample.
+    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample. ``auto``: also
+    choose among the scorers (`besttake.measure.auto`).
     """
 
     seeds: int
@@ -43,13 +45,15 @@ class Settings:
     probe_samples: int = 3
     controls: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[Unit, int] | None = None
+    auto: bool = False
 
 
 @dataclass(frozen=True)
 class Recorded:
     """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for.
 
-    ``stops``: why each cell of a run until decided was stopped, by `looks.cell_name`.
+    ``stops``: why each cell of a run until decided was stopped, by `looks.cell_name`. ``left_out``: the arms of each
+    policy that the check of retrieval found not worth a take.
     """
 
     settings: Settings
@@ -61,12 +65,14 @@ class Recorded:
     goes_on: Mapping[str, bool]
     planned: Collection[TakeKey]
     stops: Mapping[str, Stop] = field(default_factory=dict)
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """The scorers that were asked, the one that picks among them."""
         asked = tuple(self.scores.scorers) if self.scores is not None else ()
-        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer)))
+        also = (AUTO,) if self.settings.auto else ()
+        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer, *also)))
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,12 @@ class ArmTakes:
 
 @dataclass(frozen=True)
 class CellData:
-    """The arrays of a cell. ``units`` are its starts: (env, task, start); ``spare``: how many more the env has."""
+    """The arrays of a cell. ``units`` are its starts: (env, task, start); ``spare``: how many more the env has.
+
+    ``left_out``: arms that the check of retrieval found not worth a take.
+    ``auto``: which scorer was chosen for each start, where the scorer is ``auto``. ``length``: scorers that depend on
+    what follows a window.
+    """
 
     policy: str
     env: str
@@ -109,6 +120,9 @@ class CellData:
     probe_reason: str = ""
     deterministic: bool = False
     spare: int | None = None
+    left_out: tuple[str, ...] = ()
+    auto: AutoChoice | None = None
+    length: frozenset[str] = frozenset()
 
     @property
     def score_name(self) -> ScoreName:
@@ -120,6 +134,18 @@ class CellData:
         """Whether any take of the base arm has a score."""
         base = self.arms.get("base")
         return base is not None and base.score(self.score_name) is not None
+
+    def leaks(self, name: ScoreName) -> bool:
+        """Whether a score gives away how long takes are: it depends on what follows its window, or follows their length
+        in the window `episode`. Of one that says nothing where length is hidden, a single pair of takes can tell."""
+        base = self.arms["base"]
+        scores, hidden = base.score(name), base.score(ScoreName(name.scorer, self.windows[0]))
+        if name.scorer in self.length:
+            return True
+        if name.window != "episode" or scores is None:
+            return False
+        silent = self.windows[0] != "episode" and hidden is not None and select.silent(base.outcomes, hidden)
+        return select.follows_length(base.outcomes, scores, base.lengths, pairs=1 if silent else 10)
 
     def start_means(self, arm: str) -> F64:
         """Mean success (S,) of each start in an arm."""
@@ -191,8 +217,9 @@ def _cell_data(
         },
         planned=len(keys), errors=sum(key in rows and rows[key].status == "error" for key in keys),
         probe=_probes(probed, env, tasks), probe_reason=probed.reason if probed else "",
-        deterministic=recorded.policies[policy].kind == "deterministic",
+        deterministic=recorded.policies[policy].kind == "deterministic", left_out=recorded.left_out.get(policy, ()),
         spare=max(0, len(recorded.envs[env].starts) * len({task for _, task, _ in units}) - len(units)),
+        length=frozenset() if recorded.scores is None else recorded.scores.length,
     )  # fmt: skip
 
 
@@ -248,8 +275,9 @@ def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
         units=tuple(u for c in cells for u in c.units), arms=arms, windows=windows, scorer=cells[0].scorer,
         planned=sum(c.planned for c in cells), errors=sum(c.errors for c in cells),
         probe=[p for c in cells for p in c.probe], probe_reason=cells[0].probe_reason,
-        deterministic=cells[0].deterministic,
+        deterministic=cells[0].deterministic, left_out=cells[0].left_out,
         spare=None if any(c.spare is None for c in cells) else sum(c.spare or 0 for c in cells),
+        length=frozenset[str]().union(*(c.length for c in cells)),
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from besttake.measure.questions import Question
 MOST = 500
 """No forecast looks further ahead than this many starts: the test is laid out for them."""
 _OPEN = ("undecided", "cool-or-retrieve")
+_SETTLES = ("open", "choice", "cooled-only")
+"""Why a part is open where more starts would settle it."""
 _ASKED = {
     "reuse": ("headroom", "gain"),
     "retrieve": ("retrieve", "cooled", "content"),
@@ -27,13 +29,13 @@ def ahead(
 ) -> Futures | None:
     """Futures of the questions that ``parts`` of the verdict rest on; None where none of them has a value."""
     names = {name for part in parts for name in _ASKED[part]}
-    known = [q for q in asked if q.name in names and not q.reason and np.isfinite(q.values).any()]
+    known = [q for q in asked if q.name in names and not q.reason and np.isfinite(q.ruling).any()]
     if not known or most < 1:
         return None
-    values = np.stack([question.values[looks.order] for question in known], axis=1)
-    scales, stakes = [q.scale for q in known], [q.stake for q in known]
-    # What a fixed sample leaves open is decided by later looks, which share half of alpha.
-    alpha = 0.05 if looks.until else 0.025
+    values = np.stack([question.ruling[looks.order] for question in known], axis=1)
+    scales, stakes = [q.widest for q in known], [q.stake for q in known]
+    # What a fixed sample leaves open is decided by later looks, which share what is left of alpha.
+    alpha = looks.left()
     return futures(values, [q.name for q in known], scales, stakes, worth, most, alpha=alpha, draws=draws)
 
 
@@ -41,9 +43,7 @@ def forecasts(
     decided: Decided, asked: Sequence[Question], looks: Looks, worth: float, spare: int | None
 ) -> dict[str, Forecast]:
     """For each open part of a verdict, the further starts that would settle it; ``spare``: how many there are."""
-    parts = [
-        p for p in _ASKED if getattr(decided, p).answer in _OPEN and getattr(decided, p).reason in ("open", "choice")
-    ]
+    parts = [p for p in _ASKED if getattr(decided, p).answer in _OPEN and getattr(decided, p).reason in _SETTLES]
     most = MOST if spare is None else min(MOST, spare)
     if not parts:
         return {}

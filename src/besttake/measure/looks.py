@@ -11,24 +11,33 @@ import numpy as np
 from besttake.core.sequential import Looks
 
 if TYPE_CHECKING:
-    from besttake.result import Result
+    from besttake.result import Result, Verdict
 
 Unit = tuple[str, str, int]
 """A start of a cell: (env, task, start)."""
 
-History = Mapping[str, Sequence[int]]
-"""How many starts each cell had whenever a result of the run was written, by `cell_name`."""
+Look = tuple[int, int]
+"""(starts, seeds) of a cell when a result of the run was written."""
+
+History = Mapping[str, Sequence[Look]]
+"""The looks at each cell, by `cell_name`."""
 
 
-def history_of(previous: Result | None) -> dict[str, list[int]]:
+def history_of(previous: Result | None) -> dict[str, list[Look]]:
     """The looks that the previous result of a run remembers; empty for a new run."""
     if previous is None:
         return {}
     return {
-        cell_name(cell.policy, cell.env, cell.group): cell.verdict.looks or [cell.headroom.starts]
+        cell_name(cell.policy, cell.env, cell.group): _looks_of(cell.verdict, cell.headroom.starts, cell.seeds)
         for cell in (*previous.cells, *previous.policies)
         if cell.verdict is not None and cell.headroom is not None
     }
+
+
+def _looks_of(verdict: Verdict, starts: int, seeds: int) -> list[Look]:
+    """Results of before do not say how many seeds each look had."""
+    counts = verdict.looks or [starts]
+    return list(zip(counts, verdict.look_seeds or [seeds] * len(counts), strict=True))
 
 
 def cell_name(policy: str, env: str, group: str) -> str:
@@ -36,9 +45,11 @@ def cell_name(policy: str, env: str, group: str) -> str:
     return " ".join((policy, *([] if group == "*" else [env]), group))
 
 
-def looks_at(units: Sequence[Unit], starts: int, earlier: Sequence[int]) -> Looks:
-    """The looks of a cell that now has ``starts`` starts with takes, and had as many as ``earlier`` says before."""
-    return Looks(in_order(units), tuple(sorted({count for count in earlier if 0 < count < starts})))
+def looks_at(units: Sequence[Unit], now: Look, earlier: Sequence[Look]) -> Looks:
+    """The looks of a cell that has as many starts and seeds as ``now`` says, and had fewer at ``earlier`` looks."""
+    counted = {look for look in earlier if look[0] > 0 and (look[0] < now[0] or look[1] < now[1])}
+    grown = len({seeds for _, seeds in counted if seeds < now[1]})
+    return Looks(in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown)
 
 
 def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:

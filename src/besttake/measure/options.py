@@ -19,6 +19,7 @@ from besttake.core.options import Offer
 from besttake.core.sequential import Looks, wealth
 from besttake.measure.cells import CellData
 from besttake.measure.questions import F64, Kind, Question, question
+from besttake.measure.scores import AUTO, SCORERS
 
 _CONTROLS = ("shuffled",)
 _ALPHA = 0.05
@@ -56,12 +57,12 @@ def options_of(data: CellData, n: int, asked: Mapping[str, Question]) -> list[Op
             continue
         for score in (key for key in arm.scores if key.window == data.windows[0]):
             scores = arm.score(score)
-            if scores is None:
-                continue
+            if scores is None or (data.auto is not None and score.scorer not in (AUTO, *SCORERS)):
+                continue  # what `auto` chooses from is no option of its own: the menu stays as short as it was
             kept = select.select(arm.outcomes, scores, n).successes
             known = ("gain" if name == "base" else f"{name}_selected") if score == data.score_name else ""
             kind: Kind = "choice" if name == "base" else "pick"
-            own = asked.get(known) or question(known, kind, kept - base, n, tally(data.arms["base"].outcomes)[0])
+            own = asked.get(known) or question(known, kind, kept - base, n, counts, seeds=arm.outcomes.shape[1])
             offered.append(Option(f"{name}, best of {n} by {score.scorer}", name, score.scorer, n, kept, own))
     return offered
 
@@ -123,9 +124,7 @@ def _shown(known: Sequence[Option], answers: Sequence[Finding], worth: float, lo
     if not looks.anytime:
         rejected = options.holm([finding.p_not_above_zero for finding in answers], _ALPHA)
     else:
-        rejected = options.claimed(
-            e_values([option.question for option in known], looks), _ALPHA if looks.until else _ALPHA / 2
-        )
+        rejected = options.claimed(e_values([option.question for option in known], looks), looks.left(_ALPHA))
     return [bool(a and b) for a, b in zip(rejected, enough, strict=True)]
 
 
@@ -135,8 +134,7 @@ def e_values(questions: Sequence[Question], looks: Looks) -> F64:
     The bets are laid out for a claim about all K of them.
     """
     values = np.stack([question.values[looks.order] for question in questions], axis=1)
-    lo = [min(q.scale.lo, float(np.nanmin(q.values, initial=0.0))) for q in questions]
-    hi = [max(q.scale.hi, float(np.nanmax(q.values, initial=0.0))) for q in questions]
+    lo, hi = [q.widest.lo for q in questions], [q.widest.hi for q in questions]
     alpha = _ALPHA / len(questions)
     return wealth(values, 0.0, 1, lo, hi, fixed=[q.stake for q in questions], alpha=alpha) / 2
 

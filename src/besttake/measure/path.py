@@ -32,12 +32,13 @@ def path_of(data: CellData, settings: Settings, stop: Stop) -> r.CellPath:
         valid = np.flatnonzero(np.isfinite(values))
         if not valid.size:
             continue
-        (track,) = tracks(values[:, None], [question.scale], [question.stake], settings.worth)
+        ruling = question.ruling[order][:, None]
+        (track,) = tracks(values[:, None], [question.widest], [question.stake], settings.worth, ruling=ruling)
         first = min(track.yes, track.no)
         if first <= len(values):
             settled[question.name] = int(spent[max(0, first - 1)])
         counts = sorted({*range(_STEP, valid.size + 1, _STEP), valid.size})
-        ends = bounds_along(values[valid], question.scale, question.stake, counts)
+        ends = bounds_along(values[valid], question.widest, question.stake, counts)
         points[question.name] = [
             r.PathPoint(
                 starts=count, takes=int(spent[valid[count - 1]]), value=float(values[valid[:count]].mean()),

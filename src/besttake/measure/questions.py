@@ -21,7 +21,7 @@ The verdict, the table of arms, headroom, the selectors, the report and `besttak
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -59,13 +59,20 @@ class ScoredTakes:
 class Question:
     """Is the mean over starts of ``values`` (S,) worth acting on? NaN where a start has no value.
 
-    ``stake``: what the test for later looks bets on each start. ``reason``: why no start has a value.
+    ``ruling`` (S,): the same without starts that have too few takes to keep the best of n. The best of fewer gains
+    less, so a NO may not rest on them. ``scale``: where the values of these starts can lie. ``reason``: why no start
+    has a value.
+
+    A test that is looked at again bets ``stake`` on values within ``widest``. Both follow from the plan and not from
+    the takes that were made, so that no start changes what was decided before it.
     """
 
     name: str
     values: NDArray[np.float64]
     scale: stats.Scale
+    widest: stats.Scale
     stake: float
+    ruling: NDArray[np.float64]
     reason: str = ""
 
     def estimate(self, looks: Looks | None = None) -> Estimate:
@@ -74,33 +81,42 @@ class Question:
             return Estimate(reason=self.reason)
         if looks is None or not looks.anytime:
             return stats.mean_interval(self.values, self.scale)
-        return verdict.estimate_again(self.values, self.scale, looks, self.stake)
+        return verdict.estimate_again(self.values, self.widest, looks, self.stake)
 
     def ask(self, worth: float, looks: Looks | None = None, *, rng: stats.Rng = 0, draws: int = 10_000) -> Finding:
         """The answer, with the same estimate."""
         if self.reason:
             return Finding("undecided", Estimate(reason=self.reason))
         if looks is None or not looks.anytime:
-            return verdict.ask(self.values, self.scale, worth, rng=rng, draws=draws)
-        return verdict.ask_again(self.values, self.scale, worth, looks, self.stake)
+            return verdict.ask(self.values, self.scale, worth, ruling=self.ruling, rng=rng, draws=draws)
+        return verdict.ask_again(self.values, self.widest, worth, looks, self.stake, ruling=self.ruling)
 
 
-def question(name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike) -> Question:
-    """A question about ``values`` (S,) where one of n takes is kept; ``takes``: how many each start has."""
-    counts = np.atleast_1d(np.asarray(takes, dtype=np.int64))
-    fewest = int(counts[counts > 0].min()) if np.any(counts > 0) else n
+def question(
+    name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike, *, seeds: int | None = None
+) -> Question:
+    """A question about ``values`` (S,) where one of n takes is kept; ``takes``: those of each start, of ``seeds``."""
     x, reason = np.asarray(values, dtype=np.float64), ""
-    if kind in ("headroom", "choice") and min(n, counts.max(initial=0)) < 2:
+    counts = np.broadcast_to(np.asarray(takes, dtype=np.int64), x.shape)
+    most = int(counts.max(initial=0))
+    if kind in ("headroom", "choice") and min(n, most) < 2:
         x, reason = np.full_like(x, np.nan), "one take per start leaves nothing to choose from"
-    scale = stats.pick_scale()
+    used = counts[np.isfinite(x) & (counts > 0)]
+    scale, fewest = stats.pick_scale(), int(used.min(initial=most or n))
     if kind == "headroom":
-        scale = stats.headroom_scale(n, counts)
+        scale = stats.headroom_scale(n, used)
     elif kind == "choice":
-        scale = stats.gain_scale(n, counts)
+        scale = stats.gain_scale(n, used)
     elif kind == "difference":
         scale = stats.difference_scale(fewest)
-    stake = fixed_stake("headroom" if kind == "headroom" else "gain" if kind == "choice" else "content", fewest)
-    return Question(name, x, scale, stake, reason)
+    widest = scale
+    if kind in ("headroom", "choice"):
+        # However many takes a start has, no value leaves the range of n takes.
+        reach = stats.headroom_scale(n).hi
+        widest = replace(scale, lo=-reach if kind == "choice" else 0.0, hi=reach)
+    enough = (counts >= n) | (kind == "difference")
+    stake = fixed_stake("content" if kind in ("difference", "pick") else "gain", seeds or most)
+    return Question(name, x, scale, widest, stake, np.where(enough, x, np.nan), reason)
 
 
 def beyond_control(arm: str, control: str) -> str:
@@ -125,30 +141,38 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
         if arm.scores is not None
     }
     others = [name for name in arms if name != "base"]
-    asked: list[tuple[str, Kind, str, ArrayLike]] = [("headroom", "headroom", "base", start_headroom(base.outcomes, n))]
+    # With the arms that are compared, or whose best of n takes is kept.
+    asked: list[tuple[str, Kind, tuple[str, ...], ArrayLike]] = [
+        ("headroom", "headroom", ("base",), start_headroom(base.outcomes, n))
+    ]
     if "base" in kept:
-        asked.append(("gain", "choice", "base", kept["base"] - ones["base"]))
+        asked.append(("gain", "choice", ("base",), kept["base"] - ones["base"]))
     if base.lengths is not None:
-        asked.append(("shortest", "choice", "base", select.shortest(base.outcomes, base.lengths, n).gains))
-    asked += [(name, "difference", "base", ones[name] - ones["base"]) for name in others]
-    asked += [
-        (name, "difference", "base", ones["retrieve"] - ones[control])
-        for name, control in (("content", "cooled"), ("beyond_shuffled", "shuffled"))
-        if {"retrieve", control} <= set(arms)
-    ]
-    asked += [
-        (beyond_control(name, control), "difference", "base", ones[name] - ones[control])
+        asked.append(("shortest", "choice", ("base",), select.shortest(base.outcomes, base.lengths, n).gains))
+    compared = [(name, name, "base") for name in others]
+    compared += [("content", "retrieve", "cooled"), ("beyond_shuffled", "retrieve", "shuffled")]
+    compared += [
+        (beyond_control(name, control), name, control)
         for name, control in (controls or {}).items()
-        if {name, control} <= set(arms) and control != "base" and (name, control) != _CONTENT
+        if control != "base" and (name, control) != _CONTENT
     ]
-    asked += [(f"{name}_selection", "choice", name, kept[name] - ones[name]) for name in others if name in kept]
-    asked += [(f"{name}_selected", "pick", "base", kept[name] - ones["base"]) for name in others if name in kept]
     asked += [
-        (name, "pick", "base", kept[arm] - kept[control])
+        (name, "difference", (arm, control), ones[arm] - ones[control])
+        for name, arm, control in compared
+        if {arm, control} <= set(arms)
+    ]
+    asked += [(f"{name}_selection", "choice", (name,), kept[name] - ones[name]) for name in others if name in kept]
+    asked += [(f"{name}_selected", "pick", (name,), kept[name] - ones["base"]) for name in others if name in kept]
+    asked += [
+        (name, "pick", (arm, control), kept[arm] - kept[control])
         for name, arm, control in _PAIRS
         if {arm, control} <= set(kept)
     ]
-    return [question(name, kind, values, n, takes[arm]) for name, kind, arm, values in asked]
+    seeds = int(np.asarray(base.outcomes).shape[1])
+    return [
+        question(name, kind, values, n, np.minimum.reduce([takes[arm] for arm in about]), seeds=seeds)
+        for name, kind, about, values in asked
+    ]
 
 
 def answer(

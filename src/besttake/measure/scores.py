@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from besttake.takes.store import Store
 
 SCORERS = ("manifold", "coverage")
+AUTO = "auto"
+CANDIDATES = ("coverage", "manifold", "last", "progress", "actions", "state", "smoothness", "consensus")
+"""What ``auto`` chooses from, besides the scorers that the user names; of equal ones the first."""
 WINDOWS = ("episode", "full", "common")
 _FILE = "scores.safetensors"
 _SCHEMA = 2
@@ -64,7 +67,9 @@ class Scores(Mapping[TakeKey, TakeScore]):
     """The scores of all takes of a run by their key: ``scores[key].scores["manifold", "full"]`` is a number.
 
     ``fingerprint`` says which takes, library and encoder they were made from; ``scorers`` maps the name of each scorer
-    to its own fingerprint.
+    to its own fingerprint. ``length``: scorers that depend on what follows a window, which can give the outcome away.
+    ``probability``: scorers that say how likely a take succeeded. ``lost`` says why scorers that were asked gave none;
+    it is not kept.
     """
 
     def __init__(
@@ -73,6 +78,9 @@ class Scores(Mapping[TakeKey, TakeScore]):
         self._takes = table
         self.fingerprint = fingerprint
         self.scorers = dict(scorers or {})
+        self.length: frozenset[str] = frozenset()
+        self.probability: frozenset[str] = frozenset()
+        self.lost: dict[str, str] = {}
 
     def __getitem__(self, key: TakeKey) -> TakeScore:
         return self._takes[key]
@@ -96,6 +104,21 @@ class Scores(Mapping[TakeKey, TakeScore]):
         """How many frames were scored."""
         return sum(len(score.steps) for score in self.values())
 
+    def with_length(self, length: Iterable[str]) -> Self:
+        """The same, where these scorers depend on what follows a window."""
+        self.length = frozenset(length)
+        return self
+
+    def with_probability(self, probability: Iterable[str]) -> Self:
+        """The same, where these scorers say how likely a take succeeded."""
+        self.probability = frozenset(probability)
+        return self
+
+    def with_lost(self, lost: Mapping[str, str]) -> Self:
+        """The same, where these scorers failed, for these reasons."""
+        self.lost = dict(lost)
+        return self
+
     def joined(self, table: Mapping[TakeKey, TakeScore], scorers: Mapping[str, str]) -> Scores:
         """These scores and those that ``scorers`` gave the same takes."""
         merged = dict(table)
@@ -104,7 +127,8 @@ class Scores(Mapping[TakeKey, TakeScore]):
             compared = old if (old.nearest >= 0).any() else new
             scores, traces = {**old.scores, **new.scores}, {**old.traces, **new.traces}
             merged[key] = replace(compared, scores=scores, traces=traces)
-        return Scores(merged, self.fingerprint, {**self.scorers, **scorers})
+        every = Scores(merged, self.fingerprint, {**self.scorers, **scorers})
+        return every.with_length(self.length).with_probability(self.probability)
 
     def only(self, scorers: Iterable[str]) -> Scores:
         """The scores of these scorers alone, in this order."""
@@ -119,7 +143,9 @@ class Scores(Mapping[TakeKey, TakeScore]):
             )
             for key, one in self.items()
         }
-        return Scores(table, self.fingerprint, {name: self.scorers[name] for name in names})
+        own = {name: self.scorers[name] for name in names if name in self.scorers}  # none where no take was scored
+        left = Scores(table, self.fingerprint, own)
+        return left.with_length(self.length & {*names}).with_probability(self.probability & {*names})
 
     @classmethod
     def open(cls, run: str | Path) -> Self | None:
@@ -189,6 +215,8 @@ class Scores(Mapping[TakeKey, TakeScore]):
             "fingerprint": self.fingerprint,
             "scorers": {scorer: self.scorers.get(scorer, "") for scorer in {**kinds, **self.scorers}},
             "traces": traces,
+            "length": sorted(self.length),
+            "probability": sorted(self.probability),
             "checks": {name: _array_checksum(array) for name, array in arrays.items()},
         }
         head["sha256"] = _sha256(json.dumps(head, sort_keys=True).encode())
@@ -229,7 +257,9 @@ def _assembled(cls: type[_S], head: Any, arrays: Mapping[str, NDArray[Any]], los
         if scorer not in lost:
             for one, trace in zip(table.values(), np.split(arrays[f"trace {scorer}"], ends), strict=True):
                 one.traces[scorer] = trace
-    return cls(table, head["fingerprint"], {name: text for name, text in head["scorers"].items() if name not in lost})
+    own = {name: text for name, text in head["scorers"].items() if name not in lost}
+    length, probability = ({*head.get(key, ())} & {*own} for key in ("length", "probability"))
+    return cls(table, head["fingerprint"], own).with_length(length).with_probability(probability)
 
 
 def _older(cls: type[_S], head: Any, arrays: Mapping[str, NDArray[Any]]) -> _S:

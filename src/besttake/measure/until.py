@@ -67,7 +67,8 @@ class Watch:
         """Watch takes (S, N) by arm, NaN where one was not made; ``order`` (T,) of the starts."""
         asked = [question for question in questions_of(arms, n) if not question.reason]
         values = np.stack([question.values[order] for question in asked], axis=1)
-        made = tracks(values, [q.scale for q in asked], [q.stake for q in asked], worth)
+        ruling = np.stack([question.ruling[order] for question in asked], axis=1)
+        made = tracks(values, [q.widest for q in asked], [q.stake for q in asked], worth, ruling=ruling)
         most = int(tally(arms["base"].outcomes)[0].max(initial=0))
         return cls(dict(zip((q.name for q in asked), made, strict=True)), n, most, deterministic, leak_free)
 

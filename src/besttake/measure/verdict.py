@@ -10,6 +10,7 @@ from besttake.core.estimate import Finding, Forecast
 from besttake.core.headroom import tally
 from besttake.core.sequential import Looks
 from besttake.measure.cells import CellData
+from besttake.measure.looks import Look
 
 
 def judge(
@@ -17,13 +18,13 @@ def judge(
     findings: Mapping[str, Finding],
     n: int,
     looks: Looks,
-    counts: Sequence[int],
+    each: Sequence[Look],
     menu: r.Menu | None = None,
     further: Callable[[verdict.Decided], Mapping[str, Forecast]] | None = None,
 ) -> r.Verdict:
     """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`.
 
-    ``counts``: how many starts the cell had at every look, this one included; ``menu``: the choice among options;
+    ``each``: starts and seeds of the cell at every look, this one included; ``menu``: the choice among options;
     ``further``: forecasts how many starts would settle the parts that are open.
     """
     decided = verdict.decide(
@@ -38,4 +39,12 @@ def judge(
         name: r.Decision(**vars(getattr(decided, name)), further=starts.get(name))
         for name in ("reuse", "retrieve", "combine")
     }
-    return r.Verdict(**{**vars(decided), **parts}, menu=menu, looks=sorted({*counts}), looked=looks.count)
+    counts, seeds = zip(*sorted({*each}), strict=True)
+    return r.Verdict(
+        **{**vars(decided), **parts},
+        menu=menu,
+        left_out="retrieve" in data.left_out,
+        looks=list(counts),
+        look_seeds=list(seeds),
+        looked=looks.count,
+    )

@@ -50,6 +50,7 @@ class Augmented:
         self.looks_back = needs.history
         self._spec = replace(
             spec, name=f"{spec.name}, {how}", cameras=tuple(dict.fromkeys(cameras)), warm_start=False, cools=False,
+            state_dim=spec.state_dim if self._library is None else self._library.head.state_dim,
             fingerprint=f"{spec.fingerprint} {fingerprint}", notes=(*spec.notes, how),
         )  # fmt: skip
 
@@ -64,21 +65,20 @@ class Augmented:
         """As the policy in this arm, each row at the first step of an episode."""
         if any(one is not None for one in warm or ()):
             raise ComponentError(f"{self._spec.name} is augmented already and takes no further warm start")
-        rows = zip(observations, draws, strict=True)
-        chunks = self._chunks([self._request(seen, draw, Course(states=[seen.state])) for seen, draw in rows])
-        return np.stack(chunks) if chunks else np.empty((0, self._spec.horizon, self._spec.action_dim), np.float32)
+        chunks = self.follow_all(observations, draws, [Course(states=[seen.state]) for seen in observations])
+        empty = np.empty((0, self._spec.horizon, self._spec.action_dim), np.float32)
+        return np.stack([_raised(chunk) for chunk in chunks]) if chunks else empty
 
     def follow(self, observation: Observation, draw: Draw, course: Course) -> F32:
         """The arm of a diagnosis at this point of ``course``: one chunk (horizon, action_dim)."""
-        return self._chunks([self._request(observation, draw, course)])[0]
+        return _raised(self.follow_all([observation], [draw], [course])[0])
 
-    def _chunks(self, requests: Sequence[Request]) -> list[F32]:
-        chunks = []
-        for chunk in self._arms.chunks(requests):
-            if isinstance(chunk, Exception):
-                raise chunk
-            chunks.append(chunk)
-        return chunks
+    def follow_all(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], courses: Sequence[Course]
+    ) -> list[F32 | Exception]:
+        """`follow` for several episodes at once: the chunk of each, or why there is none."""
+        rows = zip(observations, draws, courses, strict=True)
+        return self._arms.chunks([self._request(*row) for row in rows])
 
     def _request(self, seen: Observation, draw: Draw, course: Course) -> Request:
         library = self._library
@@ -95,6 +95,12 @@ class Augmented:
             return task
         named = (name for name in (task, instruction) if name and self._library.view(name).matched != "all")
         return next(named, "")
+
+
+def _raised(chunk: F32 | Exception) -> F32:
+    if isinstance(chunk, Exception):
+        raise chunk
+    return chunk
 
 
 def cooled(policy: Policy, alpha: float) -> Augmented:

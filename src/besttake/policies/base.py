@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warm
@@ -25,6 +25,25 @@ class Policy(Protocol):
         Row b depends on ``observations[b]``, ``draws[b]`` and ``warm[b]`` alone: not on the batch, not on history.
         All randomness comes from ``draws[b]``.
         """
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A policy whose work on the host (hashing, stacking, scaling pictures) can be done while it samples others.
+
+    ``sample(…)`` is ``sample_prepared(prepare(…))``. `prepare` may be called from several threads at once, while
+    another is in `sample_prepared`; of the latter only one runs at a time.
+    """
+
+    def prepare(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
+    ) -> Any:
+        """What `sample_prepared` needs."""
+        ...
+
+    def sample_prepared(self, prepared: Any) -> F32:
+        """One chunk per row, float32 (B, horizon, action_dim)."""
         ...
 
 

@@ -19,8 +19,10 @@ import numpy as np
 from besttake.conventions import COMMANDS, Gripper
 from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
+from besttake.files import version
 from besttake.options import Reader
-from besttake.policies.lerobot_checkpoint import Checkpoint, load, trained_on
+from besttake.policies.lerobot_checkpoint import Asked, Checkpoint, load, steps_key, trained_on
+from besttake.policies.lerobot_compute import AUTO, DTYPES, best_width, kept_width, machine
 from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
@@ -35,30 +37,38 @@ RAW = "raw"
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 Row = tuple[Observation, Draw, Warm | None]
+Prepared = tuple[list[Row], list[tuple[list[list[int]], dict[str, Any]]]]
+"""All rows, and for each group its layers (indexes of rows) and what the preprocessor takes."""
 
 
 def make(
     rest: str, *, map: str = "", state: str = "", gripper: str = RAW, width: str | int = 8,
-    replan: str | int | None = None, steps: str | int | None = None, trust_remote_code: bool = False, **where: str,
+    replan: str | int | None = None, steps: str | int | None = None, trust_remote_code: bool = False, **more: str,
 ) -> LerobotPolicy:  # fmt: skip
     """Build from a checkpoint; the options are documented in docs/policies.md."""
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
     read = Reader(f"lerobot:{rest}")
     own = ("map", "state", "gripper", "width", "replan", "steps")
-    read.only((*own, *where), (*own, "device", "revision"))
+    read.only((*own, *more), (*own, "device", "revision", "temperature", "dtype", "compile"))
     cameras, taken = read.mapping("map", map), read.indexes("state", state)
-    wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
+    measures = width == AUTO
+    wide, executed = 1 if measures else read.whole("width", width), read.optional_whole("replan", replan)
     command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
-    denoising = read.optional_whole("steps", steps)
-    checkpoint = load(
-        rest,
-        revision=where.get("revision"),
-        device=where.get("device"),
-        steps=denoising,
-        trust_remote_code=trust_remote_code is True,
+    asked = Asked(
+        revision=more.get("revision"),
+        device=more.get("device"),
+        steps=read.optional_whole("steps", steps),
+        temperature=read.number("temperature", more["temperature"], least=0) if "temperature" in more else None,
+        dtype=read.choice("dtype", more["dtype"], DTYPES) if "dtype" in more else None,
+        compiles=read.flag("compile", more.get("compile", False)),
     )
-    return LerobotPolicy(checkpoint, cameras, taken, wide, executed, command)
+    if measures and asked.compiles:
+        raise ComponentError(f"{read.uri}: compile=1 is for one width; try width=auto without it, and give the number")
+    policy = LerobotPolicy(
+        load(rest, asked, trust_remote_code=trust_remote_code is True), cameras, taken, wide, executed, command
+    )
+    return policy.measured() if measures else policy
 
 
 class LerobotPolicy:
@@ -79,7 +89,7 @@ class LerobotPolicy:
         trained = trained_on(checkpoint)
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
-        self._family: Family = family_of(checkpoint.family, config)
+        self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         self._width = 1 if self._family.alone else width
         self._state_dim = None if config.robot_state_feature is None else int(config.robot_state_feature.shape[0])
@@ -92,20 +102,52 @@ class LerobotPolicy:
         noisy = bool(self._family.latent)
         # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
         warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False)
-        denoising = getattr(config, "num_inference_steps", None) or getattr(config, "num_steps", None)
+        denoising = getattr(config, steps_key(config) or "", None)
         turned = "" if gripper is None else f"/g{gripper}"
+        if temperature := getattr(config, "temperature", None):
+            turned += f"/t{temperature:g}"
+        self._fingerprint = (checkpoint.fingerprint, f"r{steps}/s{denoising}{turned}{checkpoint.computes}")
         self.spec = PolicySpec(
             name=name, kind=self._family.kind, horizon=horizon, action_dim=int(config.action_feature.shape[0]),
-            replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())),
+            replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
             flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
-            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/r{steps}/s{denoising}{turned}",
+            fingerprint=f"/w{self._width}/".join(self._fingerprint),
             convention=trained if gripper is None else replace(trained, gripper=gripper),
+            prompted=any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip
         self._shape = (horizon, self.spec.action_dim)
-        if isinstance(self._family, Seeded):
+        if type(self._family) is Seeded:
             self.spec = replace(self.spec, kind=self._tried())
+
+    def measured(self) -> LerobotPolicy:
+        """This policy with as many rows per call as suit the machine; what was measured once is kept.
+
+        Rows of another width round differently, so a run that goes on must find the same number again.
+        """
+        if not self._family.alone:
+            config = self._checkpoint.config
+            names = (
+                *self._fingerprint,
+                str(config.device),
+                *machine(config.device),
+                version("torch"),
+                version("lerobot"),
+            )
+            self._widen(kept_width(names, lambda: best_width(self._try)))
+        return self
+
+    def _try(self, width: int) -> None:
+        """Sample ``width`` different rows in one call."""
+        self._widen(width)
+        empty = self._empty()
+        seen = [replace(empty, instruction=f"row {row:02}") for row in range(width)]
+        self.sample(seen, [Draw(0, "trial", 0, row) for row in range(width)])
+
+    def _widen(self, width: int) -> None:
+        self._width = width
+        self.spec = replace(self.spec, width=width, fingerprint=f"/w{width}/".join(self._fingerprint))
 
     @property
     def cameras(self) -> dict[str, str]:
@@ -114,13 +156,23 @@ class LerobotPolicy:
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
+        return self.sample_prepared(self.prepare(observations, draws, warm))
+
+    def prepare(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> Prepared:
+        """Rows in layers, with their pictures as tensors: the work of the host (`besttake.policies.base.Prepares`)."""
         starts = warm or [None] * len(observations)
         self._check_warm(starts)
         rows = list(zip(observations, draws, starts, strict=True))
         keys = [_content(seen) for seen in observations] if self._family.shares else list(range(len(rows)))
+        groups = layered(keys, self._width)
+        return rows, [(layers, self._batch([observations[index] for index in layers[0]], None)) for layers in groups]
+
+    def sample_prepared(self, prepared: Prepared) -> F32:
+        """One chunk per row, float32 (B, horizon, action_dim)."""
+        rows, groups = prepared
         out = np.empty((len(rows), *self._shape), np.float32)
-        for layers in layered(keys, self._width):
-            chunks = self._sample([[rows[index] for index in layer] for layer in layers])
+        for layers, batch in groups:
+            chunks = self._sample([[rows[index] for index in layer] for layer in layers], batch)
             for layer, chunk in zip(layers, chunks, strict=True):
                 out[layer] = chunk
         return out
@@ -143,27 +195,29 @@ class LerobotPolicy:
             sources.append(f"{STATE} <- {which} of the env's state")
         return ", ".join(sources) or "nothing"
 
+    def _empty(self) -> Observation:
+        return blank(self.spec.cameras, max(self._taken, default=(self._state_dim or 0) - 1) + 1)
+
     def _tried(self) -> PolicyKind:
         """Sample a class that is not known here, to see that it can be, and whether the draw makes a difference."""
-        seen = [blank(self.spec.cameras, max(self._taken, default=(self._state_dim or 0) - 1) + 1)] * 2
+        seen = [self._empty()] * 2
         who = f"{self.spec.name}: this {self._checkpoint.family} policy"
         with one_clear_error(f"{who} cannot be sampled here ({{}}); {_SERVE_IT}"):
             one, other = self.sample(seen, [Draw(0, "trial", 0, seed) for seed in range(2)])
         return "deterministic" if np.array_equal(one, other) else "flow"
 
-    def _sample(self, layers: Sequence[Sequence[Row]]) -> list[F32]:
+    def _sample(self, layers: Sequence[Sequence[Row]], batch: dict[str, Any]) -> list[F32]:
         """Chunks (width, horizon, action_dim) of each layer; row i of every layer has the same observation."""
         import torch
 
-        observations = [seen for seen, _, _ in layers[0]]
-        batch = self._checkpoint.before(self._batch(observations, None))
+        batch = self._checkpoint.before(batch)
         noise = None
         if self._family.latent:
             rows = np.concatenate([self._noise(layer) for layer in layers])
             noise = torch.from_numpy(rows).to(self._checkpoint.config.device)
         draws = [draw for layer in layers for _, draw, _ in layer]
         times = [0.0 if warm is None else warm.time for layer in layers for _, _, warm in layer]
-        with torch.inference_mode():
+        with torch.inference_mode(), self._checkpoint.under():
             normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws, times)
         return [self._finished(normalised[first : first + self._width]) for first in range(0, len(draws), self._width)]
 
@@ -199,11 +253,17 @@ class LerobotPolicy:
         batch: dict[str, Any] = {"task": [seen.instruction for seen in observations]}
         for key, camera in self._cameras.items():
             pictures = np.stack([self._picture(seen, key, camera) for seen in observations])
+            if pictures.dtype != np.uint8:
+                wrong = f"camera {camera} gives {pictures.dtype} pictures; observations hold uint8, 0 to 255"
+                raise ComponentError(f"{self.spec.name}: {wrong}")
             batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
         if self._state_dim is not None:
             batch[STATE] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
         if chunks is not None:
             batch["action"] = torch.from_numpy(chunks)
+        if str(self._checkpoint.config.device).startswith("cuda"):
+            # LeRobot copies tensors to the GPU without waiting, which only pinned memory allows.
+            batch = {key: value.pin_memory() if torch.is_tensor(value) else value for key, value in batch.items()}
         return batch
 
     def _picture(self, seen: Observation, key: str, camera: str) -> U8:

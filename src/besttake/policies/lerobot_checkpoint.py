@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from besttake.conventions import Convention, Gripper, action_in, gripper_by_mome
 from besttake.errors import ComponentError, need, one_clear_error, one_line
 from besttake.files import read_json
 from besttake.policies.checkpoints import digest, directory
+from besttake.policies.lerobot_compute import compile_parts, settle_dtype
 
 _FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
@@ -24,8 +26,17 @@ _SAMPLED_TENSORS = 16
 _OWN_STEPS = re.compile(r"lerobot\.(processor|policies)\.[\w.]+\.[A-Z]\w*Step")
 """Classes that a saved processor may name: LeRobot imports and calls whatever stands there."""
 
-_RUNS_NO_CODE = ("act", "diffusion", "gaussian_actor", "pi0", "pi05", "smolvla", "tdmpc", "vqbet")
-"""Families that load nothing with transformers' ``trust_remote_code``. pi0_fast does, unasked."""
+_RUNS_NO_CODE = (
+    *("act", "diffusion", "eo1", "gaussian_actor", "multi_task_dit", "pi0", "pi05", "smolvla", "tdmpc"),
+    *("vla_jepa", "vqbet", "xvla"),
+)
+"""Families that load nothing with transformers' ``trust_remote_code``. groot, pi0_fast and wall_x do, unasked."""
+
+_RUNS_CODE_OF = {"gaussian_actor": "vision_encoder_name"}
+"""Settings that make a family load what they name with ``trust_remote_code``."""
+
+_STEPS = ("num_inference_steps", "num_steps", "num_denoise_steps", "num_denoising_steps", "num_inference_timesteps")
+"""What families call the number of their denoising steps."""
 
 _ARM_AND_GRIPPER = 7
 """Actions of so many numbers end in the gripper's."""
@@ -33,7 +44,10 @@ _ARM_AND_GRIPPER = 7
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded policy. ``before`` and ``after`` are its own processors, around the model."""
+    """A loaded policy. ``before`` and ``after`` are its own processors, around the model; it samples ``under`` this.
+
+    ``computes``: the precision and whether it is compiled, where that is not the checkpoint's own, for fingerprints.
+    """
 
     name: str
     family: str
@@ -42,18 +56,31 @@ class Checkpoint:
     before: Any
     after: Any
     fingerprint: str
+    under: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    computes: str = ""
 
 
-def load(
-    name: str, *, revision: str | None, device: str | None, steps: int | None, trust_remote_code: bool = False
-) -> Checkpoint:
-    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample; ``steps`` of denoising.
+@dataclass(frozen=True)
+class Asked:
+    """What a user asks of a checkpoint; None leaves it as it was saved. ``steps`` of denoising, ``temperature`` of
+    tokens."""
+
+    revision: str | None = None
+    device: str | None = None
+    steps: int | None = None
+    temperature: float | None = None
+    dtype: str | None = None
+    compiles: bool = False
+
+
+def load(name: str, asked: Asked, *, trust_remote_code: bool = False) -> Checkpoint:
+    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample.
 
     Only with ``trust_remote_code`` may it run code that it names.
     """
     configs = need("lerobot.configs.policies", f"lerobot:{name}", "lerobot")
     factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
-    where = directory(f"lerobot:{name}", name, revision, _FILES)
+    where = directory(f"lerobot:{name}", name, asked.revision, _FILES)
     family = _family(where, name)
     if trust_remote_code:
         registry.trust(Path(where))
@@ -62,7 +89,8 @@ def load(
     # LeRobot prints while it loads; stdout belongs to our caller's answer.
     with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
         config = configs.PreTrainedConfig.from_pretrained(where)
-        _settle(config, device, steps, name)
+        _settle(config, asked, name)
+        under = settle_dtype(config, asked.dtype, name)
         policy = factory.get_policy_class(family).from_pretrained(where, config=config)
         # Its own device may be one that this machine lacks.
         device_here = {"device_processor": {"device": str(config.device)}}
@@ -75,7 +103,12 @@ def load(
             # "longest" would let a row's tokens depend on the other instructions in its batch.
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
-    return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES))
+    if asked.dtype == "float32":
+        policy.float()
+    if asked.compiles:
+        compile_parts(policy, family, name)
+    computes = "".join(f"/{each}" for each in (asked.dtype, "compiled" * asked.compiles) if each)
+    return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES), under, computes)
 
 
 def trained_on(checkpoint: Checkpoint) -> Convention:
@@ -131,6 +164,9 @@ def _family(where: Path, name: str) -> str:
 
 def check_family(where: Path, family: str) -> None:
     """ComponentError where the class of a family may run code that the checkpoint names, and nobody trusts it."""
+    named = _RUNS_CODE_OF.get(family)
+    if named and read_json(where / "config.json").get(named):
+        registry.check_trusted(where / "config.json", f"by {named} of a {family} policy; `trust_remote_code` allows it")
     if family not in _RUNS_NO_CODE:
         registry.check_trusted(where / "config.json", f"by a {family} policy; `trust_remote_code` allows it")
 
@@ -161,21 +197,34 @@ def _loads_code(step: dict[str, Any]) -> bool:
     return step.get("registry_name") == "action_tokenizer_processor" or "trust_remote_code" in config
 
 
-def _settle(config: Any, device: str | None, steps: int | None, name: str) -> None:
+def _settle(config: Any, asked: Asked, name: str) -> None:
     """Settings that a diagnosis needs, whatever the training run left in the config."""
-    if device:
-        config.device = device
+    steps, temperature = asked.steps, asked.temperature
+    if asked.device:
+        config.device = asked.device
     for flag in ("compile_model", "load_vlm_weights"):
-        # Compiling specialises on shapes for minutes; the VLM's own weights would be overwritten by the checkpoint's.
+        # We compile the part whose shapes never change, and only if asked (`compile_parts`); the VLM's own weights
+        # would be overwritten by the checkpoint's.
         if getattr(config, flag, False):
             setattr(config, flag, False)
     if getattr(config, "rtc_config", None) is not None:
         config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
     if steps is not None:
-        names = [key for key in ("num_inference_steps", "num_steps") if hasattr(config, key)]
-        if not names:
+        key = steps_key(config)
+        if key is None:
             raise ComponentError(f"lerobot:{name}: steps={steps}, but a {config.type} policy does not denoise")
-        setattr(config, names[0], steps)
+        setattr(config, key, steps)
+    if temperature is not None:
+        if not hasattr(config, "temperature"):
+            raise ComponentError(f"lerobot:{name}: temperature={temperature:g}, but a {config.type} policy has none")
+        config.temperature = temperature
+
+
+def steps_key(config: Any) -> str | None:
+    """What its config calls the number of denoising steps; None where it does not denoise."""
+    if getattr(config, "objective", "") == "flow_matching":
+        return "num_integration_steps"
+    return next((key for key in _STEPS if hasattr(config, key)), None)
 
 
 def _check_weights(policy: Any, path: Path, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from besttake.policies.torch_noise import given_noise
 from besttake.takes.draws import Draw
 from besttake.types import PolicyKind
 
@@ -45,18 +46,45 @@ class Family(ABC):
         """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
 
 
-class Flow(Family):
-    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+class Padded(Family):
+    """Families whose latent is a chunk (chunk_size, max_action_dim)."""
 
     resizes = True
-    shares = True
-    begins_midway = True
 
     def place(self, chunk: Any) -> Any:
         """Zeros beyond the action's own dimensions, as in training."""
         latent = chunk.new_zeros((len(chunk), *self.latent))
         latent[:, :, : chunk.shape[2]] = chunk
         return latent
+
+
+class Inward(Padded):
+    """EO-1 and VLA-JEPA: they draw their noise where no argument reaches it, and are given the row's there.
+
+    Their processors fill instructions up to the longest of a batch, so rows go one by one.
+    """
+
+    alone = True
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+        """The class's own call."""
+        policy.reset()
+        with given_noise(type(policy).__name__, noise, draws):
+            return policy.predict_action_chunk(dict(batch))
+
+
+class InwardTogether(Inward):
+    """X-VLA: as `Inward`, with instructions of one length."""
+
+    alone = False
+    resizes = False
+
+
+class Flow(Padded):
+    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+
+    shares = True
+    begins_midway = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The class's own call, with the noise it would otherwise draw.
@@ -113,6 +141,18 @@ class Diffusion(Family):
             del model.conditional_sample
 
 
+class MultiTask(Diffusion):
+    """Multi-task DiT, by diffusion or flow matching: its window and its latent are DiffusionPolicy's."""
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+        """What one inference holds ready; its noise is drawn where no argument reaches it."""
+        import torch
+
+        policy.reset()
+        with given_noise(type(policy).__name__, noise, draws):
+            return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
+
+
 class Deterministic(Family):
     """ACT: no randomness at test time."""
 
@@ -144,25 +184,67 @@ class Seeded(Family):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-def family_of(name: str, config: Any) -> Family:
+class SeededChunk(Seeded):
+    """GR00T and pi0-FAST: one call gives the whole chunk, of which their queues may hold less."""
+
+    resizes = True
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+        """The class's own call, under a seed."""
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(draws[0].integer())
+            policy.reset()
+            return policy.predict_action_chunk(dict(batch))
+
+
+class Greedy(SeededChunk):
+    """pi0-FAST at temperature 0."""
+
+    kind = "deterministic"
+
+
+def family_of(name: str, config: Any, policy: Any) -> Family:
     """The `Family` of a policy whose type is ``name``."""
     replan = int(getattr(config, "n_action_steps", 1))
     horizon = int(getattr(config, "chunk_size", replan))
     if name in ("pi0", "pi05", "smolvla"):
         return Flow(horizon, replan, (horizon, int(config.max_action_dim)))
-    if name == "diffusion":
+    if name in ("eo1", "vla_jepa", "xvla"):
+        return _inward(name, config, policy, replan)
+    if name in ("diffusion", "multi_task_dit"):
         past = int(config.n_obs_steps) - 1
         note = f"its window of {past + 1} observations is the current one repeated: rows have no history"
         shape = (int(config.horizon), int(config.action_feature.shape[0]))
-        return Diffusion(replan, replan, shape, (note,) if past else (), past)
+        kind = Diffusion if name == "diffusion" else MultiTask
+        return kind(replan, replan, shape, (note,) if past else (), past)
     if name == "act":
         return Deterministic(horizon, replan, notes=("deterministic: sampling has nothing to reuse",))
+    seeded = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
+    if name == "pi0_fast":
+        greedy = not config.temperature
+        note = "greedy: sampling has nothing to reuse; ?temperature= above 0 samples" if greedy else seeded
+        return (Greedy if greedy else SeededChunk)(replan, replan, notes=(note,))
+    if name == "groot":
+        # The chunk that the class hands out is cut to the shortest of several horizons, its queue shorter still.
+        whole = int(policy._resolve_prediction_horizon(np.empty((1, horizon, 1))))
+        return SeededChunk(whole, min(int(policy._action_queue_steps), whole), notes=(seeded,))
     # What these classes call the number of actions that one inference gives them to execute.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
     )
-    note = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
-    return Seeded(ready, ready, notes=(note,))
+    return Seeded(ready, ready, notes=(seeded,))
+
+
+def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
+    if name == "eo1":
+        return Inward(int(config.chunk_size), replan, (int(config.chunk_size), int(config.max_action_dim)))
+    if name == "vla_jepa":
+        shape = (int(policy.model.action_model.action_horizon), int(config.action_dim))
+        return Inward(shape[0], min(replan, shape[0]), shape)
+    shape = (int(config.chunk_size), int(policy.model.dim_action))
+    return InwardTogether(shape[0], replan, shape)
 
 
 def _repeat(value: Any, times: int) -> Any:

@@ -21,6 +21,7 @@ from besttake.encoders.torch_common import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory
+from besttake.policies.lerobot_compute import DTYPES
 from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
@@ -49,7 +50,8 @@ def make(rest: str, *, trust_remote_code: str | bool = False, **options: Any) ->
     if not rest:
         raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
     read = Reader(f"openvla:{rest}")
-    read.only(options, (*(field.name for field in fields(OpenvlaSettings)), "device", "revision"))
+    read.only(options, (*(field.name for field in fields(OpenvlaSettings)), "device", "revision", "dtype"))
+    dtype = read.choice("dtype", options["dtype"], DTYPES) if "dtype" in options else None
     gripper: Gripper = read.choice("gripper", options.get("gripper", "raw"), get_args(Gripper))
     temperature = read.number("temperature", options.get("temperature", 1.0), least=0)
     crop = read.flag("crop", options.get("crop", False))
@@ -57,14 +59,16 @@ def make(rest: str, *, trust_remote_code: str | bool = False, **options: Any) ->
     if not read.flag("trust_remote_code", trust_remote_code):
         raise ComponentError(f"{read.uri} runs code from its checkpoint: read it, then allow `trust_remote_code`")
     settings = OpenvlaSettings(camera, key, temperature, crop, gripper)
-    return OpenvlaPolicy(rest, settings, options.get("device", "auto"), options.get("revision"))
+    return OpenvlaPolicy(rest, settings, options.get("device", "auto"), options.get("revision"), dtype)
 
 
 class OpenvlaPolicy:
     """A loaded OpenVLA checkpoint behind the contract of `besttake.policies.base`."""
 
-    def __init__(self, name: str, settings: OpenvlaSettings, device: str, revision: str | None) -> None:
-        self._name, self._settings = f"openvla:{name}", settings
+    def __init__(
+        self, name: str, settings: OpenvlaSettings, device: str, revision: str | None, dtype: str | None = None
+    ) -> None:
+        self._name, self._settings, self._dtype = f"openvla:{name}", settings, dtype
         self._torch = need("torch", self._name)
         self._device = pick_device(self._torch, device)
         where = directory(self._name, name, revision, _FILES)
@@ -78,12 +82,13 @@ class OpenvlaPolicy:
         self._key = str(key)
         hot = settings.temperature > 0
         # Runs of earlier versions know this class as `Settings`.
-        fingerprint = f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}"
+        fingerprint = f"{digest(where, _FILES)}/{repr(settings).removeprefix('Openvla')}{f'/{dtype}' if dtype else ''}"
         notes = ("tokens: cooled is a lower temperature, and a warm start does not exist",)
         self.spec = PolicySpec(
             name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
             action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
             fingerprint=fingerprint, notes=notes, convention=convention_of(stats[self._key], settings.gripper),
+            prompted=True,
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
@@ -135,7 +140,7 @@ class OpenvlaPolicy:
         if kind is None:
             here = transformers.__version__
             raise ComponentError(f"{self._name}: OpenVLA's code was written for transformers 4.40.1; this is {here}")
-        dtype = self._torch.float32 if self._device.type == "cpu" else self._torch.bfloat16
+        dtype = getattr(self._torch, self._dtype or ("float32" if self._device.type == "cpu" else "bfloat16"))
         with one_clear_error(f"{self._name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
             processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)
             model = kind.from_pretrained(where, trust_remote_code=True, torch_dtype=dtype)

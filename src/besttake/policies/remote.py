@@ -40,7 +40,7 @@ class RemoteSettings:
     state_dim: int
     horizon: int | None
     replan: int | None
-    connections: int
+    connections: int | None
     token: str | None
 
 
@@ -55,11 +55,13 @@ def settings(uri: str, options: Mapping[str, Any], state: str, timeout: float) -
         state_dim=read.whole("state_dim", options.get("state_dim", 8), least=0),
         horizon=read.optional_whole("horizon", options.get("horizon")),
         replan=read.optional_whole("replan", options.get("replan")),
-        connections=read.whole("connections", options.get("connections", 1)),
+        connections=read.optional_whole("connections", options.get("connections")),
         token=options.get("token"),
     )
 
 
+_MOST_CONNECTIONS = 16
+"""How many a server that samples several clients at once gets unless the option ``connections`` says otherwise."""
 _MOST_ACTIONS = 10_000
 """Steps of a chunk, and numbers of an action, that a server can be believed to mean."""
 
@@ -72,6 +74,7 @@ class ServedPolicy:
     action_dim: int
     replan: int
     cameras: tuple[str, ...]
+    at_once: int = 1
 
     @classmethod
     def read(cls, greeting: Any) -> ServedPolicy | None:
@@ -82,11 +85,12 @@ class ServedPolicy:
         try:
             sizes = [int(entry[name]) for name in ("horizon", "action_dim", "replan")]
             cameras = tuple(map(str, entry["cameras"]))
+            at_once = int(entry.get("at_once", 1))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ComponentError(f"the server's description of its policy is damaged: {one_line(error)}") from None
         if not all(1 <= size <= _MOST_ACTIONS for size in sizes):
             raise ComponentError(f"the server's policy has chunks of {sizes[0]} x {sizes[1]}, which no policy has")
-        return cls(sizes[0], sizes[1], sizes[2], cameras)
+        return cls(sizes[0], sizes[1], sizes[2], cameras, min(max(at_once, 1), _MOST_CONNECTIONS))
 
 
 class RemotePolicy(ABC):
@@ -104,8 +108,10 @@ class RemotePolicy(ABC):
     def __init__(self, url: str, options: RemoteSettings) -> None:
         self.uri, self.options = f"{self.scheme}:{url}", options
         make = partial(Connection, url, self.greet, options.timeout, options.token)
-        self._connections = [make() for _ in range(options.connections)]
+        self._connections = [make()]
         served = self._connections[0].call(lambda connection: ServedPolicy.read(connection.greeting))
+        count = options.connections or (1 if served is None else served.at_once)
+        self._connections += [make() for _ in range(count - 1)]
         self.images = self.default_images
         if served is not None:
             self.images = {f"{self.prefix}{camera}": camera for camera in served.cameras}
@@ -149,16 +155,18 @@ class RemotePolicy(ABC):
         shape = (self.spec.horizon, self.spec.action_dim)
         out = np.empty((len(rows), *shape), np.float32)
 
+        used = self._connections[: len(rows)]
+
         def fill(first: int, connection: Connection) -> None:
-            for row in range(first, len(rows), len(self._connections)):
+            for row in range(first, len(rows), len(used)):
                 seen, draw = rows[row]
                 out[row] = connection.call(partial(self.ask, seen=seen, draw=draw, shape=shape))
 
-        if len(self._connections) == 1:
-            fill(0, self._connections[0])
-            return out
-        with ThreadPoolExecutor(len(self._connections)) as pool:
-            list(pool.map(fill, range(len(self._connections)), self._connections))
+        if len(used) == 1:
+            fill(0, used[0])
+        elif used:
+            with ThreadPoolExecutor(len(used)) as pool:
+                list(pool.map(fill, range(len(used)), used))
         return out
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.errors import one_line
+from besttake.files import links_out
 from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
 from besttake.recordings.lerobot_eval import BY_ORDER
 from besttake.recordings.places import files_under, read_json
@@ -27,6 +28,8 @@ _CUT = (
 
 def read_data_set(root: Path) -> list[Recording]:
     """The episodes of a data set that says of each step whether it succeeded."""
+    if (link := next(links_out(root), None)) is not None:
+        raise IngestError(f"{link} is a link that leads out of the data set; copy the file into it")
     info = read_json(root / "meta" / "info.json")
     features = info.get("features") if isinstance(info, dict) else None
     if not isinstance(features, dict) or SUCCESS not in features:
@@ -73,7 +76,7 @@ def _outcomes(root: Path) -> tuple[dict[int, bool], dict[int, int]]:
                     for episode, value in zip(numbers, values, strict=True):
                         wins[int(episode)] = wins.get(int(episode), False) or _step(path, value)
                         steps[int(episode)] = steps.get(int(episode), 0) + 1
-        except (OSError, pyarrow.lib.ArrowException, TypeError, ValueError) as error:
+        except (OSError, pyarrow.lib.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise IngestError(f"{path}: not the data of a LeRobot data set ({one_line(error, 120)})") from error
     if not wins:
         raise IngestError(f"{root}: the data set has no episode")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from besttake.errors import one_line
-from besttake.files import sha256_of
+from besttake.files import leads_out, sha256_of
 from besttake.recordings import libero_log, rollouts, table
 from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
 from besttake.recordings.lerobot_data import read_data_set
@@ -38,7 +38,11 @@ def read(
     files: list[tuple[Path, bool]] = []
     for path in map(Path, paths):
         if path.is_dir():
-            files += [(file, False) for file in files_under(path) if is_data_set(file) or may_hold_outcomes(file)]
+            for file in files_under(path):
+                if leads_out(path, file.absolute()):
+                    reading.passed.append(f"{file} is a link that leads out of {path}; name the file itself to read it")
+                elif is_data_set(file) or may_hold_outcomes(file):
+                    files.append((file, False))
         else:
             check_file(path)
             files.append((path, True))

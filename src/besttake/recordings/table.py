@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 OWN = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
 """The columns of ``outcomes.csv``, which `ingest` writes; the last one after them is ``file``."""
 _IDS = ("task_id", "task_idx")
+_REPEATS = re.compile(r"seed|rep|trial|attempt|rollout|take|run(?:_?(?:id|idx|index|number))?$")
+_MOST_UNREAD = 40
 _FORMULA = "=+-@\t\r"
 _DELIMITERS = ",;\t"
 Row = Mapping[Any, Any]
@@ -50,11 +54,15 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         chosen = _columns(path, [str(name) for name in first[1]], columns or {})
         own = tuple(first[1]) == (*OWN, "file")
         episodes, ids = [], []
-        for number, row in (first, *rows):
+        asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(first[1], chosen)}
+        for number, row in chain((first,), rows):
             episodes.append(_episode(path, number, row, chosen, own))
+            for column, values in asides.items():
+                values.append(_text(row.get(column)))
             ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise IngestError(f"{path}: cannot be read as a table ({one_line(error)}); save it as CSV in UTF-8") from error
+    _check_repeats(path, episodes, asides)
     read = ", ".join(f"{ours} from {' and '.join(map(repr, theirs))}" for ours, theirs in chosen.items()
                      if theirs != (ours,))  # fmt: skip
     notes = (f"{path.name}: read {read}",) if read else ()
@@ -167,6 +175,42 @@ name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)}
                 f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {_listed(present)})"
             )
     return chosen
+
+
+def _unread(row: Row, chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The columns that are none of ours and whose names do not say that they number repetitions."""
+    taken = {column for columns in chosen.values() for column in columns}
+    unread = [str(column) for column in row if column not in taken and not _REPEATS.search(str(column).lower())]
+    return [column for column in unread if column.lower() not in _IDS][:_MOST_UNREAD]
+
+
+def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str, Sequence[str]]) -> None:
+    """IngestError where an unread column divides the takes of one start evenly: it may tell policies or tasks apart."""
+    starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, episode in enumerate(episodes):
+        starts[episode.policy, episode.env, episode.task, episode.start].append(i)
+    repeated = [rows for rows in starts.values() if len(rows) > 1]
+    for column, values in asides.items():
+        names = set(values)
+        # Other columns (times, files, what went wrong) have values of their own at each start.
+        if not repeated or not 2 <= len(names) <= max(map(len, repeated)) or _counted(names):
+            continue
+        even = sum(_divides([values[i] for i in rows], names) for rows in repeated)
+        if even >= 0.9 * len(repeated):
+            raise IngestError(
+                f"{path}: every start has takes of each {column!r} ({_listed(sorted(names)[:4])}): say with `columns` "
+                f"what it is, policy={column}, env={column} or task={column}; or seed={column}, if they are repeats"
+            )
+
+
+def _counted(names: set[str]) -> bool:
+    """Whether these are the numbers 0, 1, 2, ... or 1, 2, 3, ... of repetitions."""
+    return names in ({str(n + first) for n in range(len(names))} for first in (0, 1))
+
+
+def _divides(values: Sequence[str], names: set[str]) -> bool:
+    counts = Counter(values)
+    return counts.keys() == names and len(set(counts.values())) == 1
 
 
 def _listed(columns: Sequence[str]) -> str:

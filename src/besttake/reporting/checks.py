@@ -38,6 +38,7 @@ def named(config: RetrievalConfig) -> str:
     """A configuration in short: ``frame, start 0.3, re-ranking``."""
     extra = [text for name, text in VARIANTS.items() if getattr(config, name)]
     extra += [f"lead {config.lead}"] if config.rule == "next" and config.lead != 1 else []
+    extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
     extra += ["weights " + "/".join(f"{w:g}" for w in config.weights)] if len(set(config.weights)) > 1 else []
     return ", ".join([config.rule, f"{config.way} {config.alpha:g}", *extra])
 
@@ -56,7 +57,7 @@ def lines(check: Check, *, intervals: bool = True) -> list[Line]:
     for one in check.tried:
         cells = (
             text(one.error), text(one.lasting), _of(one.change, signed=True), text(one.worst, signed=True),
-            text(one.chunk), number(one.cosine.value, 2), "passes" if one.passes else "",
+            text(one.chunk), number(one.cosine.value, 2), "passes" if one.sound else "adds error" if one.passes else "",
         )  # fmt: skip
         rows.append(Line(named(one.config), cells, chosen=_same(one.config, check.chosen)))
     return rows
@@ -66,7 +67,7 @@ def sentence(check: Check) -> str:
     """What the check says, in one line."""
     if check.reason:
         return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
-    cooling = "" if check.cooling is None else f"; cooling alone does best from {check.cooling:g} on"
+    cooling = "" if check.cooling is None else f"; cooling alone does best at {check.cooling:g}"
     if check.chosen is None:
         return f"at held-out demonstrations no retrieval that was tried beats cooling{cooling}"
     best = next(one for one in check.tried if _same(one.config, check.chosen))
@@ -91,9 +92,7 @@ def figure(check: Check, path: str, title: str) -> Figure | None:
     for index, one in enumerate(check.tried):
         chosen = _same(one.config, check.chosen)
         place = f"{path}/tried/{index}"
-        rows.append(
-            DotRow(named(one.config), one.error, f"{place}/error", "accent", chosen, not one.passes, index == 0)
-        )
+        rows.append(DotRow(named(one.config), one.error, f"{place}/error", "accent", chosen, not one.sound, index == 0))
         if index == 0 or one.config.rule != check.tried[index - 1].config.rule:
             rows.append(DotRow("its chunk alone", one.chunk, f"{place}/chunk", "muted", hollow=True))
     highest = max(e for row in rows for e in (row.estimate.high, row.estimate.value) if e is not None)

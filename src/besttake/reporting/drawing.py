@@ -137,7 +137,8 @@ def _outline(mark: Mark) -> list[Point]:
 def _svg(shape: Element, theme: Mapping[str, str]) -> str:
     extra = "".join(f' data-{name}="{escape(value)}"' for name, value in shape.data.items())
     if shape.tip:
-        extra += f' data-tip="{escape(shape.tip)}" tabindex="0"'
+        named = escape(" ".join(shape.tip.split()))
+        extra += f' data-tip="{escape(shape.tip)}" role="img" aria-label="{named}" tabindex="0"'
     fade = f";opacity:{_n(shape.opacity)}" if shape.opacity < 1 else ""
     match shape:
         case Polyline():

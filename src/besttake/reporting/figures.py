@@ -76,21 +76,40 @@ def forest(cell: Cell, path: str) -> Figure | None:
     return dots(rows, title, ends, Style(points, _points_tip), zero=True)
 
 
-def menu(cell: Cell, path: str) -> Figure | None:
+def menu(cell: Cell, path: str, worth: float) -> Figure | None:
     """The gain of every option over the frozen policy with one take, its cost before its name, the best one marked."""
-    chosen = cell.verdict.menu if cell.verdict is not None else None
-    if chosen is None:
+    rows = _options(cell, path)
+    if not rows:
         return None
-    rows = [
+    title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
+    ends = spread([*_ends(rows), worth], low=-0.05, high=0.10)
+    return dots(rows, title, ends, Style(points, _points_tip, row=20, left=170), zero=True, mark=worth)
+
+
+def options(result: Result) -> Figure | None:
+    """A forest of every option of every policy on one scale; the dashed line is what is worth acting on."""
+    rows: list[DotRow] = []
+    for i, cell in enumerate(result.policies):
+        own = _options(cell, f"/policies/{i}")
+        if own:
+            rows += [DotRow(cell.policy, own[0].estimate, "", heading=True, gap=bool(rows)), *own]
+    if not rows:
+        return None
+    ends = spread([*_ends([row for row in rows if not row.heading]), result.worth], low=-0.05, high=0.10)
+    style = Style(points, _points_tip, width=560, left=200)
+    return dots(rows, "Every option of every policy: what it gains", ends, style, zero=True, mark=result.worth)
+
+
+def _options(cell: Cell, path: str) -> list[DotRow]:
+    chosen = cell.verdict.menu if cell.verdict is not None else None
+    return [
         DotRow(
             f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else ""),
             option.gain, f"{path}/verdict/menu/options/{i}/gain", "accent" if option.shown else "ink",
-            strong=option.name == chosen.best, hollow=not option.shown,
+            strong=option.name == chosen.best, hollow=not option.shown, best=option.name == chosen.best,
         )
         for i, option in enumerate(chosen.options)
-    ]  # fmt: skip
-    title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
-    return dots(rows, title, spread(_ends(rows), low=-0.05, high=0.10), Style(points, _points_tip), zero=True)
+    ] if chosen is not None else []  # fmt: skip
 
 
 _PATH_SERIES = {"headroom": "s4", "gain": "accent", "retrieve": "s1", "cooled": "s2", "content": "s3"}
@@ -203,11 +222,15 @@ def fit_error(result: Result) -> Figure | None:
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
-    named = [("relation", relation(result, legend=True)), ("fit_error", fit_error(result))]
+    named = [
+        ("relation", relation(result, legend=True)),
+        ("fit_error", fit_error(result)),
+        ("options", options(result)),
+    ]
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
         named += [(f"ladder-{own}", ladder(cell, path)), (f"arms-{own}", forest(cell, path))]
-        named += [(f"options-{own}", menu(cell, path)), (f"until-{own}", course(cell, path))]
+        named += [(f"options-{own}", menu(cell, path, result.worth)), (f"until-{own}", course(cell, path))]
         named += [(f"pass_at_k-{own}", curve(cell, path))]
     for name, figure in named:
         if figure is not None:

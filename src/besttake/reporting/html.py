@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from besttake.files import write_text
-from besttake.reporting import checks, figures, words
+from besttake.reporting import changes, checks, figures, timing, words
+from besttake.reporting.candidates import KINDS
 from besttake.reporting.page import Page, pointer, svg
-from besttake.reporting.takes import KINDS, PageTakes, page_takes
+from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ class PolicyView:
 
     cell: Cell
     path: str
-    headline: str
+    first: str
+    more: list[str]
+    still_open: list[words.Open]
     state: str
     leak: str
     answers: list[words.Answer]
@@ -34,7 +37,14 @@ class PolicyView:
     ladder: Markup
     forest: Markup
     curve: Markup
+    times: list[tuple[str, Markup]]
     series: int
+
+    @property
+    def scored(self) -> bool:
+        """Whether any take of this policy has a score that can be judged."""
+        every = self.cell.selectors.scored.values() if self.cell.selectors else ()
+        return any(one.gain.value is not None for windows in every for one in windows.values())
 
 
 def make_html(run: str | Path, out: str | Path | None = None) -> Path:
@@ -53,26 +63,44 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
         "runs": compared.runs,
         "policies": policies,
         "across": words.across(compared.across),
+        "changes": [(changes.names(one), changes.starts(one), one) for one in compared.changes],
+        "changed": words.changed(compared.changes),
+        "drawn": svg(changes.figure(compared.changes)),
+        "verdicts": [
+            (run, cell, words.headline(cell))
+            for run, cell in zip(compared.policy_runs, result.policies, strict=True)
+        ],
         **_relation(result),
-    }
-    return Page(result.model_dump(mode="json")).save(out, "compare.html.j2", **context)
+    }  # fmt: skip
+    document = {**result.model_dump(mode="json"), "changes": [asdict(change) for change in compared.changes]}
+    return Page(document).save(out, "compare.html.j2", **context)
 
 
-def render(result: Result, takes: PageTakes) -> str:
-    """The page of a result; ``takes`` is what `besttake.reporting.takes.page_takes` gave."""
-    page = Page(result.model_dump(mode="json"))
-    views = [_view(cell, i, result) for i, cell in enumerate(result.policies)]
+def render(result: Result, takes: PageTakes, *, served: bool = False) -> str:
+    """The page of a result; ``takes`` is what `besttake.reporting.takes.page_takes` gave.
+
+    A ``served`` page asks for the films that it lacks at ``starts/ID`` (`besttake.reporting.takes.Starts.json` has the
+    answers); a page in a file asks for nothing.
+    """
+    page = Page(result.model_dump(mode="json"), served=served)
+    views = [_view(cell, i, result, takes) for i, cell in enumerate(result.policies)]
     return page.render(
         "report.html.j2",
         **_relation(result),
         views=views,
         overview=words.overview(result),
         needs=words.needs_text,
+        options=svg(figures.options(result)) if len(views) > 1 else "",
+        paced=any(line.time for view in views for line in view.still_open),
         fit_error=svg(figures.fit_error(result)),
         checks=[
             (uri, checks.sentence(check), svg(checks.figure(check, pointer("checks", uri), f"Retrieval for {uri}")))
             for uri, check in result.checks.items()
         ],
+        any_errors=any(cell.errors for cell in result.cells),
+        scorer_lines=words.scorer_lines,
+        any_scored=any(view.scored for view in views),
+        any_times=any(view.times for view in views),
         any_arms=any(view.forest for view in views),
         any_dfe=any(cell.dfe is not None for cell in result.policies),
         any_extrapolated=not all(p.measured for cell in result.policies if cell.headroom for p in cell.headroom.curve),
@@ -90,12 +118,23 @@ def _relation(result: Result) -> dict[str, Any]:
     return {"result": result, "relation": drawn, "relation_words": sentences, "resampled": resampled}
 
 
-def _view(cell: Cell, index: int, result: Result) -> PolicyView:
+def _view(cell: Cell, index: int, result: Result, takes: PageTakes) -> PolicyView:
     path = pointer("policies", index)
-    texts = words.headline(cell), words.state(cell), words.leak(cell), words.answers(cell, result.worth)
-    options = words.menu_lines(cell, result.worth), svg(figures.menu(cell, path)), svg(figures.course(cell, path))
-    drawn = svg(figures.ladder(cell, path)), svg(figures.forest(cell, path)), svg(figures.curve(cell, path))
-    return PolicyView(cell, path, *texts, *options, *drawn, index)
+    first, more = words.opening(cell)
+    return PolicyView(
+        cell, path, first, more, words.still_open(cell, result), words.state(cell), words.leak(cell),
+        answers=words.answers(cell, result.worth),
+        menu_lines=[line for line in words.menu_lines(cell, result.worth) if line not in more],
+        menu=svg(figures.menu(cell, path, result.worth)), course=svg(figures.course(cell, path)),
+        ladder=svg(figures.ladder(cell, path)), forest=svg(figures.forest(cell, path)),
+        curve=svg(figures.curve(cell, path)),
+        times=[
+            (name, svg(drawn))
+            for name, own in takes.times.get(cell.policy, ())
+            if (drawn := timing.figure(name, own)) is not None
+        ],
+        series=index,
+    )  # fmt: skip
 
 
 def _library(about: dict[str, Any]) -> list[tuple[str, str]]:

@@ -67,6 +67,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(markdown(state))
     parts += [f"- {a.question} **{a.badge}**. {markdown(a.sentence)}" for a in words.answers(cell, worth)]
     parts += _menu(cell, worth)
+    parts += [markdown(line) for line in words.scorer_lines(cell)]
     if warning := words.leak(cell):
         parts.append(f"> {markdown(warning)}")
     parts += [f"> {markdown(note)}" for note in cell.notes]
@@ -112,7 +113,10 @@ def _ladder(cell: Cell) -> list[tuple[object, ...]]:
         rows.append(("random", _percent(cell.selectors.random.success), ""))
         rows.append(("shortest", _percent(cell.selectors.shortest.success), _points(cell.selectors.shortest.gain)))
         for scorer, windows in cell.selectors.scored.items():
-            rows += [(f"{scorer}, {w}", _percent(s.success), _points(s.gain)) for w, s in windows.items()]
+            rows += [
+                (f"{scorer}, {w}{', reads length' if s.leak else ''}", _percent(s.success), _points(s.gain))
+                for w, s in windows.items()
+            ]
     rows.append((f"oracle, pass@{cell.headroom.n}", _percent(cell.headroom.pass_n), _points(cell.headroom.headroom)))
     return rows
 

@@ -86,9 +86,12 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` with a capital at its start and a full stop at its end."""
+    """``text`` with a full stop, and with a capital unless a name such as ``gym:reach`` begins it."""
     text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
+    if not text:
+        return ""
+    first = text[:1] if ":" in text.split()[0].rstrip(":") else text[:1].upper()
+    return f"{first}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
 def duration(seconds: float) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from besttake.errors import RunError
 from besttake.files import write_text
@@ -21,17 +23,21 @@ from besttake.reporting.drawing import PAGE, Figure, marker
 
 
 class Page:
-    """Templates over one JSON document. Numbers are written by pointer, so that page and document cannot differ."""
+    """Templates over one JSON document. Numbers are written by pointer, so that page and document cannot differ.
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    A ``served`` page may ask the server that it came from; any other loads nothing.
+    """
+
+    def __init__(self, document: Mapping[str, Any], *, served: bool = False) -> None:
         self._document = document
         self._env = Environment(
             loader=PackageLoader("besttake.reporting", "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
         self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
-        self._env.globals.update(pointer=pointer, asset=asset, marker=marker, may_load=may_load)
-        self._env.filters.update(script=script, sentence=numbers.sentence)
+        self._env.globals.update(pointer=pointer, asset=asset, marker=marker, served=served)
+        self._env.globals.update(may_load=partial(may_load, served=served))
+        self._env.filters.update(script=script, sentence=numbers.sentence, code=code)
 
     def save(self, out: str | Path, template: str, **context: Any) -> Path:
         """Write a template of this package whole or not at all, with the directories above it."""
@@ -100,15 +106,19 @@ def asset(name: str) -> Markup:
     return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
 
 
-def may_load() -> str:
-    """The page's Content-Security-Policy: nothing from the network, and no script but those of this package."""
+def may_load(*, served: bool = False) -> str:
+    """The page's Content-Security-Policy: nothing from the network, and no script but those of this package.
+
+    A ``served`` page may ask its own server for more.
+    """
     templates = files("besttake.reporting") / "templates"
     scripts = [file for file in templates.iterdir() if file.name.endswith(".js")]
     hashes = [hashlib.sha256(asset(file.name).encode()).digest() for file in sorted(scripts, key=lambda f: f.name)]
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
+    own = "; connect-src 'self'" if served else ""
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none';"
-        " form-action 'none'"
+        f" form-action 'none'{own}"
     )
 
 
@@ -126,6 +136,11 @@ def script(value: Any) -> Markup:
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
+
+
+def code(text: str) -> Markup:
+    """Prose for the page: escaped, with what stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from besttake.reporting.page import Page, svg
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from besttake.verbs.rank import RankedTake, RankResult
+    from besttake.verbs.ranked import RankedTake, RankResult
 
 _TIPS = 40
 """At most about so many points of a line say their numbers on hover."""
@@ -41,7 +41,8 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
     if not drawn:
         return None
     last = max([0.1, *(second for take in result.takes for second in take.seconds)])
-    low, high = spread([value for take in result.takes for value in take.best], low=1.0, high=1.0)
+    values = [value for take in result.takes for value in take.best]
+    low, high = spread(values, low=max(values), high=min(values))
     legend = 16 * len(drawn) if len(drawn) > 1 else 0
     frame = Frame.of((460, 166 + legend), (44, 24 + legend, 14, 34), (0, last), (low, max(high, low + 0.01)))
     shapes: list[Element] = [

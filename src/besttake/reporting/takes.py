@@ -7,20 +7,24 @@ missed, and a few where all takes ended alike, until the size budget is spent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from PIL import Image
 
-from besttake.core.select import pick
 from besttake.errors import BestTakeError
 from besttake.measure.scores import ScoreName, Scores
+from besttake.reporting.candidates import Candidate, candidates, choose, score_of
+from besttake.reporting.heat import Heat, heat
+from besttake.reporting.page import script
+from besttake.reporting.timing import Curve, of_policy
 from besttake.result import Cell, Result
 from besttake.takes.film import Film
-from besttake.takes.key import Row, TakeKey
+from besttake.takes.key import Row
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.types import U8
@@ -28,41 +32,29 @@ from besttake.types import U8
 if TYPE_CHECKING:
     from besttake.demos.library import Library
 
-BUDGET = 9_500_000
-"""Bytes of pictures in a page, before base64 adds a third."""
+BUDGET = 6_000_000
+"""Bytes of pictures and traces in a page, before base64 adds a third: a larger page opens slowly."""
 LIMIT = 100
-"""Starts in a page."""
+"""Starts with films in a page."""
 TAKES = 8
-"""Takes shown per start."""
-KINDS = {
-    "rescued": "Rescued: a failure avoided",
-    "missed": "Missed: the pick failed",
-    "failed": "All takes failed",
-    "succeeded": "All takes succeeded",
-    "unscored": "Without a score",
-}
-_ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "missed", "rescued", "missed")
+"""Takes of an arm that a start in the page shows."""
+SERVED_TAKES = 48
+"""Takes of an arm that a start shows when a server gives its films."""
 _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
+_MOMENTS = 120
+_MOMENT_BYTES = 15
+"""What one moment of a trace takes, before base64 would add a third: its step, cosine and demonstration frame."""
 _MISSES = 3
 """After so many starts that do not fit no other is tried: a film costs as much to pack when it is left out."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A start that could be shown: its base takes, the seed that was picked, and what became of it."""
-
-    cell: Cell
-    rows: tuple[Row, ...]
-    picked: int | None
-    kind: str
 
 
 @dataclass(frozen=True)
 class PageTake:
     """A take for the page: its film, and the cosine to the ``nearest`` demonstration frame over time."""
 
+    arm: str
     seed: int
     success: bool
     success_step: int | None
@@ -85,9 +77,11 @@ class PageStart:
 
     kind: str
     policy: str
+    group: str
     env: str
     task: str
     start: int
+    disputed: bool
     scorer: str
     window: str
     takes: list[PageTake]
@@ -98,113 +92,133 @@ class PageStart:
 
 @dataclass(frozen=True)
 class PageTakes:
-    """What the page shows of a run's takes; where there are none, ``note`` says why."""
+    """What the page shows of a run's takes: the outcomes of all (``heat``) and the films of some ``starts``.
+
+    Where there are none, ``note`` says why. ``times``: how soon the takes of each policy succeed, under captions.
+    """
 
     starts: list[PageStart]
     note: str = ""
+    heat: Heat | None = None
+    times: Mapping[str, list[tuple[str, list[Curve]]]] = field(default_factory=dict)
 
 
-def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
-    """Starts per cell (by its place in ``result.cells``), in canonical order."""
-    cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(result.cells) for line in cell.tasks}
-    starts: dict[tuple[str, str, str, int], list[Row]] = {}
-    for row in rows:
-        if row.key.arm == "base":
-            starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), []).append(row)
-    by_cell: dict[int, list[Candidate]] = {}
-    for (policy, env, task, _), members in starts.items():
-        index = cell_of.get((policy, env, task))
-        if index is not None and any(row.status == "done" for row in members):
-            by_cell.setdefault(index, []).append(_judge(result.cells[index], members, scores))
-    return by_cell
+class Starts:
+    """The starts of a run by their ids, each with everything that the page's player shows of it.
 
+    A page inside a file holds a chosen few of them; a server gives any (`json`). Safe to use from several threads.
+    """
 
-def choose(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
-    """Candidates in the order in which they should enter the page: round by round, every cell in each."""
-    queues = {(i, kind): [c for c in own if c.kind == kind] for i, own in by_cell.items() for kind in KINDS}
-    for kind in _ROUNDS:
-        for i in sorted(by_cell):
-            if queues[i, kind]:
-                yield queues[i, kind].pop(0)
+    def __init__(self, run: str | Path, result: Result) -> None:
+        directory = Path(run)
+        self._store = Store.open(directory)
+        self._lock = Lock()
+        self.scores, self._library = Scores.open(directory), _library(directory, self._store.manifest)
+        self.by_cell = candidates(result, self._store.rows(), self.scores)
+        self._by_id = {candidate.id: candidate for own in self.by_cell.values() for candidate in own}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the run."""
+        self._store.close()
+
+    def json(self, id: str) -> str | None:
+        """The start called ``id``, as the page's own data have it; None where the run has no such start."""
+        candidate = self._by_id.get(id)
+        if candidate is None:
+            return None
+        with self._lock:
+            return str(script(self.load(candidate, most=SERVED_TAKES)[0]))
+
+    def load(self, candidate: Candidate, room: float = math.inf, most: int = TAKES) -> tuple[PageStart, int]:
+        """A start for the page, and how many bytes it has. Arms that do not fit into ``room`` are left out."""
+        cell, demo = candidate.cell, _DemoSheet(self._library)
+        takes: list[PageTake] = []
+        size = hidden = 0
+        for arm, rows in candidate.arms.items():
+            picked = candidate.pick_of(arm, self.scores)
+            done = [row for row in rows if row.status == "done"]
+            kept = _kept(done, picked, most)
+            films = [compact(take.film, take.frame_steps) for take in map(self._store.load, kept)]
+            weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(self.scores, row) for row in kept)
+            if arm != "base" and size + weight > room:
+                hidden += len(done)
+                continue
+            for row, (film, steps) in zip(kept, films, strict=True):
+                takes.append(_take(row, film, steps, cell, self.scores, demo, picked=row.key.seed == picked))
+            size, hidden = size + weight, hidden + len(done) - len(kept)
+        sheet, key = demo.film(), candidate.key
+        failed = [row for rows in candidate.arms.values() for row in rows if row.status == "error"]
+        start = PageStart(
+            candidate.kind, key.policy, cell.group, key.env, key.task, key.start, candidate.disputed, cell.picker,
+            cell.window, takes, hidden=hidden, demo=sheet,
+            errors=[f"Take {row.key.seed} of {row.key.arm} could not be made: {row.error or ''}" for row in failed],
+        )  # fmt: skip
+        return start, size + (len(sheet.data) if sheet else 0)
 
 
 def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
-    """The takes of a run that the page shows, with at most ``budget`` bytes of pictures."""
+    """The takes of a run that the page shows, with at most ``budget`` bytes of pictures and traces."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
-    with Store.open(run) as store:
-        rows = store.rows()
-        scores, library = Scores.open(run), _library(run, store.manifest)
+    with Starts(run, result) as starts:
         shown: list[PageStart] = []
+        places: dict[str, int] = {}
         spent = misses = 0
-        for candidate in choose(candidates(result, rows, scores)):
-            start, size = _start(store, candidate, scores, _DemoSheet(library))
+        for candidate in choose(starts.by_cell):
+            start, size = starts.load(candidate, budget - spent)
             if spent + size > budget:
                 misses += 1
             else:
+                places[candidate.id] = len(shown)
                 shown.append(start)
                 spent += size
             if misses == _MISSES or len(shown) == LIMIT:
                 break
-    if shown:
-        return PageTakes(shown)
-    return PageTakes([], "No take of this run can be shown." if rows else "This run has no takes yet.")
+        cells = [(cell.policy, cell.group) for cell in result.cells]
+        if starts.by_cell:
+            note = "" if shown else "No take of this run can be shown."
+            every = [candidate for own in starts.by_cell.values() for candidate in own]
+            times = {
+                cell.policy: of_policy(cell, [one for one in every if one.cell.policy == cell.policy])
+                for cell in result.policies
+            }
+            return PageTakes(shown, note, heat(starts.by_cell, cells, starts.scores, places), times)
+    return PageTakes([], "This run has no takes yet.")
 
 
-def _judge(cell: Cell, rows: list[Row], scores: Scores | None) -> Candidate:
-    outcomes = np.array([[float(row.success) if row.success is not None else np.nan for row in rows]])
-    values = np.array([[_score(scores, row.key, cell) for row in rows]])
-    ended = outcomes[np.isfinite(outcomes)]
-    picked = int(pick(values, outcomes).index[0]) if np.isfinite(values).any() else None
-    if ended.all():
-        kind = "succeeded"
-    elif not ended.any():
-        kind = "failed"
-    elif picked is None:
-        kind = "unscored"
-    else:
-        kind = "rescued" if outcomes[0, picked] == 1 else "missed"
-    return Candidate(cell, tuple(rows), None if picked is None else rows[picked].key.seed, kind)
-
-
-def _score(scores: Scores | None, key: TakeKey, cell: Cell) -> float:
-    """The score that the cell's verdict rests on; NaN where the take has none."""
-    score = scores.get(key) if scores is not None else None
-    return score.scores.get(ScoreName(cell.scorer, cell.window), math.nan) if score is not None else math.nan
-
-
-def _start(store: Store, candidate: Candidate, scores: Scores | None, demo: _DemoSheet) -> tuple[PageStart, int]:
-    """A start for the page, and how many bytes its pictures have."""
-    cell, key, picked = candidate.cell, candidate.rows[0].key, candidate.picked
-    done = [row for row in candidate.rows if row.status == "done"]
-    kept = done[:TAKES]
+def _kept(done: Sequence[Row], picked: int | None, most: int) -> list[Row]:
+    """The first takes, and the picked one among them."""
+    kept = list(done[:most])
     if picked is not None and all(row.key.seed != picked for row in kept):
         kept = [*kept[:-1], *(row for row in done if row.key.seed == picked)]
-    takes, size = [], 0
-    for row in kept:
-        take = store.load(row)
-        film, steps = _compact(take.film, take.frame_steps)
-        size += len(film.data)
-        trace = scores.get(row.key) if scores is not None else None
-        takes.append(
-            PageTake(
-                row.key.seed, bool(row.success), row.success_step, row.steps, row.key.seed == picked,
-                score=_finite(_score(scores, row.key, cell)),
-                film=film if film.count else None,
-                film_steps=[int(step) for step in steps],
-                trace_steps=[int(step) for step in trace.steps] if trace else [],
-                best=[_finite(value, 4) for value in trace.best] if trace else [],
-                nearest=[demo.place(int(frame)) for frame in trace.nearest] if trace else [],
-            )
-        )  # fmt: skip
-    sheet = demo.film()
-    failed = [row for row in candidate.rows if row.status == "error"]
-    start = PageStart(
-        candidate.kind, key.policy, key.env, key.task, key.start, cell.scorer, cell.window, takes,
-        hidden=len(done) - len(kept), demo=sheet,
-        errors=[f"Take {row.key.seed} could not be made: {row.error or ''}" for row in failed],
+    return kept
+
+
+def _trace_bytes(scores: Scores | None, row: Row) -> int:
+    trace = scores.get(row.key) if scores is not None else None
+    return _MOMENT_BYTES * min(len(trace.steps), _MOMENTS) if trace is not None else 0
+
+
+def _take(
+    row: Row, film: Film, steps: Any, cell: Cell, scores: Scores | None, demo: _DemoSheet, *, picked: bool
+) -> PageTake:
+    trace = scores.get(row.key) if scores is not None else None
+    moments = _thinned(len(trace.steps), _MOMENTS) if trace is not None else []
+    return PageTake(
+        row.key.arm, row.key.seed, bool(row.success), row.success_step, row.steps, picked,
+        score=_finite(score_of(scores, row.key, ScoreName(cell.picker, cell.window))),
+        film=film if film.count else None,
+        film_steps=[int(step) for step in steps],
+        trace_steps=[int(trace.steps[i]) for i in moments] if trace else [],
+        best=[_finite(trace.best[i], 4) for i in moments] if trace else [],
+        nearest=[demo.place(int(trace.nearest[i])) for i in moments] if trace else [],
     )  # fmt: skip
-    return start, size + (len(sheet.data) if sheet else 0)
 
 
 class _DemoSheet:
@@ -233,13 +247,18 @@ class _DemoSheet:
         return Film.pack(np.stack(self._frames), quality=86) if self._frames else None
 
 
-def _compact(film: Film, steps: Any) -> tuple[Film, Any]:
+def compact(film: Film, steps: Any) -> tuple[Film, Any]:
     """A film small enough for a page: large pictures are shrunk, long films thinned."""
     if film.count == 0 or (film.count <= _FRAMES and len(film.data) <= film.count * _HEAVY):
         return film, steps
-    kept = np.unique(np.linspace(0, film.count - 1, min(film.count, _FRAMES)).round().astype(int))
+    kept = _thinned(film.count, _FRAMES)
     frames = np.stack([_shrink(frame) for frame in film.unpack()[kept]])
     return Film.pack(frames, quality=72), np.asarray(steps)[kept]
+
+
+def _thinned(count: int, most: int) -> list[int]:
+    """At most ``most`` places of ``count``, evenly spread, the first and the last among them."""
+    return [int(i) for i in np.unique(np.linspace(0, count - 1, min(count, most)).round())]
 
 
 def _shrink(frame: U8) -> U8:

@@ -39,7 +39,12 @@ class ScorerSpec:
     ``length``: a score may depend on what follows its window, such as how long the take is; where an episode stops at
     success, that gives the outcome away. ``compares``: a score may depend on the other takes of its start; such a
     scorer is given one start at a time. ``small``: every worker may have one of its own, made from the same URI.
+    ``probability``: a score says how likely the take succeeded, 0 to 1, so that its calibration can be measured.
     ``fingerprint`` changes when the scores do. Scores are kept by ``name``: it is the scorer's alone, without a slash.
+    ``camera``: the one whose frames it needs; any, if it is empty. ``trained_on``: the starts (env, task, start) that
+    it has learned from, and is never judged on. ``encoder``: the fingerprint of the one whose embeddings it needs; any,
+    if it is empty. A call may take ``seconds`` per take, and the first one ``loading`` seconds more; a scorer that
+    takes longer is given up.
     """
 
     name: str
@@ -48,7 +53,13 @@ class ScorerSpec:
     length: bool = False
     compares: bool = False
     small: bool = True
+    probability: bool = False
     notes: tuple[str, ...] = ()
+    camera: str = ""
+    trained_on: frozenset[tuple[str, str, int]] = frozenset()
+    encoder: str = ""
+    seconds: float = 60.0
+    loading: float = 600.0
 
     def __post_init__(self) -> None:
         """ComponentError for a name or a ``reads`` that cannot be."""
@@ -67,9 +78,10 @@ class Footage:
     """What a scorer sees of one take with F frames and T steps: what its spec reads, None for the rest.
 
     ``steps`` (F,) says at which step each frame was seen. Window w holds the frames ``windows[w]`` (F,), always the
-    first so many, and the first ``ends[w]`` actions. ``frames`` are those of the score camera, ``embeddings`` (F, d)
-    theirs. ``nearest`` is the demonstration frame that each frame is most like, ``visited`` (W,) the share of the best
-    demonstration that each window visits (`besttake.core.cover`). ``actions`` (T, a), ``states`` (T + 1, s).
+    first so many, and the first ``ends[w]`` actions. ``frames`` are those of the score camera, whose name is ``camera``
+    where it is known, ``embeddings`` (F, d) theirs. ``nearest`` is the demonstration frame that each frame is most
+    like, ``visited`` (W,) the part of the best demonstration that each window visits (`besttake.core.cover`).
+    ``actions`` (T, a), ``states`` (T + 1, s). ``policy`` and ``task`` are names, empty where a take was only recorded.
     """
 
     steps: NDArray[np.int32]
@@ -82,6 +94,9 @@ class Footage:
     actions: F32 | None = None
     states: F32 | None = None
     instruction: str | None = None
+    camera: str = ""
+    policy: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,3 +125,9 @@ class Scorer(Protocol):
         ``compares``, takes of several starts may come together, and no score may depend on the others.
         """
         ...
+
+
+def no_rest(name: str, rest: str) -> None:
+    """ComponentError when the URI of a scorer that takes no name has one."""
+    if rest:
+        raise ComponentError(f"{name}:{rest}: {name} takes no name")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from besttake.core.score import coverage
 from besttake.demos.view import View
-from besttake.errors import ComponentError
-from besttake.scorers.base import Footage, Score, ScorerSpec
+from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 
 
 class Coverage:
@@ -28,6 +27,5 @@ class Coverage:
 
 def make(rest: str) -> Coverage:
     """The scorer ``coverage``."""
-    if rest:
-        raise ComponentError(f"coverage:{rest}: coverage takes no name")
+    no_rest("coverage", rest)
     return Coverage()

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from besttake.core.score import manifold
 from besttake.demos.view import View
-from besttake.errors import ComponentError
-from besttake.scorers.base import Footage, Score, ScorerSpec
+from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 
 
 class Manifold:
@@ -27,6 +26,5 @@ class Manifold:
 
 def make(rest: str) -> Manifold:
     """The scorer ``manifold``."""
-    if rest:
-        raise ComponentError(f"manifold:{rest}: manifold takes no name")
+    no_rest("manifold", rest)
     return Manifold()

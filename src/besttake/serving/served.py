@@ -1,4 +1,4 @@
-"""The policy behind all sessions, and one client's episode in it.
+"""The policy behind all sessions: what it wants of clients, how it is sampled, and one client's episode in it.
 
 Draws make served sampling repeatable. Where the client names its episode (task and start) the draw is that of the
 episode, whichever connection brings it, and ``seed`` counts how often the episode has been started; where it does not,
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
 from besttake.policies.augmented import Augmented, Course
-from besttake.policies.base import Policy
+from besttake.policies.base import Policy, Prepares
+from besttake.serving.batches import MOST_ROWS, Row, Seat
+from besttake.serving.limits import Limits
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
@@ -27,35 +29,53 @@ MOST_STEPS = 1_000_000
 
 
 class Served:
-    """The policy behind all sessions: one sample at a time, cameras by the client's names, episodes counted.
+    """The policy behind all sessions: cameras by the client's names, episodes counted.
 
     ``cameras`` maps the policy's cameras to the client's image keys; those not named keep their own name.
     """
 
-    def __init__(self, policy: Policy, seed: int, cameras: Mapping[str, str]) -> None:
+    def __init__(self, policy: Policy, seed: int, cameras: Mapping[str, str], limits: Limits) -> None:
         unknown = set(cameras) - set(policy.spec.cameras)
         if unknown:
             have = ", ".join(policy.spec.cameras) or "none"
             raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
         self.spec: PolicySpec = policy.spec
         self.seed = seed
+        self.at_once = limits.batch or policy.spec.width or MOST_ROWS
+        """How many requests one call takes."""
+        self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
         self.cameras = {camera: cameras.get(camera, camera) for camera in policy.spec.cameras}
         self.follows = isinstance(policy, Augmented) and policy.looks_back
         """Whether the policy looks back over the episode, so that its course must be kept."""
+        self.prepares = isinstance(policy, Prepares)
         self._policy = policy
         self._lock = threading.Lock()
         self._episodes: Counter[tuple[str, int]] = Counter()
 
-    def sample(self, observation: Observation, draw: Draw, course: Course) -> F32:
-        """One chunk (horizon, action_dim); sessions take turns, because policies are not asked to be thread-safe."""
-        with self._lock:
-            if self.follows and isinstance(self._policy, Augmented):
-                chunk = self._policy.follow(observation, draw, course)
-            else:
-                chunk = self._policy.sample([observation], [draw])[0]
-        if not np.isfinite(chunk).all():
-            raise ComponentError(f"{self.spec.name}: actions that are not finite (NaN or Inf)")
-        return chunk
+    def prepare(self, rows: Sequence[Row]) -> Any:
+        """What `sample` can be spared: the policy's work on the host."""
+        assert isinstance(self._policy, Prepares)
+        return self._policy.prepare([row.observation for row in rows], [row.draw for row in rows])
+
+    def sample(self, rows: Sequence[Row], prepared: Any = None) -> list[F32 | Exception]:
+        """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
+        if prepared is not None and isinstance(self._policy, Prepares):
+            return [self._finite(chunk) for chunk in self._policy.sample_prepared(prepared)]
+        seen, draws = [row.observation for row in rows], [row.draw for row in rows]
+        if isinstance(self._policy, Augmented):
+            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._courses(rows))]
+        return [self._finite(chunk) for chunk in self._policy.sample(seen, draws)]
+
+    def _courses(self, rows: Sequence[Row]) -> list[Course]:
+        """An arm that does not look back has no use for what happened."""
+        return [row.course if self.follows else Course(states=[row.observation.state]) for row in rows]
+
+    def _finite(self, chunk: F32 | Exception) -> F32 | Exception:
+        if isinstance(chunk, Exception):
+            return chunk
+        if np.isfinite(chunk).all():
+            return np.array(chunk)  # the policy may use its memory again before this client has its last action
+        return ComponentError(f"{self.spec.name}: actions that are not finite (NaN or Inf)")
 
     def episode(self, task: str, start: int) -> Draw:
         """The draw of the next episode of ``task`` from ``start``."""
@@ -69,17 +89,29 @@ class Served:
     def describe(self) -> dict[str, Any]:
         """What a `besttake` client needs to know, in plain values."""
         plain = {name: getattr(self.spec, name) for name in ("name", "horizon", "action_dim", "replan")}
-        return {**plain, "cameras": list(self.cameras.values())}
+        return {**plain, "cameras": list(self.cameras.values()), "at_once": self._connections}
 
-    def observation(self, images: Mapping[str, Any], state: Any, instruction: Any) -> Observation:
-        """A client's values as an observation, each checked."""
-        if not set(self.cameras.values()) <= set(images):
+    def observation(self, images: Mapping[Any, Any], state: Any, instruction: Any) -> Observation:
+        """A client's values as an observation, each checked; what is missing is said at once, and what is wanted."""
+        missing = [f"image {key}" for key in self.cameras.values() if key not in images]
+        if state is None and self.spec.state_dim:
+            missing.append("the state")
+        if not instruction and self.spec.prompted:
+            missing.append("the instruction")
+        if missing:
+            sent = ", ".join(map(str, images)) or "none"
+            hint = f"; its images: {sent} (rename them with `cameras`)" if missing[0].startswith("image ") else ""
             raise ComponentError(
-                f"{self.spec.name} needs images {', '.join(self.cameras.values())}; the client sent: "
-                f"{', '.join(map(str, images)) or 'none'}; rename them with `cameras`"
+                f"{self.spec.name} needs {self.wants()}; the client left out {', '.join(missing)}{hint}"
             )
         pictures = {camera: _picture(images[key], key) for camera, key in self.cameras.items()}
-        return Observation(pictures, self.state(state), str(instruction))
+        return Observation(pictures, self.state(state), str(instruction or ""))
+
+    def wants(self) -> str:
+        """What a client must send, for people."""
+        images = f"images {', '.join(self.cameras.values())}" if self.cameras else ""
+        state = f"a state of {self.spec.state_dim} numbers" if self.spec.state_dim else ""
+        return ", ".join(filter(None, (images, state, "an instruction" if self.spec.prompted else ""))) or "nothing"
 
     def state(self, value: Any) -> F32:
         """A client's state as a vector of the size that the policy needs."""
@@ -100,14 +132,19 @@ class Episode:
     ``sampled`` is the last chunk; its actions join the course when they are known to have been executed.
     """
 
-    def __init__(self, served: Served, draw: Draw, task: str = "") -> None:
-        self._served, self._draw = served, draw
+    def __init__(self, served: Served, seat: Seat, draw: Draw, task: str = "") -> None:
+        self._seat, self._draw = seat, draw
         self.course = Course(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
 
     def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
-        self.sampled = self._served.sample(seen, self._draw, self.course)
+        known = len(self.course.memory)
+        try:
+            self.sampled = self._seat.sample(seen, self._draw, self.course)
+        except Exception:
+            del self.course.memory[known:]  # what was not answered is not remembered: the client may ask again
+            raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled
 

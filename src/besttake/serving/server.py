@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import hmac
 import itertools
 import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
+from besttake.door import is_loopback, listening, shows_token
 from besttake.errors import ComponentError, MissingExtra
 from besttake.policies.base import Policy
-from besttake.policies.remote_wire import MOST_BYTES
+from besttake.serving.batches import Batches
+from besttake.serving.limits import Limits
 from besttake.serving.served import Served
 from besttake.serving.sessions import SESSIONS
 
 _HEALTH_PATHS = ("/health", "/healthz")
+_CLOSING = 1.0
+"""Seconds that a client has to say good-bye."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What clients may use: bytes of one message, connections at once, and the web pages (``Origin``) that may connect.
-
-    Programs send no ``Origin``; browsers always do, whatever page asked them to. ``"*"`` lets all pages in.
-    """
-
-    max_bytes: int = MOST_BYTES
-    max_sessions: int = 32
-    origins: tuple[str, ...] = ()
 
 
 def serve(
@@ -57,9 +46,10 @@ def serve(
     """
     if protocol not in SESSIONS:
         raise ComponentError(f"protocol {protocol!r} is unknown; known: {', '.join(SESSIONS)}")
-    if not token and not _is_loopback(host):
+    if not token and not is_loopback(host):
         raise ComponentError(f"`host` {host} opens the policy to other machines: give a `token`, or serve on 127.0.0.1")
-    return Server(Served(policy, seed, cameras or {}), protocol, (host, port), token, limits or Limits())
+    limits = limits or Limits()
+    return Server(Served(policy, seed, cameras or {}, limits), protocol, (host, port), token, limits)
 
 
 class Server:
@@ -75,14 +65,18 @@ class Server:
         self._served, self._protocol, self._token, self._limits = served, protocol, token, limits
         self._connections = itertools.count()
         self._open: set[Any] = set()
+        self._batches = Batches(served, served.at_once)
         self.host, port = address
         try:
             self._server = listen(
-                self._talk, sock=_listening(self.host, port, limits.max_sessions), process_request=self._admit,
-                compression=None, max_size=limits.max_bytes, server_header="besttake", logger=_log,
+                self._talk, sock=_watched(listening(self.host, port, limits.max_sessions)),
+                process_request=self._admit,
+                compression=None, max_size=limits.max_bytes, max_queue=4, server_header="besttake", logger=_log,
+                close_timeout=_CLOSING,
                 ping_interval=None,  # a slow sample is not a dead peer
             )  # fmt: skip
         except OSError as error:
+            self._batches.close()
             raise ComponentError(f"cannot serve on {self.host}:{port}: {error.strerror or error}") from None
         self.port = int(self._server.socket.getsockname()[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="besttake-serve", daemon=True)
@@ -100,8 +94,13 @@ class Server:
     def close(self) -> None:
         """Stop accepting, end the open sessions, and wait for the thread."""
         self._server.shutdown()
-        for client in list(self._open):
-            client.close()
+        self._batches.close()
+        closing = [threading.Thread(target=client.close, daemon=True) for client in list(self._open)]
+        for each in closing:
+            each.start()
+        end = time.monotonic() + _CLOSING + 1  # for all: those who never read would cost as much each
+        for each in closing:
+            each.join(max(0.0, end - time.monotonic()))
         self._thread.join()
 
     def __enter__(self) -> Self:
@@ -125,17 +124,16 @@ class Server:
             del response.headers["Content-Type"]
             response.headers["Content-Type"] = "application/json"
             return response
-        if self._token and not any(
-            hmac.compare_digest(offered.encode(), self._token.encode())
-            for offered in _offered_tokens(request.headers.get("Authorization", ""), address.query)
-        ):
+        if self._token and not shows_token(self._token, request.headers.get("Authorization", ""), address.query):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "besttake: a token is needed\n")
         return None
 
     def _talk(self, client: Any) -> None:
         from websockets.exceptions import ConnectionClosed
+        from websockets.protocol import State
 
-        session = SESSIONS[self._protocol](self._served, next(self._connections))
+        seat = self._batches.seat(lambda: client.state is State.OPEN)
+        session = SESSIONS[self._protocol](self._served, next(self._connections), seat)
         self._open.add(client)
         try:
             for reply in itertools.chain([session.greeting()], map(session.answer, client)):
@@ -144,53 +142,14 @@ class Server:
         except ConnectionClosed:
             return
         finally:
+            seat.leave()
             self._open.discard(client)
 
 
-class _Doorkeeper(socket.socket):
-    """A listening socket that hangs up at once on what comes while ``most`` connections are open.
-
-    The server has a thread for each connection, from before anyone is known to be a client.
-    """
-
-    most = 0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; it is closed for both sides where there are too many."""
-        there, address = super().accept()
-        self._there = [one for one in getattr(self, "_there", []) if one.fileno() >= 0]
-        if len(self._there) >= self.most:
-            with suppress(OSError):
-                there.shutdown(socket.SHUT_RDWR)
-        self._there.append(there)
-        return there, address
-
-
-def _listening(host: str, port: int, most: int) -> socket.socket:
-    """A socket that listens on ``host``, as `socket.create_server` makes it."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    door = _Doorkeeper(family, kind, protocol)
-    door.most = most
-    try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(address)
-        door.listen(most)
-    except OSError:
-        door.close()
-        raise
+def _watched(door: socket.socket) -> socket.socket:
+    """Let the system notice clients that vanished without a word; connections inherit this from ``door``."""
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            door.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return door
-
-
-def _offered_tokens(authorization: str, query: str) -> list[str]:
-    scheme, _, value = authorization.partition(" ")
-    headers = [value.strip()] if scheme.lower() in ("bearer", "api-key") else []
-    return [*headers, *parse_qs(query).get("token", [])]
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

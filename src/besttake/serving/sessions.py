@@ -21,6 +21,8 @@ import numpy as np
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
+from besttake.serving import declared
+from besttake.serving.batches import Seat
 from besttake.serving.served import MOST_STEPS, Episode, Served
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation
@@ -29,8 +31,8 @@ from besttake.types import F32, Array, Observation
 class _Session:
     """What connections have in common: episodes that the client names, or that are counted."""
 
-    def __init__(self, served: Served, connection: int) -> None:
-        self._served, self._connection = served, connection
+    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
+        self._served, self._connection, self._seat = served, connection, seat
         self._unnamed = 0
 
     def greeting(self) -> bytes | None:
@@ -40,18 +42,18 @@ class _Session:
     def _begun(self, task: Any, start: Any) -> Episode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
-            return Episode(self._served, self._served.episode(task, start), task)
+            return Episode(self._served, self._seat, self._served.episode(task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
         self._unnamed += 1
-        return Episode(self._served, draw, task if isinstance(task, str) else "")
+        return Episode(self._served, self._seat, draw, task if isinstance(task, str) else "")
 
 
 class VlaEvalSession(_Session):
     """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
 
-    def __init__(self, served: Served, connection: int) -> None:
-        super().__init__(served, connection)
-        self._episode = Episode(served, Draw(served.seed, "connection", connection, 0))
+    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
+        super().__init__(served, connection, seat)
+        self._episode = Episode(served, seat, Draw(served.seed, "connection", connection, 0))
         self._ready: deque[F32] = deque()
 
     def answer(self, frame: bytes | str) -> bytes | str | None:
@@ -84,9 +86,9 @@ class VlaEvalSession(_Session):
             "protocol_version": VLA_EVAL_VERSION,
             "model_server": "besttake",
             "capabilities": {},
-            "observation_params": {},
-            "action_spec": {"actions": {"name": "actions", "dims": spec.action_dim, "format": "raw"}},
-            "observation_spec": {},
+            "observation_params": declared.observation_params(spec, self._served.cameras),
+            "action_spec": declared.action_spec(spec),
+            "observation_spec": declared.observation_spec(spec),
             "besttake": self._served.describe(),
         }
 
@@ -95,16 +97,19 @@ class VlaEvalSession(_Session):
         if len(course.actions) >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
+        images = payload.get("images")
+        seen = None
+        if not self._ready:
+            seen = self._served.observation(
+                images if isinstance(images, Mapping) else {}, state, payload.get("task_description")
+            )
         if self._served.follows:
             del course.states[len(course.actions) :]  # of an observation that was answered with an error
             course.states.append(self._served.state(state))
-        if not self._ready:
-            images = payload.get("images")
-            seen = self._served.observation(
-                images if isinstance(images, Mapping) else {}, state, payload.get("task_description", "")
-            )
+        if seen is not None:
             self._ready.extend(self._episode.sample(seen)[: self._served.spec.replan])
         action = self._ready.popleft()
+        self._seat.supplied(len(self._ready))
         course.actions.append(action)
         return action
 
@@ -112,8 +117,8 @@ class VlaEvalSession(_Session):
 class OpenpiSession(_Session):
     """A connection of openpi's client: metadata first, then one whole chunk per observation."""
 
-    def __init__(self, served: Served, connection: int) -> None:
-        super().__init__(served, connection)
+    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
+        super().__init__(served, connection, seat)
         self._draw = Draw(served.seed, "connection", connection, 0)
         self._episode: Episode | None = None
 
@@ -134,7 +139,7 @@ class OpenpiSession(_Session):
     def _alone(self, request: Mapping[str, Any]) -> F32:
         """A request that says nothing of its episode: its course is what it shows."""
         seen = self._observation(request)
-        episode = Episode(self._served, self._draw)
+        episode = Episode(self._served, self._seat, self._draw)
         episode.course.states.append(seen.state)
         chunk = episode.sample(seen)
         self._draw = self._draw.at(self._draw.chunk + 1)
@@ -170,7 +175,7 @@ class OpenpiSession(_Session):
 
     def _observation(self, request: Mapping[str, Any]) -> Observation:
         plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}
-        return self._served.observation(plain, plain.get("state"), request.get("prompt", ""))
+        return self._served.observation(plain, plain.get("state"), request.get("prompt"))
 
 
 SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {

@@ -67,13 +67,14 @@ class Act:
 class Need:
     """Answer: the take goes on and needs actions for this observation; ``step`` actions have been executed.
 
-    ``states`` (R, state_dim) are those seen since the last answer.
+    ``states`` (R, state_dim) are those seen since the last answer; ``seconds``: what the worker needed for this turn.
     """
 
     slot: int
     observation: Observation
     step: int
     states: F32
+    seconds: float = 0.0
 
     def update(self, request: Request) -> None:
         """Note in ``request`` where its take has come to."""
@@ -104,15 +105,12 @@ Order = Begin | Act
 Answer = Need | End | Failed
 
 
-def next_blocks(sampler: Sampler, requests: Sequence[Request], batch: int) -> list[F32 | Exception]:
-    """The next actions of each request, which moves on to its next chunk; ``batch`` takes a call."""
-    blocks: list[F32 | Exception] = []
-    for first in range(0, len(requests), batch):
-        some = requests[first : first + batch]
-        try:
-            blocks += sampler.sample(some)
-        except Exception as error:
-            blocks += [error] * len(some)
+def next_blocks(sampler: Sampler, requests: Sequence[Request]) -> list[F32 | Exception]:
+    """The next actions of each request, which moves on to its next chunk."""
+    try:
+        blocks = list(sampler.sample(requests))
+    except Exception as error:
+        blocks = [error] * len(requests)
     for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
         if isinstance(block, Exception):
             continue

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import wait
-from typing import Any, Literal, Protocol, Self, TypeVar
+from multiprocessing.connection import Pipe, wait
+from typing import Any, Protocol, Self, TypeVar
 
 from besttake.errors import RolloutError
 from besttake.takes.orders import Answer, Order
 from besttake.takes.process import READY, WorkerProcess
-from besttake.takes.ray import RayPool
 from besttake.takes.watch import LOOK, Watch
 
 _LIVES = 3
@@ -36,12 +37,24 @@ class Pool(Protocol):
     size: int
     stalled: int
 
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process ids."""
+        ...
+
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders."""
         ...
 
     def receive(self) -> list[tuple[int, list[Answer] | None]]:
-        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced)."""
+        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced).
+
+        Empty where `wake` was called meanwhile.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Let `receive` return, or the next one; from any thread."""
         ...
 
     def close(self) -> None:
@@ -60,10 +73,12 @@ class LocalPool:
         self._members: list[WorkerProcess] = []
         self._watch = Watch(size, patience)
         self._ready = [False] * size
-        self._stillborn = 0
+        self._stillborn, self._closed = 0, False
+        self._woken, self._waker = Pipe(duplex=False)
+        self._awake = threading.Lock()
         try:
             for _ in range(size):
-                self._members.append(WorkerProcess())
+                self._members.append(WorkerProcess(shares=True))
         except OSError as error:
             self.close()
             raise _cannot_start(size, error) from error
@@ -78,14 +93,18 @@ class LocalPool:
         self._post(worker, list(orders))
 
     def receive(self) -> list[tuple[int, Any]]:
-        """Answers of every worker that has some, waiting for the first."""
+        """Answers of every worker that has some, waiting for the first, or for `wake`."""
         answers: list[tuple[int, Any]] = []
-        while not answers:
-            ready = wait([member.pipe for member in self._members], LOOK)
+        woken = False
+        while not answers and not woken:
+            ready = wait([self._woken, *(member.pipe for member in self._members)], LOOK)
+            if woken := self._woken in ready:
+                self._woken.recv_bytes()
+                self._awake.release()
             heard = [worker for worker, member in enumerate(self._members) if member.pipe in ready]
             for worker in heard:
                 try:
-                    message = self._members[worker].pipe.recv()
+                    message = self._members[worker].receive()
                 except Exception:  # it may have died in the middle of a message
                     self._replace(worker, "died")
                     answers.append((worker, None))
@@ -103,12 +122,20 @@ class LocalPool:
                 answers.append((worker, None))
         return answers
 
+    def wake(self) -> None:
+        """Let `receive` return, or the next one; from any thread."""
+        if self._awake.acquire(blocking=False):  # held from here until `receive` has noticed
+            with suppress(OSError):  # closed already
+                self._waker.send_bytes(b"!")
+
     def _post(self, worker: int, message: Any) -> None:
         self._watch.sent(worker, message)
         self._members[worker].send(message)
 
     def _replace(self, worker: int, why: str) -> None:
         """Put a new process in the place of one. Those that die before they are ready are not replaced for ever."""
+        if self._closed:
+            raise RolloutError("the workers were ended")
         old = self._members[worker]
         old.end()
         _log.warning("worker %d (process %d) %s and is replaced", worker, old.pid, why)
@@ -123,7 +150,7 @@ class LocalPool:
         self._watch.replaced(worker)
         self._ready[worker] = False
         try:
-            self._members[worker] = WorkerProcess()
+            self._members[worker] = WorkerProcess(shares=True)
         except OSError as error:
             raise _cannot_start(self.size, error) from error
 
@@ -161,11 +188,14 @@ class LocalPool:
 
     def close(self) -> None:
         """End all workers, politely first."""
+        self._closed = True
         for member in self._members:
             member.hang_up()
         until = time.monotonic() + _POLITE
         for member in self._members:
             member.end(patience=max(0.0, until - time.monotonic()))
+        self._woken.close()
+        self._waker.close()
 
 
 def _cannot_start(size: int, error: OSError) -> RolloutError:
@@ -175,11 +205,11 @@ def _cannot_start(size: int, error: OSError) -> RolloutError:
 
 
 class Workers:
-    """``count`` workers, local processes or on Ray: started when they are first needed, kept until the run's end."""
+    """``count`` worker processes: started when they are first needed, kept until the run's end."""
 
-    def __init__(self, count: int, on: Literal["local", "ray"] = "local", patience: float | None = None) -> None:
-        self.count, self.on, self.patience = count, on, patience
-        self._pool: Pool | None = None
+    def __init__(self, count: int, patience: float | None = None) -> None:
+        self.count, self.patience = count, patience
+        self._pool: LocalPool | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -188,22 +218,20 @@ class Workers:
         if self._pool is not None:
             self._pool.close()
 
-    def pool(self) -> Pool:
+    def pool(self) -> LocalPool:
         """The pool, started by the first call."""
         if self._pool is None:
-            self._pool = (RayPool if self.on == "ray" else LocalPool)(self.count, self.patience)
+            self._pool = LocalPool(self.count, self.patience)
         return self._pool
 
     @property
     def running(self) -> LocalPool | None:
-        """The pool if its processes run on this machine already, else None."""
-        return self._pool if isinstance(self._pool, LocalPool) else None
+        """The pool if its processes run already, else None."""
+        return self._pool
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-        """`map` by worker processes of this machine, started if need be; in this process where they are on Ray."""
-        if self.on == "local":
-            self.pool()
-        return self.map_if_running(function, items)
+        """`map` by the worker processes, started if need be."""
+        return self.pool().map(function, items)
 
     def map_if_running(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
         """`map` by the worker processes if they run already, else in this process."""

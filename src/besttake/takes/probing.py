@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from besttake.config import Plan
-from besttake.core.probe import leave_one_out, spread_evenly
+from besttake.core.probe import leave_one_out, spread_over
 from besttake.demos.library import Library
 from besttake.demos.view import View
 from besttake.measure.probes import Probed, TaskProbe
@@ -28,7 +28,7 @@ def probe_policy(
     tasks = [(uri, task) for uri, env in envs.items() for task in plan.chosen_tasks(env)]
     each = max(1, plan.probe_states // max(1, len(tasks)))
     probes = {}
-    with reporter.stage("probe", each * len(tasks), "states") as stage:
+    with reporter.stage("probes", each * len(tasks), "states") as stage:
         for uri, task in tasks:
             view = library.view(task.name, task.instruction)
             probes[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
@@ -56,12 +56,12 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     kept = slice(None) if padded else whole
     at = [(int(d), int(s)) for d, s in zip(view.frame_demo[kept], view.frame_step[kept], strict=True)]
     demo = view.frame_demo[kept]
-    rows = spread_evenly(len(at), count)
+    rows = spread_over(demo, count)
     seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     blocks = [pairs[first : first + _ROWS] for first in range(0, len(pairs), _ROWS)]
     sampled = [
-        policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block])
+        np.array(policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block]))
         for block in blocks
     ]
     # In C order, whatever order the policy gave: sums over another order differ in the last bit.

@@ -13,12 +13,15 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from besttake.log import show_if_parent_does
+from besttake.takes.memory import Memory, created
 from besttake.takes.worker import Worker
 
 # As many simulators run as there are cores: threads of their own would only get into each other's way.
@@ -28,8 +31,8 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 _CODE = """\
 import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)
 import json, sys; sys.path[:] = json.loads(sys.argv[1])
-from besttake.takes.orphan import end_with_parent; end_with_parent(int(sys.argv[3]))
-from besttake.takes.process import serve; serve(int(sys.argv[2]))
+from besttake.takes.orphan import end_with_parent; end_with_parent(int(sys.argv[2]))
+from importlib import import_module; import_module(sys.argv[3]).serve(*map(int, sys.argv[4:]))
 """
 
 READY = "ready"
@@ -40,17 +43,26 @@ _STALLED = 60
 
 
 class WorkerProcess:
-    """The parent's side: a process that finds the same modules as this one, and its pipe."""
+    """The parent's side: a process that finds the same modules as this one, and its pipe.
 
-    def __init__(self) -> None:
+    It runs ``serve`` of ``module``, with the variables ``env`` beside those of this process. A simulator's pictures
+    come by memory that it shares with us, if ``shares``.
+    """
+
+    def __init__(
+        self, module: str = "besttake.takes.process", env: Mapping[str, str] = _ONE_THREAD, *, shares: bool = False
+    ) -> None:
         self.pipe, theirs = Pipe()
         _limit(self.pipe.fileno(), _STALLED)
         path = json.dumps([os.path.abspath(place) for place in sys.path])
+        memory: AbstractContextManager[tuple[Memory | None, list[int]]]
+        memory = created() if shares else nullcontext((None, []))
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, path, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={**_ONE_THREAD, **os.environ},
-            )  # fmt: skip
+            with memory as (self._memory, shared):
+                passed = [theirs.fileno(), *shared]
+                self._process = _started(
+                    [sys.executable, "-c", _CODE, path, str(os.getpid()), module, *map(str, passed)], passed, env
+                )
         except BaseException:
             self.pipe.close()
             raise
@@ -67,18 +79,55 @@ class WorkerProcess:
         with suppress(OSError):
             self.pipe.send(message)
 
+    def receive(self) -> Any:
+        """The next message; raises where the worker died, at the latest in the middle of it."""
+        message = self.pipe.recv()
+        return self._memory.get(message) if self._memory is not None and isinstance(message, list) else message
+
     def hang_up(self) -> None:
-        """Ask it to end."""
+        """Ask it to end, also where another thread waits for its answers."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as own:
+            own.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
+
+    def wait(self, patience: float) -> None:
+        """Wait for it to end by itself, at most ``patience`` seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
 
     def end(self, patience: float = 0.0) -> None:
         """Wait ``patience`` seconds for it to end by itself, and kill it if it has not."""
-        self.pipe.close()
+        self.hang_up()
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+@lru_cache(maxsize=1)
+def _starter(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "starter")
+
+
+def _started(command: Sequence[str], passed: Sequence[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process that is started by a thread that lasts as long as we do.
+
+    Linux ends a child when the *thread* that started it ends (`orphan`), and some of ours last for one course only.
+    """
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, pass_fds=passed, stdin=subprocess.DEVNULL, env=_joined(env))
+
+    return _starter(os.getpid()).submit(start).result()
+
+
+def _joined(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables of this process with ``env``; a user's own numbers of threads stay."""
+    return {
+        **os.environ,
+        **{name: value for name, value in env.items() if not (name in _ONE_THREAD and name in os.environ)},
+    }
 
 
 def _limit(descriptor: int, seconds: int) -> None:
@@ -88,17 +137,24 @@ def _limit(descriptor: int, seconds: int) -> None:
             own.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
 
 
-def serve(descriptor: int) -> None:
-    """The worker's side: obey orders until the parent hangs up."""
+def serve(descriptor: int, shared: int | None = None) -> None:
+    """The worker's side: obey orders until the parent hangs up. ``shared`` is the memory for pictures."""
     os.set_inheritable(descriptor, False)
     show_if_parent_does()
     pipe, worker = Connection(descriptor), Worker()
+    memory = None if shared is None else Memory(shared)
+    if shared is not None:
+        os.close(shared)
     with suppress(OSError):
         pipe.send(READY)
     while True:
         try:
             message = pipe.recv()
-            pipe.send(worker.obey(message) if isinstance(message, list) else _called(message))
+            if isinstance(message, list):
+                answers = worker.obey(message)
+                pipe.send(answers if memory is None else memory.put(answers))
+            else:
+                pipe.send(_called(message))
         except (EOFError, OSError):
             break
     worker.close()

@@ -1,39 +1,43 @@
 """The rollout engine: jobs in, takes out.
 
-Simulators run in workers. A large policy is sampled here, for all takes that wait for actions at once; a small one is
-in every worker, and its jobs name it as their actor. Each worker has a number of slots and plays one take in each. Its
-slots form two lanes, and it gets orders for all slots of a lane together: while it simulates one lane, the policy is
-sampled for the other, or the next orders are on their way. What a take contains depends on its key alone, never on
-this schedule.
+Simulators run in workers. A large policy is sampled here, for takes that wait for actions together; a small one is in
+every worker, and its jobs name it as their actor. One thread carries orders and answers, another (two, where the
+policy says how many rows it takes) does nothing but sample: while one group is with the policy, the next is made ready.
+What a take contains depends on its key alone, never on this schedule.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter, deque
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from besttake.arms.base import Request
-from besttake.errors import one_line
 from besttake.takes.draws import Draw
+from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import Act, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
+from besttake.takes.orders import End, Failed, Job, Need, Sampler, next_blocks
 from besttake.takes.pool import Pool
+from besttake.takes.queue import Queue
+from besttake.takes.schedule import AHEAD, Schedule, Waiting
+from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
-
-_LIVES = 3
-_LANES = 2
+from besttake.takes.tempo import Load, Measured, Tempo
+from besttake.types import F32
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many takes were played, how many failed, and how many workers gave no answer in time and were replaced."""
+    """How many takes were played, how many failed, and how many workers gave no answer in time and were replaced.
+
+    ``sampling``: the part of the time in which the policy was sampled here.
+    """
 
     done: int
     failed: int
     stalled: int = 0
+    sampling: float = 0.0
 
 
 def play(
@@ -43,142 +47,169 @@ def play(
     store: Store,
     pool: Pool,
     *,
-    batch: int,
-    at_once: int | None = None,
+    batch: int | UnderWay,
     on_take: Callable[[Row], None] = lambda row: None,
 ) -> Tally:
-    """Play ``jobs`` and keep their takes in ``store``.
+    """Play ``jobs`` and keep their takes in ``store``. ``batch`` takes are under way at once, over all workers."""
+    stalled, under_way = pool.stalled, UnderWay(batch) if isinstance(batch, int) else batch
+    with Keeper(store, on_take) as keeper:
+        engine = Engine(Queue(jobs), sampler, draw, pool, under_way)
+        engine.run(keeper.put, keeper.check)
+    return Tally(keeper.done, keeper.failed, pool.stalled - stalled, engine.sampling)
 
-    ``batch`` takes are under way at once, over all workers, and in one worker no more than ``at_once``.
+
+@dataclass(frozen=True)
+class UnderWay:
+    """How many ``takes`` are under way at once, over all workers, and in one worker no more than ``at_once``.
+
+    None: as many as measured times ask for, where the policy says how many rows it takes, else ``otherwise``.
+    ``on_load`` is told what was chosen, and why, each time.
     """
-    slots, stalled = max(1, min(batch // pool.size, at_once or batch)), pool.stalled
-    with _Keeper(store, on_take) as keeper:
-        _Engine(deque(jobs), sampler, draw, pool, keeper, batch, slots).run()
-    return Tally(keeper.done, keeper.failed, pool.stalled - stalled)
+
+    takes: int | None
+    at_once: int | None = None
+    otherwise: int = 32
+    on_load: Callable[[Load, Measured], None] = lambda load, measured: None
+
+    def slots(self, workers: int) -> int:
+        """How many takes each worker plays at once, where that is settled beforehand."""
+        takes = self.otherwise if self.takes is None else self.takes
+        return max(1, min(takes // workers, self.at_once or takes))
+
+    def tempo(self, pool: Pool, width: int) -> Tempo | None:
+        """What measures and chooses, where that is to be done."""
+        if self.takes is not None or not width:
+            return None
+        return Tempo(pool.size, width, self.at_once, lambda load: room_for(pool.pids, load), self.on_load)
 
 
-@dataclass
-class _Engine:
-    waiting: deque[Job]
-    sampler: Sampler
-    draw: Callable[[TakeKey], Draw]
-    pool: Pool
-    keeper: _Keeper
-    batch: int
-    slots: int
+class Engine:
+    """Plays what is in ``queue``, until it has ended, with the workers of ``pool``."""
 
-    def __post_init__(self) -> None:
-        self.playing: list[dict[int, Begin]] = [{} for _ in range(self.pool.size)]
-        self.busy: set[tuple[int, int]] = set()
-        self.deaths: Counter[TakeKey] = Counter()
+    def __init__(
+        self, queue: Queue, sampler: Sampler, draw: Callable[[TakeKey], Draw], pool: Pool, under_way: UnderWay
+    ) -> None:
+        self._queue, self._sampler, self._pool = queue, sampler, pool
+        width = getattr(sampler, "width", 0)
+        self._tempo = under_way.tempo(pool, width)
+        self._schedule = Schedule(queue, draw, pool.size, under_way.slots(pool.size), width)
+        self._fresh = self._stopped = False
+        self._resize()
+        self.sampling = 0.0
 
-    def run(self) -> None:
-        for worker in range(self.pool.size):
-            self._send(worker, [])
-        while any(self.playing):
-            orders: dict[int, list[Order]] = {}
-            needy: list[tuple[int, Begin]] = []
-            for worker, answers in self.pool.receive():
-                orders[worker] = []
-                if answers is None:
-                    self._bury(worker)
-                    continue
-                self.busy.discard((worker, answers[0].slot % _LANES))
-                for answer in answers:
-                    if isinstance(answer, Need):
-                        take = self.playing[worker][answer.slot]
-                        answer.update(take.request)
-                        needy.append((worker, take))
-                    else:
-                        self._finish(worker, answer)
-            blocks = next_blocks(self.sampler, [take.request for _, take in needy], self.batch)
-            for (worker, take), block in zip(needy, blocks, strict=True):
-                if isinstance(block, Exception):
-                    self._finish(worker, Failed(take.slot, take.job.key, one_line(block), 0.0))
-                else:
-                    orders[worker].append(Act(take.slot, block))
-            for worker, own in orders.items():
-                self._send(worker, own)
-            self.keeper.check()
+    @property
+    def takes(self) -> int:
+        """How many takes can be under way now."""
+        return self._schedule.slots * self._schedule.active
 
-    def _finish(self, worker: int, answer: End | Failed) -> None:
-        del self.playing[worker][answer.slot]
-        self.keeper.put(answer)
+    def _resize(self) -> None:
+        """Let as many takes be under way as was decided last."""
+        if self._tempo is not None:
+            self._schedule.active, self._schedule.slots = self._tempo.load.workers, self._tempo.slots
 
-    def _send(self, worker: int, orders: list[Order]) -> None:
-        """Send orders, and fill free slots of idle lanes with takes. One that may be killing workers plays alone."""
-        playing = self.playing[worker]
-        for slot in range(self.slots):
-            if slot in playing or not self.waiting or (worker, slot % _LANES) in self.busy:
-                continue
-            alone = self._suspect(self.waiting[0]) or any(self._suspect(take.job) for take in playing.values())
-            if alone and playing:
-                break
-            job = self.waiting.popleft()
-            playing[slot] = Begin(slot, job, Request(job.key.task, job.key.arm, self.draw(job.key)))
-            orders.append(playing[slot])
-        for lane in range(_LANES):
-            own = [order for order in orders if order.slot % _LANES == lane]
-            if own:
-                self.busy.add((worker, lane))
-                self.pool.send(worker, own)
+    def add(self, jobs: Sequence[Job]) -> None:
+        """More takes to play, from any thread."""
+        self._queue.add(jobs)
+        self._fresh = True
+        self._pool.wake()
 
-    def _suspect(self, job: Job) -> bool:
-        return self.deaths[job.key] >= _LIVES - 1
+    def stop(self) -> None:
+        """Let `run` return soon, whatever is under way; from any thread."""
+        self._stopped = True
+        self._queue.end()
+        self._pool.wake()
 
-    def _bury(self, worker: int) -> None:
-        """A worker died: its takes go back to the front of the queue, but the one that keeps killing workers."""
-        lost = [self.playing[worker][slot].job for slot in sorted(self.playing[worker])]
-        self.playing[worker] = {}
-        self.busy -= {(worker, lane) for lane in range(_LANES)}
-        for job in reversed(lost):
-            self.deaths[job.key] += 1
-            if self.deaths[job.key] >= _LIVES and len(lost) == 1:
-                self.keeper.put(Failed(0, job.key, f"the simulator died or hung {_LIVES} times on this take", 0.0))
-            else:
-                self.waiting.appendleft(job)
+    def run(self, put: Callable[[End | Failed], None], check: Callable[[], None] = lambda: None) -> None:
+        """Play until the queue has ended; each answer goes to ``put``, and ``check`` may raise to stop."""
+        samplers = _Samplers(self._sampler, AHEAD if self._schedule.width else 1, self._pool.wake)
+        began = time.perf_counter()
+        try:
+            while self._queue.wait() and not self._stopped:
+                for worker in range(self._pool.size):
+                    self._fill(worker)
+                while self._schedule.under_way and not self._stopped:
+                    self._turn(samplers, put)
+                    check()
+        finally:
+            samplers.close()
+            self.sampling = samplers.seconds / max(time.perf_counter() - began, 1e-9)
+
+    def _turn(self, samplers: _Samplers, put: Callable[[End | Failed], None]) -> None:
+        free: set[int] = set()
+        for worker, answers in self._pool.receive():
+            free.add(worker)
+            over = self._schedule.died(worker) if answers is None else self._schedule.answered(worker, answers)
+            for answer in answers or ():
+                if self._tempo is not None and isinstance(answer, Need):
+                    self._tempo.turned(answer.seconds)
+            for answer in over:
+                put(answer)
+        for group, blocks in samplers.finished():
+            orders, failed = self._schedule.sampled(group, blocks)
+            for worker, order in orders:  # one by one, so that each answer comes as soon as it can
+                self._pool.send(worker, [order])
+            for worker, answer in failed:
+                free.add(worker)
+                put(answer)
+        if self._tempo is not None and self._tempo.grown(samplers.calls, samplers.seconds):
+            self._resize()
+            self._fresh = True
+        if self._fresh:
+            self._fresh, free = False, set(range(self._pool.size))
+        for worker in sorted(free):
+            self._fill(worker)
+        while group := self._schedule.group():
+            samplers.start(group)
+
+    def _fill(self, worker: int) -> None:
+        for orders in self._schedule.fill(worker):
+            self._pool.send(worker, orders)
 
 
-class _Keeper:
-    """Writes takes in a thread of its own, in the order they finished, so that the engine never waits for the disk."""
+class _Samplers:
+    """Threads that sample groups of takes; ``wake`` is called after each.
 
-    def __init__(self, store: Store, on_take: Callable[[Row], None]) -> None:
-        self.store, self.on_take = store, on_take
-        self.done = self.failed = 0
-        self._queue: queue.Queue[End | Failed | None] = queue.Queue(maxsize=256)
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
+    ``calls`` counts groups, ``seconds`` when at least one thread was busy.
+    """
 
-    def __enter__(self) -> _Keeper:
-        self._thread.start()
-        return self
+    def __init__(self, sampler: Sampler, threads: int, wake: Callable[[], None]) -> None:
+        self._sampler, self._wake = sampler, wake
+        self._todo: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[list[Waiting], list[F32 | Exception]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._busy, self._since, self.seconds, self.calls = 0, 0.0, 0.0, 0
+        # Daemons, so that a policy that hangs does not keep a process that was asked to end.
+        self._threads = [threading.Thread(target=self._work, name="sampling", daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._queue.put(None)
-        self._thread.join()
-        if kind is None:
-            self.check()
+    def start(self, group: list[Waiting]) -> None:
+        """Sample ``group`` as soon as a thread is free."""
+        self._todo.put(group)
 
-    def put(self, answer: End | Failed) -> None:
-        """Keep ``answer``."""
-        self._queue.put(answer)
+    def finished(self) -> list[tuple[list[Waiting], list[F32 | Exception]]]:
+        """The groups that were sampled since the last call."""
+        done = []
+        while not self._done.empty():
+            done.append(self._done.get())
+        return done
 
-    def check(self) -> None:
-        """Raise here what went wrong in the thread."""
-        if self._error is not None:
-            raise self._error
+    def close(self) -> None:
+        """End the threads when they have finished what they do."""
+        for _ in self._threads:
+            self._todo.put(None)
 
     def _work(self) -> None:
-        while (answer := self._queue.get()) is not None:
-            if self._error is not None:
-                continue
-            try:
-                if isinstance(answer, End):
-                    row = self.store.add(answer.take, answer.seconds)
-                    self.done += 1
-                else:
-                    row = self.store.add_error(answer.key, answer.reason, answer.seconds)
-                    self.failed += 1
-                self.on_take(row)
-            except BaseException as error:
-                self._error = error
+        while (group := self._todo.get()) is not None:
+            with self._lock:
+                self._since = self._since if self._busy else time.perf_counter()
+                self._busy += 1
+            blocks = next_blocks(self._sampler, [row.take.request for row in group])
+            with self._lock:
+                self._busy -= 1
+                self.calls += 1
+                now = time.perf_counter()
+                self.seconds += now - self._since
+                self._since = now
+            self._done.put((group, blocks))
+            self._wake()

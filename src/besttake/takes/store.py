@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,8 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, NewerRun, check_same
 from besttake.takes.table import Content, Table
 from besttake.takes.take import Take
+
+_OTHERWISE = "choose another directory with `out`"
 
 
 class Store:
@@ -63,26 +66,30 @@ class Store:
     def inspect(cls, path: str | Path) -> Self:
         """`open`, but also where rows of the table are damaged: those are left out, and ``torn`` counts them."""
         directory = Path(path)
-        strays = _files_of_takes(directory) if table.has_log(directory) else set()
-        content = _read(directory)
+        at_work, strays, content = table.has_log(directory), _files_of_takes(directory), _read(directory)
         manifest = _known_manifest(directory, content)
         if manifest is None:
             raise RunError(f"{directory} is not a run (it has no run.json); `besttake diagnose` makes one")
         if content is None:
             raise _no_takes(directory)
         store = cls(directory, manifest, content)
-        # A writer has at most one file without a row; more, and the log that held their rows is damaged.
+        # A writer that is at work, or was killed at it, has at most one file without a row. Any other file without a
+        # row had one, which is torn or gone.
         lost = len(strays - {directory / key.file for key in store._rows})
-        store.torn += lost if lost > 1 else 0
+        if lost > (at_work or table.has_log(directory)):
+            store.torn = max(store.torn, lost)
         return store
 
     @classmethod
-    def write(cls, path: str | Path, manifest: Manifest) -> Self:
-        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
+    def write(cls, path: str | Path, manifest: Manifest, otherwise: str = _OTHERWISE) -> Self:
+        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended.
+
+        ``otherwise`` is the advice where nothing can be written there.
+        """
         directory = Path(path)
         if not (directory / "run.json").exists():
             _refuse_what_is_no_run(directory)
-        lock = _acquire(directory)
+        lock = _acquire(directory, otherwise)
         try:
             with explained(directory):
                 store = cls._opened_to_write(directory, manifest)
@@ -162,9 +169,28 @@ class Store:
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""
+        return self.stage(take, seconds)()
+
+    def stage(self, take: Take, seconds: float = 0.0) -> Callable[[], Row]:
+        """The first half of `add`, from any thread: the take is on the disk, under a temporary name.
+
+        The function that it returns makes it part of the run; of these, call one at a time.
+        """
         data = take.to_bytes()
-        self.write_bytes(take.key.file, data)
-        return self._insert(_row_of(take, data, seconds))
+        with explained(self.path):
+            rename = files.stage_bytes(self.path / take.key.file, data, parents=True)
+
+        def keep() -> Row:
+            with explained(self.path):
+                path = rename()
+            try:
+                return self._insert(_row_of(take, data, seconds))
+            except BaseException:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)  # a file without a row would be a sign of damage
+                raise
+
+        return keep
 
     def add_error(self, key: TakeKey, reason: str, seconds: float = 0.0) -> Row:
         """Record that a take could not be made, and why."""
@@ -203,10 +229,7 @@ class Store:
 
     def digest(self) -> str:
         """Sha256 over all finished takes and their outcomes in canonical order; two runs of one plan have the same."""
-        whole = hashlib.sha256()
-        for row in self._done():
-            whole.update(f"{row.identity}\n".encode())
-        return whole.hexdigest()
+        return digest_of(self._done())
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file of the run atomically."""
@@ -248,7 +271,7 @@ class Store:
             folder.mkdir()
         known = {self.path / key.file for key in self._rows}
         strays = sorted(_files_of_takes(self.path) - known)
-        adopted = [row for path in strays if (row := _row_of_file(path)) is not None]
+        adopted = [row for path in strays if (row := _adopted(path)) is not None]
         if self.torn:
             self.mended.append(f"{self.torn} rows of takes.sqlite were damaged and are left out")
         if adopted:
@@ -262,6 +285,14 @@ class Store:
 
 def _files_of_takes(directory: Path) -> set[Path]:
     return set((directory / "takes").glob("*/*.take"))
+
+
+def digest_of(rows: Iterable[Row]) -> str:
+    """The digest of finished takes; their order is no matter."""
+    whole = hashlib.sha256()
+    for row in sorted(rows, key=lambda row: row.key):
+        whole.update(f"{row.identity}\n".encode())
+    return whole.hexdigest()
 
 
 def load_take(directory: Path, row: Row) -> Take:
@@ -292,14 +323,17 @@ def _row_of(take: Take, data: bytes, seconds: float = 0.0) -> Row:
     )  # fmt: skip
 
 
-def _row_of_file(path: Path) -> Row | None:
-    """The row of a take whose file is whole; None where it is not."""
+def _adopted(path: Path) -> Row | None:
+    """The row of a take whose file is whole; where it is not, None, and the file is moved aside."""
     try:
         data = files.read_regular(path)
         take = Take.from_sealed(data)
+        if take.key.id == path.stem:
+            return _row_of(take, data)
     except (OSError, ValueError, RunError):
-        return None
-    return _row_of(take, data) if take.key.id == path.stem else None
+        pass
+    path.rename(path.with_name(f"{path.name}.aside"))
+    return None
 
 
 def _read(directory: Path) -> Content | None:
@@ -346,6 +380,17 @@ def _intact(directory: Path) -> bool:
     return True
 
 
+def _is_newer(copy: bytes) -> bool:
+    """Whether a newer version kept the copy, too; if not, ``run.json`` only looks newer and is damaged."""
+    try:
+        Manifest.from_bytes(copy)
+    except NewerRun:
+        return True
+    except ValueError:
+        return False
+    return False
+
+
 def _known_manifest(directory: Path, content: Content | None) -> Manifest | None:
     """What ``run.json`` says, or where it is damaged or gone its copy in the table; None where there is neither."""
     copy = None if content is None else content.manifest
@@ -353,7 +398,7 @@ def _known_manifest(directory: Path, content: Content | None) -> Manifest | None
         try:
             return Manifest.read(directory)
         except RunError as error:
-            if copy is None or isinstance(error.__cause__, NewerRun):
+            if copy is None or (isinstance(error.__cause__, NewerRun) and _is_newer(copy)):
                 raise
     if copy is None:
         return None
@@ -378,7 +423,7 @@ def _no_takes(directory: Path) -> RunError:
     return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
 
 
-def _acquire(directory: Path) -> FileLock:
+def _acquire(directory: Path, otherwise: str) -> FileLock:
     """The lock of a run, which a killed process lets go of. Its file names the process that holds it."""
     lock = FileLock(directory / ".lock", timeout=0, mode=0o644, is_singleton=False)
     try:
@@ -388,7 +433,7 @@ def _acquire(directory: Path) -> FileLock:
         holder = Path(lock.lock_file).read_text(errors="replace").strip() or "unknown"
         raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
     except OSError as error:
-        raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory with `out`") from error
+        raise RunError(f"cannot write in {directory}: {error.strerror}; {otherwise}") from error
     with explained(directory):
         Path(lock.lock_file).write_text(str(os.getpid()))
     return lock

@@ -12,7 +12,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
@@ -113,6 +113,8 @@ def snapshot(directory: Path) -> Content:
     """What the table of a run holds now; nothing is written. Raises sqlite3.Error where it cannot be read."""
     path = directory / NAME
     wal = path.with_name(f"{NAME}-wal")
+    if path.exists() and not path.is_file():  # to open a pipe could take for ever
+        raise sqlite3.DatabaseError("it is not a regular file")
     for attempt in range(_TRIES):
         before = _state(path), _state(wal)
         try:
@@ -146,9 +148,8 @@ def _salvage(path: Path) -> Content:
         with suppress(sqlite3.Error):
             content.manifest = _copy_of(db, "run.json")
         with suppress(sqlite3.Error):
-            names = _columns(db)
-            for line in db.execute("select * from takes"):
-                _take_in(content, dict(zip(names, line, strict=True)))
+            for line in _lines(db):
+                _take_in(content, line)
     content.unsealed.clear()  # a damaged table is no witness
     return content
 
@@ -170,9 +171,18 @@ def _with_wal(path: Path, wal: Path) -> Content:
             return _content(db)
 
 
+class _Connection(sqlite3.Connection):
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """As ever; what sqlite3 says of a damaged table may quote bytes of it that are no text."""
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError as error:
+            raise sqlite3.DatabaseError("its schema is damaged") from error
+
+
 def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?{how}"
-    db = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    db = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=_Connection)
     db.text_factory = lambda data: data.decode(errors="replace")  # damaged text is told by its checksum
     return db
 
@@ -194,11 +204,23 @@ def _content(db: sqlite3.Connection) -> Content:
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
     content, names = Content(), _columns(db)
-    for line in db.execute("select * from takes"):
-        _take_in(content, dict(zip(names, line, strict=True)))
+    if names and (gone := set(_FIELDS) - set(names)):
+        raise sqlite3.DatabaseError(f"it has no column {min(gone)}")
+    for line in _lines(db):
+        _take_in(content, line)
     with suppress(sqlite3.OperationalError):  # an older version kept no copy
         content.manifest = _copy_of(db, "run.json")
     return content
+
+
+def _lines(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    """The lines of the table, by the names of columns that we know. A view under its name could have no end."""
+    views = db.execute("select count(*) from sqlite_master where type = 'view'").fetchone()[0]
+    if views:
+        raise sqlite3.DatabaseError("it has views, which no run has")
+    names = [name for name in _columns(db) if name in (*_FIELDS, "checksum")]
+    for line in db.execute(f"select {', '.join(names) or '*'} from takes"):
+        yield dict(zip(names, line, strict=True))
 
 
 def _take_in(content: Content, line: dict[str, Any]) -> None:

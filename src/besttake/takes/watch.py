@@ -28,6 +28,7 @@ class _Message:
     kind: str
     units: int
     orders: bool = True
+    least: float = 0.0
 
 
 class Watch:
@@ -90,17 +91,21 @@ class Watch:
     def limit(self, message: _Message) -> float:
         """How many seconds a message may take."""
         if self._patience is not None:
-            return self._patience * (1 if message.orders else _OTHER_WORK)
+            return max(message.least, self._patience * (1 if message.orders else _OTHER_WORK))
         slowest = self._slowest.get(message.kind)
         own = _UNKNOWN if slowest is None else max(_LEAST, _TIMES * slowest * message.units)
-        return own * self._doubled.get(message.kind, 1.0)
+        return max(message.least, own * self._doubled.get(message.kind, 1.0))
 
 
 def _described(message: Any) -> _Message:
-    """Orders by their kinds and how many steps they ask for; other work by the name of its function."""
+    """Orders by their kinds and how many steps they ask for; other work by the name of its function.
+
+    Work that keeps deadlines of its own, such as scoring by a foreign model, says so by ``patience`` in seconds.
+    """
     if not isinstance(message, Sequence):
         function = message.func if isinstance(message, partial) else message
-        return _Message(getattr(function, "__qualname__", type(function).__qualname__), 1, orders=False)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return _Message(name, 1, orders=False, least=getattr(function, "patience", 0.0))
     kinds = sorted({type(order).__name__ for order in message})
     steps = sum(len(order.actions) if isinstance(order, Act) else 1 for order in message)
     return _Message("+".join(kinds), max(1, steps))

@@ -66,21 +66,22 @@ class Worker:
                 self._samplers = {name: job.actor.sampler(env.spec)}
             except Exception as error:
                 return [error] * len(takes)
-        return next_blocks(self._samplers[name], [playing.request for playing in takes], len(takes))
+        return next_blocks(self._samplers[name], [playing.request for playing in takes])
 
     def _carry_out(self, order: Order) -> Answer:
         """Begin or continue a take. Where that raises, trust neither the take nor its environment any more."""
         slot = order.slot
         if isinstance(order, Begin):
             self._playing[slot] = _Playing(order)
-        playing = self._playing[slot]
+        playing, began = self._playing[slot], time.perf_counter()
         try:
             if isinstance(order, Begin):
                 playing.env = self._env(slot, order.job)
+                began = time.perf_counter()  # a simulator is made once
                 self._reset(playing.env, order.job)
             elif playing.execute(order.actions):
                 return End(slot, self._playing.pop(slot).take(), playing.seconds)
-            return playing.need()
+            return playing.need(began)
         except Exception as error:
             self._playing.pop(slot, None)
             env = self._envs.pop((slot, playing.job.key.env), None)
@@ -132,11 +133,12 @@ class _Playing:
         """How long the take has been under way."""
         return time.perf_counter() - self._began
 
-    def need(self) -> Need:
-        """Ask for the next actions: the engine, or the take's actor by its request."""
+    def need(self, began: float) -> Need:
+        """Ask for the next actions: the engine, or the take's actor by its request. The turn ``began`` at this time."""
         observation = self._look(replan=True)
         sent, self._states_sent = self._states_sent, len(self.states)
-        need = Need(self.slot, observation, self.step, np.stack(self.states[sent:]))
+        states = np.stack(self.states[sent:])
+        need = Need(self.slot, observation, self.step, states, time.perf_counter() - began)
         if self.job.actor is not None:
             need.update(self.request)
         return need

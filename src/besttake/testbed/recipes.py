@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from besttake.config import bounded_yaml
 from besttake.errors import PlanError
 from besttake.testbed import demonstrations, network, seeds, tasks
 from besttake.testbed.demonstrations import Demonstration
@@ -90,17 +91,16 @@ class FlowRecipe(BaseModel):
 def read_recipe(path: Path) -> FlowRecipe:
     """The recipe in a YAML or JSON file."""
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return FlowRecipe.model_validate(loaded)
+        return FlowRecipe.model_validate(bounded_yaml(path))
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}; name a recipe file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path}: neither YAML nor JSON; recipes/zoo has examples") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         reason = str(first["msg"]).removeprefix("Value error, ")
         raise PlanError(f"{path}: {f'`{where}`: ' if where else ''}{reason}; see docs/zoo.md") from error
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise PlanError(f"{path}: neither YAML nor JSON; recipes/zoo has examples") from error
 
 
 def windows(recipe: FlowRecipe) -> tuple[F32, F32]:

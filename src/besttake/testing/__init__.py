@@ -1,8 +1,9 @@
 """Proofs that an adapter keeps its contract: ours are tested with these, and so should yours be.
 
->>> from besttake import registry, testing
->>> testing.check_env(registry.env("testbed:pick"))
-('spec', 'observe', 'reset', 'lazy', 'starts', 'restore')
+Examples:
+    >>> from besttake import registry, testing
+    >>> testing.check_env(registry.env("testbed:pick"))
+    ('spec', 'observe', 'reset', 'lazy', 'starts', 'restore')
 
 Each check raises `ContractError` with one line that says which promise was broken and where.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from besttake.encoders.hog import Hog
 from besttake.errors import ContractError
 from besttake.measure.scores import SCORERS
 from besttake.scorers.base import Footage, Scorer, ScorerSpec
-from besttake.scorers.judge import embed, judge
+from besttake.scorers.judge import cut, embed, judge, needs_demos
 from besttake.testing.compare import check_close
 from besttake.types import F32, U8, Demo
 
@@ -32,7 +31,15 @@ def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float 
     """
     if library is None:
         with tempfile.TemporaryDirectory() as directory:
-            return check_scorer(scorer, library=build(_Squares(), Hog(), Path(directory) / "library"), atol=atol)
+            first, last = (
+                build(_Squares(backwards), Hog(), Path(directory) / f"library {backwards}")
+                for backwards in (False, True)
+            )
+            held = check_scorer(scorer, library=first, atol=atol)
+            if not needs_demos(scorer):
+                return held
+            _check_file_order(scorer, first, last, atol)
+            return (*held, "files")
     spec, view = scorer.spec, library.view(_TASK)
     _check_spec(spec)
     takes = _footage(library)
@@ -56,15 +63,26 @@ def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float 
         _same(whole, alone, atol, f"{spec.name}: a take alone is scored unlike among others (say compares=True)")
         checks.append("batch")
     if not spec.length:
-        cut = scores([_cut(take) for take in takes])
+        short = scores([cut(take, 0) for take in takes])
         _same(
             whole[:, :1],
-            cut[:, :1],
+            short[:, :1],
             max(atol, 1e-9),
             f"{spec.name}: a score depends on what follows its window (say length=True)",
         )
         checks.append("length")
     return tuple(checks)
+
+
+def _check_file_order(scorer: Scorer, first: Library, last: Library, atol: float) -> None:
+    """The same demonstrations in two orders give the same scores."""
+    takes = _footage(first)
+    one, other = (
+        np.array([score.scores[scorer.spec.name].values for score in judge([scorer], [takes], library.view(_TASK))[0]])
+        for library in (first, last)
+    )
+    promise = f"{scorer.spec.name}: a score depends on the order of the demonstrations"
+    _same(np.asarray(one, np.float64), np.asarray(other, np.float64), max(atol, 1e-9), promise)
 
 
 def _check_spec(spec: ScorerSpec) -> None:
@@ -95,25 +113,10 @@ def _footage(library: Library) -> list[Footage]:
             actions=rng.normal(0, 0.3, (2 * len(film) - 1, 7)).astype(np.float32),
             states=rng.normal(0, 0.3, (2 * len(film), 8)).astype(np.float32),
             instruction="pick up the cube",
+            camera="front",
         )
         for film, vectors in zip(films, embedded, strict=True)
     ]
-
-
-def _cut(take: Footage) -> Footage:
-    """The take as if it had ended with its first window."""
-    frames, end = int(take.windows[0].sum()), take.ends[0]
-    whole = np.ones(frames, bool)
-    return replace(
-        take,
-        steps=take.steps[:frames],
-        windows=(whole, whole, ~whole),
-        ends=(end, end, 0),
-        frames=None if take.frames is None else take.frames[:frames],
-        embeddings=None if take.embeddings is None else take.embeddings[:frames],
-        actions=None if take.actions is None else take.actions[:end],
-        states=None if take.states is None else take.states[: end + 1],
-    )
 
 
 def _film(rng: np.random.Generator, length: int) -> U8:
@@ -128,15 +131,20 @@ def _film(rng: np.random.Generator, length: int) -> U8:
 class _Squares:
     """Four demonstrations with pictures, states and actions."""
 
+    def __init__(self, backwards: bool = False) -> None:
+        self._backwards = backwards
+
     name, fingerprint, camera, fps = "squares", "1", "front", 10.0
     gripper_dim, gripper_open, eef_dims = 6, -1, (0, 1, 2)
 
     def __iter__(self) -> Iterator[Demo]:
-        rng = np.random.default_rng(4)
+        rng, demos = np.random.default_rng(4), []
         for number in range(4):
             length = 10 + number
             states, actions = _walk(rng, length, 8), _walk(rng, length, 7)
-            yield Demo(f"{number}", _TASK, _film(rng, length), np.arange(length), states, actions, "pick up the cube")
+            film = _film(rng, length)
+            demos.append(Demo(f"{number}", _TASK, film, np.arange(length), states, actions, "pick up the cube"))
+        return iter(demos[::-1] if self._backwards else demos)
 
 
 def _walk(rng: np.random.Generator, length: int, dim: int) -> F32:

@@ -17,10 +17,11 @@ from besttake.arms.ways import NEEDS, finished, start_of
 from besttake.core import offline
 from besttake.core.events import onset_frame, phases
 from besttake.core.offline import Check, Checked, Comparison, States
-from besttake.core.probe import spread_evenly
+from besttake.core.probe import spread_over
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.checks import has_events
 from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.view import View, events_of
 from besttake.policies.base import Perception, Policy
 from besttake.takes.draws import Draw
 from besttake.takes.probing import observation_at, unprobed
@@ -32,6 +33,8 @@ VARIANTS: tuple[Mapping[str, Any], ...] = (
     {"whitening": True}, {"rerank": 10}, {"gripper_gating": True}, {"reliability": 1.0}, {"onset_alignment": True},
     {"lead": 2},
 )  # fmt: skip
+ANGLES = (30.0, 45.0, 90.0)
+"""Turns that begin an event, tried beside the one that the library was built with."""
 _ROWS = 256
 
 
@@ -40,7 +43,7 @@ class Asked:
     """How to check: ``states`` in all, ``draws`` at each, and settings that are ``fixed`` and not to be chosen."""
 
     states: int = 160
-    draws: int = 4
+    draws: int = 8
     seed: int = 0
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,12 +59,12 @@ def check_retrieval_of(
     samples = _Samples(policy, library, tasks, asked, on_states)
     compare = Comparison(samples.states, asked.seed)
     cooled = {alpha: compare.error(samples.cooled(alpha)) for alpha in COOLING} if policy.spec.cools else {}
-    cooling = offline.weakest(cooled)
-    calmest = samples.base if not cooled else samples.cooled(min(cooled, key=lambda a: cooled[a].value or 0.0))
+    cooling = offline.calmest_of(cooled)
+    calmest = samples.base if cooling is None else samples.cooled(cooling)
 
     def attempt(config: RetrievalConfig) -> Checked:
         sampled, retrieved = samples.retrieved(config)
-        return offline.judge(compare, config, sampled, retrieved, samples.control(config), calmest)
+        return offline.judge(compare, config, sampled, retrieved, samples.control(config), calmest, samples.base)
 
     tried: list[Checked] = []
     for configs in _rounds(policy.spec, library, asked.fixed, tried):
@@ -74,21 +77,22 @@ def check_retrieval_of(
 
 
 def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried: Sequence[Checked]) -> Any:
-    """Rules first; then variants and strengths for the best of them, and the other ways in for the best chunk.
+    """Rules first; then variants and strengths for the best of them, and the other ways in for the best chunk; last the
+    strengths of what would be chosen, which may be a variant.
 
     Other ways bring more of the chunk in, so there it must itself be good. A fixed rule stands alone.
     """
     if "rule" in fixed:
         yield [RetrievalConfig.from_dict(fixed)]
         return
-    events = any(len(demo.events) > 1 for demo in library.demos)
+    events = has_events(library)
     first = {"way": _ways(spec)[0], "alpha": ALPHAS[_ways(spec)[0]][0], **fixed}
     yield [
         RetrievalConfig.from_dict({**first, "rule": rule})
         for rule in ("frame", "current", "next")
         if rule == "frame" or events
     ]
-    best = min(tried, key=lambda one: np.inf if one.change.value is None else one.change.value).config
+    best = _lowest(tried)
     closest = min(tried, key=lambda one: np.inf if one.chunk.value is None else one.chunk.value).config
     fitting = [
         change for change in VARIANTS
@@ -96,10 +100,20 @@ def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried:
         and not ("gripper_gating" in change and library.head.gripper_dim is None)
     ]  # fmt: skip
     more = [replace(best, **{**change, **fixed}) for change in fitting]
+    if library.head.eef_dims is not None and library.states is not None:
+        turning = [one for one in tried if one.config.rule != "frame"]
+        more += [replace(_lowest(turning), **{"angle": angle, **fixed}) for angle in ANGLES if turning]
     for way in _ways(spec):
         rule = best if way == "start" else closest
         more += [replace(rule, **{"way": way, "alpha": alpha, **fixed}) for alpha in ALPHAS[way]]
     yield list(dict.fromkeys(more))
+    chosen = offline.choose(tried)
+    if chosen is not None and chosen.way == "start":
+        yield [replace(chosen, **{"alpha": alpha, **fixed}) for alpha in ALPHAS["start"]]
+
+
+def _lowest(tried: Sequence[Checked]) -> RetrievalConfig:
+    return min(tried, key=lambda one: np.inf if one.change.value is None else one.change.value).config
 
 
 def _ways(spec: PolicySpec) -> tuple[Any, ...]:
@@ -168,10 +182,10 @@ class _Samples:
         return self._cut(done), self._cut(chunks)
 
     def _task(self, task: TaskSpec, count: int) -> _Task:
-        view, horizon = self._library.view(task.name, task.instruction), self._policy.spec.horizon
-        whole = view.frame_step + horizon <= np.array([self._library.demos[d].length for d in view.frame_demo])
+        view, steps = self._library.view(task.name, task.instruction), self._policy.spec.replan
+        whole = view.frame_step + steps <= np.array([self._library.demos[d].length for d in view.frame_demo])
         rows = np.flatnonzero(whole) if whole.any() else np.arange(len(view.frame_step))
-        rows = rows[spread_evenly(len(rows), count)]
+        rows = rows[spread_over(view.frame_demo[rows], count)]
         return _Task(task.name, view, rows, [self._look(view, int(row)) for row in rows])
 
     def _look(self, view: View, row: int) -> Observation:
@@ -208,7 +222,7 @@ class _Samples:
         rows = list(zip(observations, draws, warms, strict=True))
         blocks = [rows[first : first + _ROWS] for first in range(0, len(rows), _ROWS)]
         sampled = [
-            self._policy.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block])
+            np.array(self._policy.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block]))
             for block in blocks
         ]
         self._done(len(rows))
@@ -226,9 +240,9 @@ class _Samples:
         rows, own = task.rows, self._plain(None)[first : first + len(task.rows)]
         seen = task.seen
         if config.onset_alignment:
-            rows = np.array([self._onset(task.view, int(row)) for row in rows])
+            rows = np.array([self._onset(task.view, int(row), config.angle) for row in rows])
             seen = [self._look(task.view, int(row)) for row in rows]
-            own = self._at_onsets()[first : first + len(rows)]
+            own = self._at_onsets(config.angle)[first : first + len(rows)]
         queries = np.repeat(np.arange(len(rows)), self._draws)
         matches = task.view.retriever(config, self._policy.spec.horizon).query(
             task.view.embeddings[rows[queries]], own.reshape(-1, *own.shape[2:]),
@@ -244,19 +258,20 @@ class _Samples:
             return self._policy.perceive(seen, draws)
         return np.stack([one.state for one in seen])
 
-    def _onset(self, view: View, row: int) -> int:
+    def _onset(self, view: View, row: int, angle: float | None) -> int:
         """The frame at which the event began that a frame belongs to."""
         demo, step = int(view.frame_demo[row]), int(view.frame_step[row])
-        onset = max(event for event in (0, *self._library.demos[demo].events) if event <= step)
+        onset = max(event for event in (0, *events_of(self._library, demo, angle).tolist()) if event <= step)
         frames = np.flatnonzero(view.frame_demo == demo)
         return min(int(frames[onset_frame(view.frame_step[frames], onset)]), row)
 
-    def _at_onsets(self) -> F32:
-        if "onset" not in self._whole:
-            seen = [self._look(t.view, self._onset(t.view, int(row))) for t in self._tasks for row in t.rows]
+    def _at_onsets(self, angle: float | None) -> F32:
+        key = "onset", angle
+        if key not in self._whole:
+            seen = [self._look(t.view, self._onset(t.view, int(row), angle)) for t in self._tasks for row in t.rows]
             sampled = self._sample([None] * (len(seen) * self._draws), seen)
-            self._whole["onset"] = sampled.reshape(len(seen), self._draws, *sampled.shape[1:])
-        return self._whole["onset"]
+            self._whole[key] = sampled.reshape(len(seen), self._draws, *sampled.shape[1:])
+        return self._whole[key]
 
     def _phase(self, view: View, row: int) -> bool | None:
         """Whether the gripper had last been told to open; None where it had not been told anything."""

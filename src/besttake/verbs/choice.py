@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from besttake.arms.chosen import specs_of
+from besttake.arms.chosen import runnable, specs_of
 from besttake.config import Plan
 from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
@@ -26,12 +26,13 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
 from besttake.reporting.numbers import estimate_percent, estimate_points
+from besttake.takes.sizes import worker_count
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.check import Asked, check_retrieval_of
 from besttake.verbs.rollouts import Bench, judged, shortlist
 
 FOLDER = "checks"
-_VERSION = 2
+_VERSION = 3
 _STARTS = 10
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
@@ -75,10 +76,9 @@ def choose(
     if not {"alpha", "cooling"} & set(given):
         config = replace(config, cooling=check.cooling)
     if check.chosen is None and retrieving and "arms" not in plan.model_fields_set and not given:
-        left = ", ".join(retrieving)
-        return Choice(
-            config, check, retrieving, (f"{note}: {left} not run; name them in `arms` to run them all the same",)
-        )
+        able_to = runnable(policy.spec, retrieving, config.way)[0]  # what it cannot run, naming it does not change
+        left = f": {', '.join(able_to)} not run; name them in `arms` to run them all the same" if able_to else ""
+        return Choice(config, check, retrieving, (f"{note}{left}",))
     return Choice(config, check, notes=(note,))
 
 
@@ -102,7 +102,7 @@ def rolled(
     except (OSError, ValueError, KeyError, TypeError):
         configs = shortlist([check])
         bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
-        tuned = judged(bench.outcomes(configs, plan.workers, reporter), configs, 1)
+        tuned = judged(bench.outcomes(configs, worker_count(plan.workers), reporter), configs, 1)
         config, won = tuned.config, tuned.winner
         if not {"alpha", "cooling"} & set(plan.retrieval.given()):
             config = replace(config, cooling=check.cooling)
@@ -118,7 +118,9 @@ def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: 
     """The check of what ``plan`` leaves open, or of the one configuration that it or the library names."""
     given = plan.retrieval.given()
     tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else given
+    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else dict(given)
+    if plan.event_angle is not None:
+        fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
 
@@ -137,7 +139,7 @@ def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: 
     with reporter.stage("check", 24 * asked.states * asked.draws, "samples") as stage:
         check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
     if not check.reason:
-        _keep(place, asdict(Kept(policy.spec.name, check)))
+        _keep(place, {**asdict(Kept(policy.spec.name, check)), "version": _VERSION})
     return check
 
 
@@ -169,9 +171,11 @@ def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: A
 
 
 def _read(place: Path) -> Kept | None:
-    """A kept check; None where there is none that can be read, which is then made again."""
+    """A kept check; None where there is none that can be read or it is of an older kind, which is then made again."""
     try:
         values = _checked(read_json(place))
+        if values["version"] != _VERSION:
+            return None
         return Kept(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None

@@ -1,4 +1,4 @@
-"""Many runs: the headroom relation across all their cells (`besttake compare`)."""
+"""Many runs: the headroom relation across all their cells (`besttake compare`); of two runs also what changed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from besttake.core import relation
+from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, start_pass_at_k
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths
+from besttake.measure.again import base_of, chosen_from
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.scores import WINDOWS, ScoreName, Scores
+from besttake.measure.scores import AUTO, WINDOWS, ScoreName, Scores
 from besttake.reporting import figures, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.notebook import Table, Tabular
@@ -27,6 +29,7 @@ from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.threads import one_thread
+from besttake.verbs.changes import Change, changes
 
 _Take = tuple[TakeKey, str]
 """Which take: its key, and the checksum of what it did. A copy of a run holds the same ones."""
@@ -37,16 +40,21 @@ _NO_RELATION = "No cell of these runs has scored takes, so there is no gain to s
 class CompareResult(Tabular):
     """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from.
 
-    ``across`` holds what the paper reports over all cells beside the relation.
+    ``across`` holds what the paper reports over all cells beside the relation; ``changes`` what changed from the first
+    of two runs to the second. ``policy_runs[i]`` is where policy i of the result is from.
     """
 
     result: Result
     runs: tuple[str, ...]
     across: relation.Across
+    changes: tuple[Change, ...] = ()
+    policy_runs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """As JSON text: the schema of ``result.json``, with the runs and ``across`` added."""
         document = {**json.loads(self.result.to_json()), "runs": self.runs, "across": asdict(self.across)}
+        document["changes"] = [asdict(change) for change in self.changes]
+        document["policy_runs"] = self.policy_runs
         document.pop("sha256", None)  # of a result without these
         return json.dumps(document, indent=1, allow_nan=False)
 
@@ -67,7 +75,8 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
     """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start.
 
     ``runs`` is a list of run directories, or a single one. Scores are read on ``window``, by default on the one that
-    each cell's verdict rests on. A take that several runs hold counts once.
+    each cell's verdict rests on. A take that several runs hold counts once. Of two runs, ``changes`` says what changed
+    from the first to the second in every cell.
     """
     runs = as_paths(runs)
     if not runs:
@@ -99,9 +108,33 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
             cost=_cost([result.cost for result in used], _duplicates([tables[i] for i in whole])),
             notes=[*notes, *_overlap_note(overlaps, [directory.name for directory in loaded])],
         )  # fmt: skip
-        across = relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
+        across = _across(gains, points, window)
+    changed = _changes(list(loaded), merged.notes)
     names = [directory.name for directory in loaded]
-    return CompareResult(merged, tuple(names[part.run] for part in kept), across)
+    owners = tuple(names[i] for i, result in enumerate(loaded.values()) if i in whole for _ in result.policies)
+    return CompareResult(merged, tuple(names[part.run] for part in kept), across, changed, owners)
+
+
+def _across(gains: Sequence[relation.CellGains], points: Sequence[_Point], window: str) -> relation.Across:
+    """What is reported over all cells; the scores of ``auto`` are of several scorers, and rank no takes together."""
+    alike = [point for point in points if point.score.scorer != AUTO]
+    across = relation.across(gains, [p.outcomes for p in alike], [p.scores for p in alike], window)
+    if points and not alike:
+        across = replace(across, auc=Estimate(reason="scores of several scorers have no common scale"))
+    return across
+
+
+def _changes(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
+    """What changed between two runs that have takes; ``notes`` gets what cannot be compared."""
+    if len(runs) != 2:
+        return ()
+    try:
+        changed, remarks = changes(*runs)
+    except RunError as error:
+        notes.append(f"what changed cannot be told: {error}")
+        return ()
+    notes += remarks
+    return tuple(changed)
 
 
 @dataclass(frozen=True)
@@ -214,14 +247,13 @@ def _point(
     cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None
 ) -> tuple[_Point | None, str]:
     """A cell's point, or why it has none."""
-    name = ScoreName(cell.scorer, cell.window)
-    takes = arm_takes(cell.policy, units, "base", cell.seeds, [name], rows, scores)
+    name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
+    takes = base_of(cell, units, rows, scores, [cell.scorer]).arms["base"]
     values = takes.score(name)
     if cell.seeds < 2:
         return None, "it has one take per start"
     if values is None:
         return None, f"its takes have no score on the window {cell.window}"
-    n = cell.headroom.n if cell.headroom is not None else cell.seeds
     gains = relation_cell(cell.policy, cell.group, takes.scored_by(name), n)
     retrieved = arm_takes(cell.policy, units, "retrieve", cell.seeds, (), rows, None)
     if retrieved.takes:

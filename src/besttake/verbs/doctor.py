@@ -68,6 +68,8 @@ EXTRAS = (
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
+    Extra("pdf", "figures as PDF (besttake export --pdf)", ("svglib",), "svglib"),
+    Extra("rerun", "takes for the Rerun viewer (besttake export --rerun)", ("rerun",), "rerun-sdk"),
 )
 
 

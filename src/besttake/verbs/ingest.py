@@ -168,7 +168,11 @@ def _cell(data: CellData, worth: float) -> Cell:
         update |= {"verdict": None, "notes": [_ALONE]}
     counts = np.isfinite(outcomes).sum(axis=1)
     if seeds > 1 and counts.min() < counts.max():
-        update["notes"] = [f"starts have {counts.min()} to {counts.max()} outcomes; each counts with those it has"]
+        few, many = counts.min(), counts.max()
+        update["notes"] = [
+            f"starts have {few} to {many} outcomes; each counts with those it has, but only those with {many} can rule"
+            " headroom out"
+        ]
     return worded(cell.model_copy(update=update), worth)
 
 

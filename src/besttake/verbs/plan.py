@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
+from besttake.config import check_worth
 from besttake.core import planning
 from besttake.core.estimate import Forecast
 from besttake.errors import PlanError
+from besttake.measure.forecast import MOST
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
 from besttake.reporting.words import PARTS, advice
@@ -23,6 +25,7 @@ class PlanResult:
     ``cautious`` is the same plan for the largest variance that pass@1 allows, where only pass@1 is known; ``flags``
     are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further``: how
     many more starts the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
+    ``available``: how many starts the pilot's envs have in all, where its verdict says so; the flags ask for no more.
     """
 
     name: str
@@ -33,6 +36,7 @@ class PlanResult:
     tasks: int
     flags: str
     further: dict[str, Forecast] = field(default_factory=dict)
+    available: int | None = None
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -74,14 +78,15 @@ def plan(
     """
     if (pass1 is None) == (pilot is None):
         raise PlanError("say what is known: either `pass1` (e.g. 0.64) or `pilot`, a run")
-    if not 0 < worth < 100:
-        raise PlanError(f"`worth` {worth:g}: points between 0 and 100, e.g. 3")
+    check_worth(worth)
     if seeds is not None and seeds < 2:
         raise PlanError(f"`seeds` {seeds}: selection needs at least 2 takes per start")
     if best_of is not None and best_of < 2:
         raise PlanError(f"`best_of` {best_of}: selection needs at least 2 takes to keep one of")
     if gain is not None and not 0 < gain <= 100:
         raise PlanError(f"`gain` {gain:g}: points above 0")
+    if gain is not None and gain < 1:
+        raise PlanError(f"`gain` {gain:g} is in points, and at least 1: did you mean {100 * gain:g}?")
     if budget is not None and budget < 1:
         raise PlanError(f"`budget` {budget}: at least one take")
     goal = _Goal(worth / 100, seeds, best_of, None if gain is None else gain / 100, budget)
@@ -119,6 +124,7 @@ class _Known:
     variance: float | None = None
     tasks: int = 1
     further: dict[str, Forecast] = field(default_factory=dict)
+    available: int | None = None
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
@@ -151,8 +157,16 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
+        available=_available(cell),
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
+
+
+def _available(cell: Cell) -> int | None:
+    """How many starts there are, those of the pilot included; None where its forecast ended before they did."""
+    forecasts = [getattr(cell.verdict, part).further for part in PARTS] if cell.verdict is not None else []
+    spare = min((one.most for one in forecasts if one is not None), default=MOST)
+    return cell.starts + spare if spare < MOST else None
 
 
 def _plan(goal: _Goal, known: _Known) -> PlanResult:
@@ -173,5 +187,9 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     cautious = None if known.largest is None else planned(known.largest)
     content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
     per_task = ceil((starts or likely.half_width_starts) / known.tasks)
+    if known.available is not None:
+        per_task = min(per_task, max(1, known.available // known.tasks))
     flags = f"--starts {per_task} --seeds {seeds} --best-of {n}"
-    return PlanResult(known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further)
+    return PlanResult(
+        known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further, known.available
+    )

@@ -84,5 +84,5 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         for uri, probed in probes.items():
             for note in probed.notes(specs[uri].name):
                 reporter.note(note)
-        settings = Settings(plan.seeds, plan.n, scorer=plan.scorer, probe_samples=plan.probe_samples)
+        settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
         return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task), checks)

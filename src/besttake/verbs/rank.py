@@ -8,50 +8,35 @@ held out, and what the takes score with their pixels shuffled.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import registry
-from besttake.config import Plan
+from besttake.config import SCORER
 from besttake.core.score import window_until
-from besttake.demos.base import Bad
-from besttake.demos.frames import Unreadable, jpeg, timed_frames
+from besttake.demos.frames import jpeg
 from besttake.demos.resolve import open_or_build
-from besttake.demos.video import read_frames
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
-from besttake.errors import PlanError
+from besttake.errors import ComponentError, PlanError
 from besttake.files import as_paths
-from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count
 from besttake.scorers.base import Footage, Scorer
+from besttake.scorers.guard import Guard
 from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
-
-if TYPE_CHECKING:
-    from besttake.reporting.drawing import Figure
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from besttake.verbs.footage import FPS, Clock, Film, clock_of, films_of
+from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
 
 WINDOWS = ("common", "episode")
-SCORER: str = Plan.model_fields["scorer"].default
-FPS = 10.0
-"""The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""
 UNLIKE = "unlike the demonstrations"
-_SHORT, _FEWEST = 0.05, 5
-"""A take shorter than this part of the longest, or of fewer frames, is not compared: it would cut all others to it."""
-_SLACK = 0.25
-"""Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
 _ALIKE = 0.005
 """Scores that differ by less share a place: another encoding of the same video moved them by 0.001 to 0.004."""
 _BLOCKS = 8
@@ -59,92 +44,6 @@ _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
 _SHOWN, _SIDE = 6, 112
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A frame of a take as JPEG, when it was seen, and the demonstration frame it is most like (empty: unknown)."""
-
-    seconds: float
-    frame: bytes = field(repr=False)
-    nearest: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True)
-class RankedTake:
-    """A take with its place (1 is best), its score and the frames it rests on.
-
-    Takes whose scores lie within each other's error share a place. ``error`` is the standard error of the score: how
-    much it changes when stretches of time are left out. ``unlike`` says why a take is marked "unlike the
-    demonstrations". ``best[i]`` is the highest cosine of the frame at ``seconds[i]`` to any demonstration frame,
-    ``nearest[i]`` that frame of the library; they are empty where the scorer does not compare frames with
-    demonstrations. A take that could not be read or scored has no place, and ``problem`` says why.
-    """
-
-    name: str
-    place: int | None
-    score: float | None
-    frames: int
-    scored: int
-    seconds: tuple[float, ...] = ()
-    best: tuple[float, ...] = ()
-    nearest: tuple[int, ...] = ()
-    problem: str = ""
-    error: float | None = None
-    unlike: str = ""
-    duration: float = 0.0
-    pictures: tuple[Picture, ...] = field(default=(), repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Yardsticks:
-    """What a score is measured against: the lowest of ``demos`` held-out demonstrations, and shuffled pixels."""
-
-    held_out: float | None = None
-    demos: int = 0
-    shuffled: float | None = None
-
-
-@dataclass(frozen=True)
-class RankResult(Tabular):
-    """Takes from best to worst, and what their scores mean. Frames were compared ``rate`` times a second."""
-
-    takes: tuple[RankedTake, ...]
-    window: str
-    scorer: str
-    encoder: str
-    library: str
-    demos: int
-    frames: int
-    task: str
-    matched: str
-    notes: tuple[str, ...]
-    rate: float = 0.0
-    yardsticks: Yardsticks = Yardsticks()
-
-    def to_json(self) -> str:
-        """As JSON text, without the pictures."""
-        return json.dumps(self.document(), indent=1, allow_nan=False)
-
-    def document(self) -> dict[str, Any]:
-        """As plain values, without the pictures."""
-        bare = replace(self, takes=tuple(replace(take, pictures=()) for take in self.takes))
-        document = asdict(bare)
-        for take in document["takes"]:
-            del take["pictures"]
-        return document
-
-    def plot(self) -> Figure | None:
-        """The score of each take over time, as an SVG figure; None where no take has a score."""
-        from besttake.reporting.ranking import traces
-
-        return traces(self, self.takes)
-
-    def _table(self) -> Table:
-        rows = [(t.place, t.name, t.score, t.error, t.unlike, t.scored, t.frames, t.problem) for t in self.takes]
-        heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}, embedded by {self.encoder}"
-        columns = ("place", "take", "score", "error", "unlike", "scored", "frames", "problem")
-        return Table(heading, columns, rows, self.notes)
 
 
 def rank(
@@ -165,12 +64,13 @@ def rank(
     folders of pictures.
     """
     chosen = _checked(takes, demos, window, scorer, stride, fps)
-    films = [film for name in as_paths(takes) for film in _films(str(name), fps)]
+    films = [film for name in as_paths(takes) for film in films_of(str(name), fps)]
     with one_thread():
         library = open_or_build(str(demos), encoder)
         view, coder = library.view(task), cached(library.encoder())
-        clock = _clock(films, window, stride)
-        ranked, yardsticks = _Ranking(chosen, view, coder, clock, task).of(films)
+        clock = clock_of(films, window, stride)
+        with Guard({chosen.spec.name: scorer}) as guard:
+            ranked, yardsticks = _Ranking(chosen, view, coder, clock, task, guard).of(films)
     return RankResult(
         takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
         library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
@@ -198,77 +98,21 @@ def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: in
 
 
 @dataclass(frozen=True)
-class _Film:
-    """A recorded take: its ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) seconds, or what is wrong with it."""
-
-    name: str
-    frames: U8 | None = None
-    times: F64 = field(default_factory=lambda: np.zeros(0))
-    problem: str = ""
-
-    @property
-    def rate(self) -> float:
-        """Frames a second; 0 of a single frame."""
-        return (len(self.times) - 1) / float(self.times[-1]) if len(self.times) > 1 else 0.0
-
-    @property
-    def duration(self) -> float:
-        """Seconds from its first frame to the end of its last."""
-        return float(self.times[-1]) + 1 / self.rate if self.rate else 0.0
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """When takes are looked at: ``rate`` times a second, until ``end`` seconds (None: each to its own end).
-
-    Takes below ``short`` seconds, or of fewer than ``fewest`` frames, are not compared.
-    """
-
-    window: str
-    rate: float = FPS
-    end: float | None = None
-    short: float = 0.0
-    fewest: int = 0
-
-    def compares(self, film: _Film) -> bool:
-        """Whether a take can be compared with the others."""
-        return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
-
-    def rows(self, times: F64) -> I64:
-        """Which of the frames shown at ``times`` are seen: at each tick the one that stands then."""
-        ticks = np.arange(math.floor(float(times[-1]) * self.rate + 1e-6) + 1)
-        slack = _SLACK * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
-        rows: I64 = np.searchsorted(times, ticks / self.rate + slack, side="right") - 1
-        return rows
-
-
-def _clock(films: Sequence[_Film], window: str, stride: int) -> _Clock:
-    readable = [film for film in films if film.frames is not None]
-    if not readable:
-        return _Clock(window)
-    clock = _Clock(window, short=_SHORT * max(film.duration for film in readable), fewest=_FEWEST)
-    if not any(map(clock.compares, readable)):
-        clock = _Clock(window)
-    compared = [film for film in readable if clock.compares(film)]
-    rate = min((film.rate for film in compared if film.rate), default=FPS) / stride
-    return replace(clock, rate=rate, end=min(film.duration for film in compared) if window == "common" else None)
-
-
-@dataclass(frozen=True)
 class _Ranking:
     """How takes are scored: by which scorer, against what, and when they are looked at."""
 
     scorer: Scorer
     view: View
     encoder: Encoder
-    clock: _Clock
+    clock: Clock
     task: str
+    guard: Guard
 
-    def of(self, films: Sequence[_Film]) -> tuple[list[RankedTake], Yardsticks]:
+    def of(self, films: Sequence[Film]) -> tuple[list[RankedTake], Yardsticks]:
         """Takes from best to worst, then those without a score; and the yardsticks."""
         compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
-        judged = judge([self.scorer], [footage], self.view)[0] if footage else []
+        judged = self._judged(footage) if footage else []
         takes = [self._ranked(*one) for one in zip(compared, footage, judged, strict=True)]
         without = [self._without_blocks(take) for take in footage]
         takes = [replace(take, error=_error(parts)) for take, parts in zip(takes, without, strict=True)]
@@ -281,7 +125,7 @@ class _Ranking:
         placed = _placed(list(zip(takes, without, strict=True)))
         return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
 
-    def _left_out(self, films: Sequence[_Film]) -> list[RankedTake]:
+    def _left_out(self, films: Sequence[Film]) -> list[RankedTake]:
         left_out = []
         for film in films:
             if film.frames is None:
@@ -292,7 +136,7 @@ class _Ranking:
                 left_out.append(RankedTake(film.name, None, None, length, 0, duration=film.duration, problem=problem))
         return left_out
 
-    def _footage(self, film: _Film) -> Footage:
+    def _footage(self, film: Film) -> Footage:
         """A take as a scorer sees it. Its steps are ticks of the clock, so that takes of any rate have the same."""
         assert film.frames is not None
         rows = self.clock.rows(film.times)
@@ -309,10 +153,16 @@ class _Ranking:
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
 
+    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[Judged]:
+        """What the scorer says of each take; ComponentError where it fails or gives no answer in time."""
+        (judged,) = judge([self.scorer], [takes], view or self.view, self.guard.ask)
+        if self.guard.lost:
+            raise ComponentError(*self.guard.lost.values())
+        return judged
+
     def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:
         """The score of each take."""
-        judged = judge([self.scorer], [takes], view or self.view)[0]
-        return [float(one.scores[self.scorer.spec.name].values[0]) for one in judged]
+        return [float(one.scores[self.scorer.spec.name].values[0]) for one in self._judged(takes, view)]
 
     def _without_blocks(self, take: Footage) -> list[float]:
         """The score of a take with each of some stretches of time left out: the replicates of the jackknife."""
@@ -349,19 +199,21 @@ class _Ranking:
             flat = take.frames.reshape(len(take.frames), -1, 3)
             mixed = np.stack([frame[rng.permutation(len(frame))] for frame in flat]).reshape(take.frames.shape)
             (embedded,) = embed(self.encoder, [mixed])
-            (judged,) = judge([self.scorer], [[replace(take, frames=mixed, embeddings=embedded)]], self.view)[0]
+            (judged,) = self._judged([replace(take, frames=mixed, embeddings=embedded)])
             value = float(judged.scores[self.scorer.spec.name].values[0])
             spread = float(np.nanstd(judged.best)) if np.isfinite(judged.best).any() else 0.0
             scores.append(value + 2 * spread / math.sqrt(len(take.frames)))
         known = [score for score in scores if math.isfinite(score)]
         return max(known) if known else None
 
-    def _ranked(self, film: _Film, take: Footage, judged: Judged) -> RankedTake:
+    def _ranked(self, film: Film, take: Footage, judged: Judged) -> RankedTake:
         assert film.frames is not None
         (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
         sizes = len(film.frames), int(window.sum())
         if not math.isfinite(value):
-            problem = "it has no valid score, because a frame's embedding is not finite"
+            problem = f"the scorer {self.scorer.spec.name} gave it no number"
+            if take.embeddings is not None and not np.isfinite(take.embeddings).all():
+                problem = "it has no valid score, because a frame's embedding is not finite"
             return RankedTake(film.name, None, None, *sizes, duration=film.duration, problem=problem)
         compared = np.flatnonzero(judged.nearest >= 0)
         seconds = tuple(round(float(tick) / self.clock.rate, 4) for tick in take.steps[compared])
@@ -444,7 +296,7 @@ def _kept(take: Footage, rows: Any) -> Footage:
     return replace(take, steps=steps, windows=(whole,), ends=(len(rows) - 1,), frames=frames, embeddings=embedded)
 
 
-def _notes(clock: _Clock, films: Sequence[_Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
+def _notes(clock: Clock, films: Sequence[Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
     readable = [film for film in films if clock.compares(film)]
     notes, lengths = [], {round(film.duration, 3) for film in readable}
     if len({round(film.rate, 2) for film in readable}) > 1:
@@ -466,38 +318,3 @@ def _notes(clock: _Clock, films: Sequence[_Film], view: View, task: str, yardsti
         held = count(yardsticks.demos, "demonstration")
         notes.append(f"the lowest of {held} held out against the others scores {yardsticks.held_out:.4f}")
     return notes
-
-
-def _films(name: str, fps: float) -> list[_Film]:
-    """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
-    dataset, hash_, episodes = name.rpartition("#")
-    if hash_ and not Path(name).exists():
-        first = _first(name, episodes)
-        source = registry.demos(f"lerobot:{dataset.removeprefix('lerobot:')}", episodes=episodes)
-        films = []
-        for number, demo in enumerate(source, start=first):
-            label = f"{dataset}#{number}"
-            if isinstance(demo, Bad):
-                films.append(_Film(label, problem=demo.reason))
-            else:
-                films.append(_Film(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
-        if not films:
-            raise PlanError(f"{name}: the data set has no such episode")
-        return films
-    path = Path(name)
-    if not path.exists():
-        raise PlanError(f"{name}: no such file or folder; name a video, a folder of pictures, or DATASET#3")
-    try:
-        if path.is_file():
-            return [_Film(name, *timed_frames(path))]
-        frames = read_frames(path)
-        return [_Film(name, frames, np.arange(len(frames)) / fps)]
-    except Unreadable as error:
-        return [_Film(name, problem=str(error))]
-
-
-def _first(name: str, episodes: str) -> int:
-    try:
-        return int(episodes.partition(":")[0] or 0)
-    except ValueError:
-        raise PlanError(f"{name}: episodes are numbers, as in DATASET#3 or DATASET#0:10") from None

@@ -1,7 +1,8 @@
 """Retrieval configurations rolled out on starts that are kept apart for it, beside `base` and `cooled` (S1).
 
-All have the same noise. The highest success leads; whatever is not shown to be worse than the leader (paired by start)
-is tied with it, and among those the weakest and then the simplest is taken.
+All have the same noise. The highest success is taken; of equals the weakest and then the simplest. What is not shown to
+be worse (paired by start) is marked as tied with it. A few starts seldom show a difference, and whoever prefers the
+weakest of those that are tied loses more by it than by the luck of the leader (docs/zoo.md).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import play
+from besttake.takes.runner import UnderWay, play
 from besttake.takes.store import Store
 from besttake.types import EnvSpec
 from besttake.verbs.check import COOLING
@@ -83,17 +84,19 @@ class Tuned(Tabular):
 def shortlist(checks: Sequence[Check], most: int = MOST) -> list[RetrievalConfig]:
     """The configurations worth rolling out, of those that the check tried for every policy.
 
-    Each rule as it is, what was chosen for a policy, and then the lowest lasting errors on average.
+    What was chosen for a policy, at every strength, which the check cannot rank; each rule as it is; and then the
+    lowest lasting errors on average.
     """
     tried = [{one.config: one for one in check.tried} for check in checks]
     common = [config for config in tried[0] if all(config in each for each in tried)] if tried else []
-    chosen = [check.chosen for check in checks if check.chosen in common]
+    chosen = [check.chosen for check in checks if check.chosen is not None and check.chosen in common]
+    stronger = [c for own in chosen for c in common if replace(c, alpha=own.alpha) == own]
     plain = [config for config in common if config.way == "start" and not complexity(config)[0]]
 
     def change(config: RetrievalConfig) -> float:
         return float(np.mean([_change(each[config]) for each in tried]))
 
-    ranked = [*plain[:3], *(config for config in chosen if config is not None), *sorted(common, key=change)]
+    ranked = [*chosen, *stronger, *plain[:3], *sorted(common, key=change)]
     return list(dict.fromkeys(ranked))[:most]
 
 
@@ -107,7 +110,9 @@ def judged(outcomes: Mapping[str, Values], configs: Sequence[RetrievalConfig], s
         return mean_interval(one - other, difference_scale(seeds))
 
     arms = {arm_of(config): config for config in configs}
-    leader = max(arms, key=lambda uri: float(np.nanmean(outcomes[uri])))
+    leader = min(
+        arms, key=lambda uri: (-float(np.nanmean(outcomes[uri])), arms[uri].alpha, complexity(arms[uri]))
+    )  # fmt: skip
     trials = []
     for uri, values in outcomes.items():
         config = arms.get(uri)
@@ -117,9 +122,7 @@ def judged(outcomes: Mapping[str, Values], configs: Sequence[RetrievalConfig], s
         name = uri.replace("?alpha=", " ") if config is None else named(config)
         success, gain = mean_interval(values, unit_scale()), paired(values, base)
         trials.append(Trial(name, config, success, gain, content, seeds * len(values), tied))
-    close = [trial.config for trial in trials if trial.tied and trial.config is not None]
-    winner = min(close, key=lambda config: (config.alpha, complexity(config)))
-    return Tuned(winner, tuple(sorted(trials, key=lambda trial: -(trial.success.value or 0.0))))
+    return Tuned(arms[leader], tuple(sorted(trials, key=lambda trial: -(trial.success.value or 0.0))))
 
 
 def arm_of(config: RetrievalConfig) -> str:
@@ -150,10 +153,11 @@ class Bench:
         arms = ("base", *(f"cooled?alpha={alpha:g}" for alpha in strengths), *map(arm_of, configs))
         total = len(arms) * len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
         with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
-            parts = [self._play(uri, arms, pool, stage.advance) for uri in self.models]
+            parts = [self.success(uri, arms, pool, stage.advance) for uri in self.models]
         return {arm: np.mean([part[arm] for part in parts], axis=0) for arm in arms}
 
-    def _play(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, Values]:
+    def success(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, Values]:
+        """By arm: success at every start (S,) of all tasks, one after the other, the mean over seeds."""
         model, config = self.models[uri], RetrievalConfig()
         units = [(task.name, start) for task in self.env.tasks for start in self.starts]
         with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
@@ -165,7 +169,7 @@ class Bench:
             jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False, actor=actor)
             draw = partial(take_draw, self.run_seed)
             play(
-                jobs, sampler, draw, store, pool, batch=_BATCH, at_once=self.env.at_once, on_take=lambda _: done(),
+                jobs, sampler, draw, store, pool, batch=UnderWay(_BATCH, self.env.at_once), on_take=lambda _: done(),
             )  # fmt: skip
             rows = [row for row in store.rows() if row.status == "done"]
         success: dict[tuple[str, str, int], list[bool]] = {}

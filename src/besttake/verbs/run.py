@@ -61,9 +61,10 @@ class RunScores(Scores, Tabular):
 class Run:
     """A run directory, read only.
 
-    >>> run = Run.open("runs/demo")                                        # doctest: +SKIP
-    >>> run.result.policies[0].verdict.headline                            # doctest: +SKIP
-    >>> {take.key: take.actions for take in run.takes.values()}            # doctest: +SKIP
+    Examples:
+        >>> run = Run.open("runs/demo")                                        # doctest: +SKIP
+        >>> run.result.policies[0].verdict.headline                            # doctest: +SKIP
+        >>> {take.key: take.actions for take in run.takes.values()}            # doctest: +SKIP
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,30 +1,43 @@
-"""Judge a scorer on the takes that a run already has: no new take is made."""
+"""Judge scorers on the takes that a run already has: no new take is made."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from besttake import registry
+from besttake.core import headroom, ranking, select, stats
 from besttake.core.estimate import Estimate
 from besttake.demos.library import Library
 from besttake.encoders.cache import cached
 from besttake.encoders.skip import SkippingEncoder
-from besttake.errors import RunError
-from besttake.measure.cell import cell as measured
-from besttake.measure.cells import CellData, Settings, arm_takes
-from besttake.measure.scores import ScoreName, Scores
+from besttake.measure.again import base_of, chosen_from, units_of
+from besttake.measure.questions import question
+from besttake.measure.scores import AUTO, ScoreName, Scores
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Result
 from besttake.scorers.base import ScorerSpec
-from besttake.scorers.scoring import score_run
+from besttake.scorers.chat import uploads_allowed
+from besttake.scorers.portion import Context, make_scorers
+from besttake.scorers.scoring import costs_of, score_run, with_candidates
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.pool import Workers
 from besttake.takes.store import Store
 from besttake.threads import one_thread
-from besttake.verbs.setup import scorer_notes, spec_of
+from besttake.verbs.setup import (
+    check_not_trained_on,
+    context_of,
+    encoder_without_demos,
+    length_note,
+    scorer_notes,
+    spec_of,
+)
+
+_MANY = 300
+"""So many takes are worth the start of worker processes."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +45,11 @@ class CellScore:
     """How well a scorer picks in one cell, on the window that its verdict reads.
 
     ``success`` of the take that it keeps, its ``gain`` over a single take, ``capture`` (gain / headroom), and ``auc``:
-    how often it ranks a success above a failure of the same start.
+    how often it ranks a success above a failure of the same start. ``chosen``: at how many starts the scorer ``auto``
+    was each of those that it chooses from.
     """
 
+    scorer: str
     policy: str
     env: str
     group: str
@@ -44,87 +59,133 @@ class CellScore:
     gain: Estimate
     capture: Estimate
     auc: Estimate
+    chosen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ScoreResult(Tabular):
-    """A scorer, judged in every cell of a run. Its scores are kept with the run's others."""
+    """Scorers, judged in every cell of a run. Their scores are kept with the run's others.
+
+    ``lost``: why scorers gave no scores. ``length``: those whose scores depend on how long a take is, which gives the
+    outcome away where episodes stop at success. ``seconds`` per take of each scorer, as its scores were made.
+    """
 
     run: str
-    scorer: str
+    scorers: tuple[str, ...]
     cells: tuple[CellScore, ...]
     notes: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
+    length: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
-        columns = ("policy", "tasks", "success", "gain", "gain_low", "gain_high", "capture", "auc")
+        columns = ("scorer", "policy", "tasks", "success", "gain", "gain_low", "gain_high", "capture", "auc")
         rows = [
-            (c.policy, c.group, c.success.value, c.gain.value, c.gain.low, c.gain.high, c.capture.value, c.auc.value)
+            (
+                c.scorer, c.policy, c.group, c.success.value, c.gain.value, c.gain.low, c.gain.high, c.capture.value,
+                c.auc.value,
+            )
             for c in self.cells
-        ]
-        return Table(f"{self.scorer} on the takes of {self.run}", columns, rows, self.notes)
+        ]  # fmt: skip
+        return Table(f"{', '.join(self.scorers)} on the takes of {self.run}", columns, rows, self.notes)
 
 
-def score(run: str | Path, scorer: str, *, progress: bool | Reporter = False) -> ScoreResult:
-    """Score all takes of ``run`` by ``scorer`` (a URI), keep the scores with its others, and say how well it picks."""
-    directory, reporter, spec = Path(run), as_reporter(progress), registry.scorer(scorer).spec
+_ELSEWHERE = "scores are kept in the run: copy it to a place where you can write, and score the copy"
+
+
+def score(
+    run: str | Path,
+    scorer: str | Sequence[str],
+    *,
+    allow_upload: bool = False,
+    workers: int = 2,
+    progress: bool | Reporter = False,
+) -> ScoreResult:
+    """Score all takes of ``run`` by ``scorer`` (a URI, or several), keep the scores, and say how well each picks.
+
+    Scores that the run has already are not made again. A scorer that fails is in `ScoreResult.lost`. ``allow_upload``
+    lets a scorer send frames to another machine. ``workers`` processes share the work where the encoder is cheap.
+    """
+    uris = tuple(dict.fromkeys((scorer,) if isinstance(scorer, str) else scorer))
+    with uploads_allowed(allowed=allow_upload), Workers(workers) as helpers:
+        return _score(run, uris, as_reporter(progress), helpers)
+
+
+def _score(run: str | Path, named: Sequence[str], reporter: Reporter, helpers: Workers) -> ScoreResult:
+    uris = with_candidates(named)
+    specs = {scorer.spec.name: scorer.spec for scorer in make_scorers(uris).values()}
+    directory = Path(run)
     result = Result.load(directory / "result.json")
     with Store.open(directory) as store:
         manifest = store.manifest
-    with one_thread(), Store.write(directory, manifest) as store:
+    with one_thread(), Store.write(directory, manifest, _ELSEWHERE) as store:
         rows = {row.key: row for row in store.rows()}
+        check_not_trained_on(specs.values(), {(key.env, key.task, key.start) for key in rows})
         done = sum(row.status == "done" for row in rows.values())
         with reporter.stage("scoring", done, "takes") as stage:
-            scores = _scores(store, scorer, spec, {cell.scorer for cell in result.cells}, stage.advance)
-        cells = [_judge(cell, spec.name, rows, scores, result.worth) for cell in result.cells]
-    judged = tuple(cell for cell in cells if cell is not None)
-    return ScoreResult(str(run), spec.name, judged, tuple(scorer_notes(spec)))
-
-
-def _scores(
-    store: Store, scorer: str, spec: ScorerSpec, reported: Collection[str], on_takes: Callable[[int], None]
-) -> Scores:
-    """The scores of all takes by ``scorer``, made with the library and encoder of the run."""
-    manifest = store.manifest
-    if manifest.library is None:
-        raise RunError(f"{store.path} has no demonstrations, so its takes cannot be scored; diagnose with `demos`")
-    library = Library.open(manifest.library)
-    encoder, still = cached(library.encoder()), manifest.plan.get("skip_still", 0)
-    return score_run(
-        store, library, SkippingEncoder(encoder, still) if still else encoder, [scorer], on_takes=on_takes,
-        instructions=_instructions(store, library, spec), reported=reported,
+            reported = {cell.scorer for cell in result.cells}
+            scores = _scores(store, uris, tuple(specs.values()), reported, stage.advance, helpers)
+        names = [name for name in specs if name not in scores.lost] + [AUTO] * (AUTO in named)
+        cells = [_judge(cell, name, rows, scores) for name in names for cell in result.cells]
+        costs = costs_of(directory)
+    notes = [note for spec in specs.values() for note in scorer_notes(spec)]
+    notes += [length_note(name) for name in sorted(scores.length) if not specs[name].length]
+    return ScoreResult(
+        str(run), tuple(dict.fromkeys([*specs, *names])), tuple(cell for cell in cells if cell is not None),
+        tuple(dict.fromkeys([*notes, *scores.lost.values()])), scores.lost, tuple(sorted(scores.length)),
+        {name: costs[name] for name in names if name in costs},
     )  # fmt: skip
 
 
-def _instructions(store: Store, library: Library, spec: ScorerSpec) -> Mapping[str, str]:
-    """The instructions of the run's tasks. Its environments are opened only where they are needed."""
+def _scores(
+    store: Store,
+    uris: Sequence[str],
+    specs: Sequence[ScorerSpec],
+    reported: Collection[str],
+    on_takes: Callable[[int], None],
+    helpers: Workers,
+) -> Scores:
+    """The scores of all takes by the scorers ``uris``, made with the library and encoder of the run."""
+    manifest = store.manifest
+    library = None if manifest.library is None else Library.open(manifest.library)
+    still = manifest.plan.get("skip_still", 0)
+    if library is not None:
+        encoder = cached(library.encoder())
+    else:
+        named = manifest.plan.get("encoder")
+        encoder = encoder_without_demos(named and registry.FromFile(named, store.path / "run.json"))
+    return score_run(
+        store, library, SkippingEncoder(encoder, still) if still else encoder, uris, on_takes=on_takes,
+        context=_context(store, library, specs), reported=reported,
+        pool=helpers.pool if encoder.spec.cheap and not still and len(store.rows()) >= _MANY else None,
+    )  # fmt: skip
+
+
+def _context(store: Store, library: Library | None, specs: Sequence[ScorerSpec]) -> Context:
+    """Words and cameras of the run's tasks. Its environments are opened only where they are needed."""
     tasks = {row.key.task for row in store.rows()}
-    if "instruction" not in spec.reads and all(library.view(task).matched != "all" for task in tasks):
-        return {}
+    asked = any("instruction" in spec.reads or spec.camera or "frames" in spec.reads for spec in specs)
+    if not asked and (library is None or all(library.view(task).matched != "all" for task in tasks)):
+        return Context()
     uris = dict.fromkeys(row.key.env for row in store.rows())
-    envs = [spec_of(registry.FromFile(uri, store.path / "takes.sqlite")) for uri in uris]
-    return {task.name: task.instruction for env in envs for task in env.tasks}
+    return context_of(spec_of(registry.FromFile(uri, store.path / "takes.sqlite")) for uri in uris)
 
 
-def _judge(cell: Cell, scorer: str, rows: Mapping[TakeKey, Row], scores: Scores, worth: float) -> CellScore | None:
+def _judge(cell: Cell, scorer: str, rows: Mapping[TakeKey, Row], scores: Scores) -> CellScore | None:
     """The same estimates as a diagnosis with this scorer has; None where the cell has no scored take."""
-    tasks = {(line.env, line.task) for line in cell.tasks}
-    units = sorted({(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks})
-    windows = ("full", "common", "episode") if cell.window == "full" else ("common", "episode")
-    n = cell.headroom.n if cell.headroom is not None else cell.seeds
-    names = [ScoreName(scorer, window) for window in windows]
-    takes = arm_takes(cell.policy, units, "base", cell.seeds, names, rows, scores)
-    data = CellData(
-        cell.policy, cell.env, cell.group, tuple(units), {"base": takes}, windows, scorer, planned=takes.takes, errors=0
-    )
-    own = measured(data, Settings(seeds=cell.seeds, n=n, worth=worth, scorer=scorer))
-    if own.selectors is None or own.ranking is None:
+    data, n = base_of(cell, units_of(cell, rows), rows, scores, [scorer]), chosen_from(cell)
+    own, outcomes = data.arms["base"].score(ScoreName(scorer, cell.window)), data.arms["base"].outcomes
+    if own is None:
         return None
-    selector = own.selectors.scored[scorer][cell.window]
+    chosen = select.select(outcomes, own, n)
     return CellScore(
-        cell.policy, cell.env, cell.group, cell.window, n, selector.success, selector.gain, selector.capture,
-        own.ranking.within[scorer][cell.window],
+        scorer, cell.policy, cell.env, cell.group, cell.window, n,
+        stats.mean_interval(chosen.successes, stats.unit_scale()),
+        question("", "choice", chosen.gains, n, headroom.tally(outcomes)[0]).estimate(),
+        stats.capture_interval(chosen.gains, headroom.start_headroom(outcomes, n)),
+        ranking.within_auc(outcomes, own), {} if data.auto is None else data.auto.counts,
     )  # fmt: skip

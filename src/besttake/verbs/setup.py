@@ -6,8 +6,8 @@ Everything that can be wrong with a plan is found here, before the first take.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from besttake import registry
@@ -19,13 +19,16 @@ from besttake.demos import checks
 from besttake.demos.build import Options, Work
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
+from besttake.measure.looks import Unit
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import ScorerSpec
+from besttake.scorers.portion import Context, make_scorers
+from besttake.scorers.scoring import named_scorers
 from besttake.types import EnvSpec
 
 _log = logging.getLogger(__name__)
@@ -35,7 +38,8 @@ _log = logging.getLogger(__name__)
 class Setup:
     """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
 
-    ``planned`` is the retrieval by the plan and by what was tuned; ``retrieval`` is that of the policy at hand.
+    ``planned`` is the retrieval by the plan and by what was tuned; ``retrieval`` is that of the policy at hand. The
+    first of ``scorers`` picks.
     """
 
     plan: Plan
@@ -43,7 +47,7 @@ class Setup:
     library: Library | None
     encoder: Encoder | None
     retrieval: RetrievalConfig
-    scorer: ScorerSpec
+    scorers: tuple[ScorerSpec, ...]
     notes: tuple[str, ...]
     planned: RetrievalConfig
 
@@ -74,15 +78,31 @@ def set_up(
 
     ``each`` is a `map`, by which demonstrations are made ready.
     """
-    scorer = registry.scorer(plan.scorer).spec
+    made = make_scorers(dict.fromkeys((*named_scorers(plan.scorer), *plan.scorer)))
+    scorers = tuple(made[uri].spec for uri in plan.scorer)
+    starts = {
+        (uri, task.name, start)
+        for uri, env in envs.items()
+        for task in plan.chosen_tasks(env)
+        for start in plan.chosen_starts(plan.offered(env), uri)
+    }
+    check_not_trained_on(scorers, starts)
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
-        return Setup(plan, envs, None, None, config, scorer, (), config)
+        return Setup(plan, envs, None, None, config, scorers, (), config)
     notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, cached(encoder), retrieval, scorer, tuple(notes), retrieval)
+    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), retrieval)
+
+
+def with_possible_arms(plan: Plan) -> Plan:
+    """The plan; one that names neither arms nor demonstrations runs those default arms that need none."""
+    if "arms" in plan.model_fields_set or plan.demos is not None or _on_testbed(plan.env):
+        return plan
+    arms = tuple(uri for uri, spec in specs_of(plan.arms).items() if not spec.library)
+    return plan.model_copy(update={"arms": arms})
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
@@ -98,8 +118,7 @@ def library_for(
 
     A plan that names none has one only on the testbed, which brings its own demonstrations.
     """
-    testbed = all(Uri.parse(uri).scheme == "testbed" for uri in envs)
-    named = "testbed" if plan.demos is None and testbed else plan.demos
+    named = "testbed" if plan.demos is None and _on_testbed(envs) else plan.demos
     if named is None:
         return None
     with reporter.stage("library", -1, "frames") as stage:
@@ -109,6 +128,10 @@ def library_for(
             angle=plan.event_angle,
         )  # fmt: skip
         return open_or_build(named, plan.encoder, options, Work(each=each, frames=stage.reach))
+
+
+def _on_testbed(envs: Iterable[str]) -> bool:
+    return all(Uri.parse(uri).scheme == "testbed" for uri in envs)
 
 
 def gripper_of(envs: Mapping[str, EnvSpec]) -> tuple[float, float] | None:
@@ -122,16 +145,55 @@ def check_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> li
     return checks.check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
 
 
+def encoder_without_demos(named: str | registry.FromFile | None) -> Encoder:
+    """The encoder of frames where there are no demonstrations that one could be fitted to: ``named``, else ``hog``."""
+    encoder = registry.encoder(named or "hog")
+    if isinstance(encoder, Fitted):
+        raise PlanError(
+            f"`encoder` {named}: it is fitted to demonstrations, and there are none; name another, e.g. hog"
+        )
+    return cached(encoder)
+
+
+def context_of(envs: Iterable[EnvSpec]) -> Context:
+    """What scorers are told of the tasks."""
+    tasks = [(task, env) for env in envs for task in env.tasks]
+    return Context(
+        {task.name: task.instruction for task, _ in tasks}, {task.name: env.score_camera for task, env in tasks}
+    )
+
+
 def scorer_notes(scorer: ScorerSpec) -> list[str]:
     """What a user should know of a scorer."""
-    length = f"the scorer {scorer.name} reads a take's length, which can give the outcome away"
-    return [*scorer.notes, *([length] if scorer.length else [])]
+    return [*scorer.notes, *([length_note(scorer.name)] if scorer.length else [])]
+
+
+def length_note(scorer: str) -> str:
+    """What to say of a scorer that depends on what follows a window."""
+    return f"the scorer {scorer} reads a take's length, which can give the outcome away"
+
+
+def check_not_trained_on(scorers: Iterable[ScorerSpec], starts: Collection[Unit]) -> None:
+    """PlanError when a scorer would be judged on one of ``starts`` that it has learned from.
+
+    An env is known by its name without options: another size of its pictures does not make a start another one.
+    """
+    planned = {(env.partition("?")[0], task, start) for env, task, start in starts}
+    for spec in scorers:
+        both = sorted(unit for unit in spec.trained_on if (unit[0].partition("?")[0], *unit[1:]) in planned)
+        if both:
+            env, task, start = both[0]
+            raise PlanError(
+                f"scorer {spec.name} was trained on start {start} of {task} in {env}; judge it on other `starts`"
+            )
 
 
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
     """The library's tuned settings, overridden by the plan's; checked against library and environments."""
     tuned = library.retrieval if library is not None else None
     config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval.given()})
+    if library is not None and tuned is None and plan.retrieval.rule is None and not checks.has_events(library):
+        config = replace(config, rule="frame")  # the one rule that matches no events, and nobody named another
     specs = specs_of(plan.arms)
     needs = [uri for uri, spec in specs.items() if spec.library]
     # An arm that names its settings and not `retrieval` among them compares chunks, and searches no states or events.
@@ -151,13 +213,13 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
             checks.check_chunks(library, env)
         tuned_on = library.tuned_on
         if tuned_on is not None and tuned_on["env"] == uri:
-            both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(env.starts, uri)})
+            both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(plan.offered(env), uri)})
             if both:
                 raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
     return config
 
 
-def spec_of(uri: str) -> EnvSpec:
+def spec_of(uri: str | registry.FromFile) -> EnvSpec:
     """The spec of an environment, which is made for it and closed again."""
     env = registry.env(uri)
     _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))

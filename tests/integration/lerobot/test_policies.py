@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from bench.families import compare
 
 from besttake import registry
 from besttake.errors import ComponentError
+from besttake.policies.lerobot_families import family_of
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm
@@ -23,6 +25,7 @@ from besttake.verbs import doctor
 
 HERE = Path(__file__).parent
 FLOW = ("pi0", "pi05", "relative", "smolvla")
+INWARD = ("multi_task", "multi_task_flow", "eo1", "vla_jepa", "xvla")
 NOISY = (*FLOW, "diffusion", "ddpm")
 OTHERS = ("vqbet", "tdmpc", "gaussian_actor")
 
@@ -183,6 +186,101 @@ def test_diffusion_gives_what_lerobots_own_rollout_gives_at_the_start_of_an_epis
     np.testing.assert_allclose(ours.sample([seen], [draw])[0], torch.cat(expected).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", INWARD)
+def test_noise_drawn_inside_a_class_is_the_rows_own(policy, checkpoint, name, monkeypatch):
+    """Actions are LeRobot's own; the contract holds; cooling is the noise times 1 - alpha, a warm start Eq. 6."""
+    spec, far = compare(checkpoint(name))
+    assert far < 1e-5
+    assert (spec.kind, spec.warm_start, spec.cools) == ("flow", True, True)
+    ours, seen, which = policy(name), observations(2), draws(2)
+    check_policy(ours, observations=observations(3), atol=0.0)
+    sent, normal = chunks(ours, 2), Draw.normal
+    cooled = ours.sample(seen, which, [Warm(0.3)] * 2)
+    warm = ours.sample(seen, which, [Warm(0.3, chunk) for chunk in sent])
+    monkeypatch.setattr(Draw, "normal", lambda self, shape, stream="noise": np.float32(0.7) * normal(self, shape))
+    np.testing.assert_array_equal(cooled, ours.sample(seen, which))
+    latents = [ours.latent([o], chunk[None])[0].numpy() for o, chunk in zip(seen, sent, strict=True)]
+    placed = dict(zip(which, latents, strict=True))
+    monkeypatch.setattr(
+        Draw, "normal", lambda self, shape: np.float32(0.7) * normal(self, shape) + np.float32(0.3) * placed[self]
+    )
+    np.testing.assert_array_equal(warm, ours.sample(seen, which))
+
+
+def test_a_class_that_draws_otherwise_than_known_is_refused(policy, monkeypatch):
+    """The contract of the interception: one normal draw of the chunk's shape, nothing else."""
+    ours, model = policy("eo1"), type(policy("eo1")._checkpoint.policy.model)
+    cases = {
+        "drew no noise": lambda self, shape, device: torch.zeros(shape),
+        r"draws rand\[1, 6, 32\]": lambda self, shape, device: torch.rand(shape),
+        r"draws randn\[1, 6, 40\]": lambda self, shape, device: torch.randn(1, 6, 40)[:, :, :32],
+    }
+    for words, other in cases.items():
+        monkeypatch.setattr(model, "sample_noise", other)
+        with pytest.raises(ComponentError, match=words) as error:
+            ours.sample(observations(1), draws(1))
+        assert "\n" not in str(error.value)
+
+
+def test_pi0_fast_is_greedy_unless_a_temperature_is_given(checkpoint):
+    where, seen, which = checkpoint("pi0_fast"), observations(1) * 2, draws(2)
+    greedy = registry.policy(f"lerobot:{where}", trust_remote_code=True)
+    assert (greedy.spec.kind, greedy.spec.cools) == ("deterministic", False)
+    one, other = greedy.sample(seen, which)
+    np.testing.assert_array_equal(one, other)
+    spec, far = compare(where, "temperature=1")
+    assert (spec.kind, far) == ("flow", 0.0)
+    assert spec.fingerprint != greedy.spec.fingerprint
+    one, other = registry.policy(f"lerobot:{where}?temperature=1", trust_remote_code=True).sample(seen, which)
+    assert not np.array_equal(one, other)
+    with pytest.raises(ComponentError, match="temperature=1, but a act policy has none"):
+        registry.policy(f"lerobot:{checkpoint('act')}?temperature=1")
+
+
+def test_a_chunk_of_groot_is_one_inference():
+    """GR00T's own methods around a stand-in network: its queue of 8 would glue two inferences to a chunk of 16."""
+    from types import SimpleNamespace
+
+    from lerobot.policies.groot.modeling_groot import GrootPolicy
+
+    asked = []
+
+    def get_action(inputs):
+        asked.append(inputs)
+        return {"action_pred": torch.randn(1, 40, 32)}
+
+    groot = GrootPolicy.__new__(GrootPolicy)
+    torch.nn.Module.__init__(groot)
+    groot.layer = torch.nn.Linear(1, 1)
+    feature = SimpleNamespace(shape=(7,))
+    sizes = {"chunk_size": 40, "n_action_steps": 16, "base_model_path": None, "embodiment_tag": "libero_sim"}
+    groot.config = SimpleNamespace(output_features={"action": feature}, use_bf16=False, **sizes)
+    groot._groot_model = SimpleNamespace(get_action=get_action)
+    groot._action_queue_steps = 8
+    groot.reset()
+    family = family_of("groot", groot.config, groot)
+    assert (family.horizon, family.replan) == (16, 8)
+    (draw,) = draws(1)
+    chunk = family.predict(groot, {"state": torch.zeros(1, 1, 8)}, None, [draw])
+    torch.manual_seed(draw.integer())
+    torch.testing.assert_close(chunk, torch.randn(1, 40, 32)[:, :16, :7], rtol=0, atol=0)
+    assert len(asked) == 1
+
+
+def test_pictures_that_are_not_bytes_are_refused_and_not_divided_twice(policy):
+    (seen,) = observations(1)
+    floats = {camera: (image / 255).astype(np.float32) for camera, image in seen.images.items()}
+    with pytest.raises(ComponentError, match=r"camera agentview gives float32 pictures; observations hold uint8"):
+        policy("pi0").sample([Observation(floats, seen.state, seen.instruction)], draws(1))
+
+
+def test_a_gaussian_actor_that_names_an_encoder_needs_trust(checkpoint, tmp_path):
+    """LeRobot loads that encoder with transformers' trust_remote_code: its code would run."""
+    named = changed(checkpoint("gaussian_actor"), tmp_path / "named", vision_encoder_name=str(tmp_path / "encoder"))
+    with pytest.raises(ComponentError, match="vision_encoder_name of a gaussian_actor policy"):
+        registry.policy(f"lerobot:{named}")
+
+
 @pytest.mark.parametrize("name", NOISY)
 def test_cooled_is_the_noise_times_one_minus_alpha_exactly(policy, name, monkeypatch):
     ours = policy(name)
@@ -294,6 +392,48 @@ def test_the_width_is_part_of_the_fingerprint_and_moves_rows_by_rounding_alone(p
     assert narrow.spec.fingerprint != wide.spec.fingerprint
     far = np.abs(narrow.sample(observations(4), draws(4)) - wide.sample(observations(4), draws(4))).max()
     assert far < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "dtype"),
+    [
+        ("pi0", "dtype=bfloat16", torch.bfloat16),
+        ("smolvla", "dtype=bfloat16", torch.float32),
+        ("act", "dtype=float16", torch.float32),
+        ("diffusion", "dtype=float32", torch.float32),
+    ],
+)
+def test_another_precision_is_another_policy_with_nearly_the_same_actions(policy, checkpoint, name, option, dtype):
+    """A class that can be asked holds its weights so; the others compute so, under autocast."""
+    other, own = registry.policy(f"lerobot:{checkpoint(name)}?width=4&{option}"), policy(name)
+    assert other.spec.fingerprint == f"{own.spec.fingerprint}/{option.partition('=')[2]}"
+    assert dtype in {parameter.dtype for parameter in other._checkpoint.policy.parameters()}
+    check_policy(other, observations=observations(8), atol=0.0)
+    ours, theirs = (each.sample(observations(4), draws(4)) for each in (own, other))
+    far = np.abs(ours - theirs).max() / np.abs(ours).max()
+    assert far == 0 if option == "dtype=float32" else 0 < far < 0.05
+
+
+@pytest.mark.parametrize("name", ["act", "smolvla"])
+def test_a_compiled_policy_is_compiled_once_and_acts_as_before(policy, checkpoint, name):
+    compiled, own = registry.policy(f"lerobot:{checkpoint(name)}?width=4&compile=1"), policy(name)
+    assert compiled.spec.fingerprint == f"{own.spec.fingerprint}/compiled"
+    first = compiled.sample(observations(4), draws(4))
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert graphs > 0
+    check_policy(compiled, observations=observations(8), atol=0.0)
+    np.testing.assert_array_equal(first, compiled.sample(observations(4), draws(4)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs, "no shape is new after the first call"
+    np.testing.assert_allclose(first, own.sample(observations(4), draws(4)), atol=1e-4)
+
+
+def test_the_width_can_be_measured_and_is_the_same_again(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path))
+    measured = registry.policy(f"lerobot:{checkpoint('act')}?width=auto")
+    again = registry.policy(f"lerobot:{checkpoint('act')}?width={measured.spec.width}")
+    assert measured.spec == again.spec
+    with mock.patch("besttake.policies.lerobot.best_width", side_effect=AssertionError("measured twice")):
+        assert registry.policy(f"lerobot:{checkpoint('act')}?width=auto").spec == measured.spec
 
 
 def test_fewer_denoising_steps_are_another_policy(policy, checkpoint):

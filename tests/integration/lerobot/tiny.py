@@ -96,6 +96,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+QWEN = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+CHAT = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
+    "{% if part.type == 'image' or 'image' in part %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif 'text' in part %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+)
+
+
+def qwen_tokenizer() -> PreTrainedTokenizerFast:
+    words = tokenizer()
+    words.add_tokens(list(QWEN), special_tokens=True)
+    words.image_token, words.video_token = "<|image_pad|>", "<|video_pad|>"
+    return words
+
+
 def make_smolvla(directory: Path, wide: bool = False, **settings) -> None:
     save(
         directory,
@@ -166,14 +182,18 @@ def paligemma_tokenizer() -> None:
 def shrunken_paligemma():
     """LeRobot fixes PaliGemma's sizes in code; make the same classes with smaller numbers."""
     from lerobot.policies.pi0 import modeling_pi0
+    from lerobot.policies.pi0_fast import modeling_pi0_fast
     from lerobot.policies.pi05 import modeling_pi05
 
     with contextlib.ExitStack() as stack:
-        for module in (modeling_pi0, modeling_pi05):
+        for module in (modeling_pi0, modeling_pi05, modeling_pi0_fast):
             small = module.GemmaConfig(width=64, depth=2, mlp_dim=64, num_heads=8, num_kv_heads=1, head_dim=16)
             whole = module.PaliGemmaForConditionalGenerationWithPiGemma
 
-            def smaller(config, whole=whole):
+            def smaller(config, whole=whole, module=module):
+                if module is modeling_pi0_fast:
+                    config.text_config.vocab_size = len(tokenizer())  # it must say only what the tokenizer knows
+                    config.vision_config.image_size = 28
                 vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
                 for key, value in {**vision, "patch_size": 14, "projection_dim": 64}.items():
                     setattr(config.vision_config, key, value)
@@ -256,7 +276,199 @@ def make_gaussian_actor(directory: Path) -> None:
     save(directory, "gaussian_actor", **sizes)
 
 
+def clip(directory: Path) -> str:
+    """LeRobot wants "clip" in the name."""
+    from transformers import CLIPConfig, CLIPModel
+
+    where = directory.parent / f"{directory.name}-clip"
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**sizes, "vocab_size": 300, "max_position_embeddings": 77, "bos_token_id": 1, "eos_token_id": 2}
+    torch.manual_seed(0)
+    config = CLIPConfig(
+        text_config=text, vision_config={**sizes, "image_size": 64, "patch_size": 16}, projection_dim=16
+    )
+    CLIPModel(config).save_pretrained(where)
+    tokenizer().save_pretrained(where)
+    return str(where)
+
+
+def make_multi_task(directory: Path, objective: str = "diffusion") -> None:
+    backbone = clip(directory)
+    save(
+        directory,
+        "multi_task_dit",
+        objective=objective,
+        horizon=8,
+        n_action_steps=4,
+        n_obs_steps=2,
+        hidden_dim=32,
+        num_layers=1,
+        num_heads=2,
+        timestep_embed_dim=16,
+        num_train_timesteps=20,
+        num_inference_steps=4,
+        num_integration_steps=3,
+        vision_encoder_name=backbone,
+        text_encoder_name=backbone,
+        image_crop_shape=(64, 64),
+        tokenizer_max_length=77,
+    )
+
+
+def make_multi_task_flow(directory: Path) -> None:
+    make_multi_task(directory, "flow_matching")
+
+
+def qwen_tokens(words: PreTrainedTokenizerFast) -> dict[str, int]:
+    pads = {f"{name}_token_id": f"<|{name}_pad|>" for name in ("image", "video")}
+    ends = {f"vision_{end}_token_id": f"<|vision_{end}|>" for end in ("start", "end")}
+    return {key: words.convert_tokens_to_ids(token) for key, token in {**pads, **ends}.items()}
+
+
+def make_eo1(directory: Path) -> None:
+    from transformers import (
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLForConditionalGeneration,
+        Qwen2_5_VLProcessor,
+        Qwen2VLImageProcessor,
+        Qwen2VLVideoProcessor,
+    )
+
+    where = directory.parent / f"{directory.name}-vlm"
+    words = qwen_tokenizer()
+    text = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text |= {"num_key_value_heads": 1, "vocab_size": 320, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
+    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+    vision |= {"fullatt_block_indexes": [0]}
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **qwen_tokens(words))
+    torch.manual_seed(0)
+    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(where)
+    processor = Qwen2_5_VLProcessor(Qwen2VLImageProcessor(), words, Qwen2VLVideoProcessor(), chat_template=CHAT)
+    processor.save_pretrained(where)
+    save(
+        directory,
+        "eo1",
+        vlm_base=str(where),
+        dtype="float32",
+        chunk_size=CHUNK,
+        n_action_steps=4,
+        num_denoise_steps=3,
+        image_min_pixels=4 * 28 * 28,
+        image_max_pixels=4 * 28 * 28,
+    )
+
+
+FAST = """
+class Fast:
+    scale, min_token = 10, -128
+
+    class bpe_tokenizer:
+        decode = staticmethod(lambda tokens: "".join(chr(int(token) % 256) for token in tokens))
+
+    @classmethod
+    def from_pretrained(cls, *args, **options):
+        return cls()
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class="AutoProcessor"):
+        pass
+"""
+
+
+def make_pi0_fast(directory: Path) -> None:
+    """Its action tokenizer is code that comes with a repository: a stand-in decodes every token to one coefficient."""
+    where = directory.parent / f"{directory.name}-fast"
+    where.mkdir()
+    (where / "fast_tokens.py").write_text(FAST)
+    (where / "processor_config.json").write_text(json.dumps({"auto_map": {"AutoProcessor": "fast_tokens.Fast"}}))
+    paligemma_tokenizer()
+    sizes = {"chunk_size": CHUNK, "n_action_steps": 4, "image_resolution": (28, 28), "tokenizer_max_length": 128}
+    tokens = {"max_decoding_steps": 12, "max_action_tokens": 12, "validate_action_token_prefix": False}
+    save(directory, "pi0_fast", dtype="float32", action_tokenizer_name=str(where), **sizes, **tokens)
+
+
+def make_vla_jepa(directory: Path) -> None:
+    from transformers import (
+        Qwen2VLImageProcessor,
+        Qwen3VLConfig,
+        Qwen3VLForConditionalGeneration,
+        Qwen3VLProcessor,
+        Qwen3VLVideoProcessor,
+    )
+
+    where, words = directory.parent / f"{directory.name}-vlm", qwen_tokenizer()
+    text = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "head_dim": 16,
+    }
+    text |= {"num_key_value_heads": 1, "vocab_size": 340}
+    text |= {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True}}
+    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+    vision |= {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
+    config = Qwen3VLConfig(text_config=text, vision_config=vision, **qwen_tokens(words))
+    torch.manual_seed(0)
+    Qwen3VLForConditionalGeneration(config).save_pretrained(where)
+    images = Qwen2VLImageProcessor(patch_size=16, min_pixels=64 * 64, max_pixels=64 * 64)
+    Qwen3VLProcessor(images, words, Qwen3VLVideoProcessor(), chat_template=CHAT).save_pretrained(where)
+    save(
+        directory,
+        "vla_jepa",
+        qwen_model_name=str(where),
+        torch_dtype="float32",
+        enable_world_model=False,
+        chunk_size=CHUNK,
+        n_action_steps=4,
+        num_inference_timesteps=3,
+        action_hidden_size=32,
+        action_num_layers=1,
+        action_num_heads=2,
+        action_attention_head_dim=16,
+        num_embodied_action_tokens_per_instruction=4,
+    )
+
+
+def make_xvla(directory: Path) -> None:
+    """In the action space that is the data's own (``auto``)."""
+    words = directory.parent / f"{directory.name}-words"
+    tokenizer().save_pretrained(words)
+    text = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "vocab_size": 300}
+    text |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 256}
+    vision = {
+        "embed_dim": [16, 16, 16, 32],
+        "depths": [1, 1, 1, 1],
+        "num_heads": [2, 2, 2, 2],
+        "num_groups": [2, 2, 2, 2],
+    }
+    vision |= {"projection_dim": 32, "window_size": 4}
+    save(
+        directory,
+        "xvla",
+        florence_config={"vision_config": vision, "text_config": text},
+        tokenizer_name=str(words),
+        chunk_size=CHUNK,
+        n_action_steps=4,
+        action_mode="auto",
+        max_action_dim=10,
+        hidden_size=32,
+        depth=1,
+        num_heads=2,
+        len_soft_prompts=4,
+        num_denoising_steps=3,
+        max_len_seq=256,
+        num_image_views=2,
+    )
+
+
 MAKERS = {
+    "pi0_fast": make_pi0_fast,
+    "vla_jepa": make_vla_jepa,
+    "xvla": make_xvla,
+    "multi_task": make_multi_task,
+    "multi_task_flow": make_multi_task_flow,
+    "eo1": make_eo1,
     "smolvla": make_smolvla,
     "pi0": make_pi0,
     "pi05": make_pi05,

@@ -47,6 +47,13 @@ def test_greedy_is_deterministic_and_says_so(greedy):
     assert greedy.spec.kind == "deterministic"
 
 
+def test_the_precision_can_be_chosen_and_is_another_policy(greedy, checkpoint):
+    other = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0&dtype=bfloat16")
+    assert {parameter.dtype for parameter in other._model.parameters()} == {torch.bfloat16}
+    assert other.spec.fingerprint == f"{greedy.spec.fingerprint}/bfloat16"
+    assert check_policy(other) == ("shape", "repeat", "batch", "draw")
+
+
 def test_k_samples_differ_between_draws_repeat_within_one_and_stay_in_the_data_sets_range(policy):
     seen = [observation()] * 6
     draws = [Draw(0, "t", 0, seed) for seed in range(6)]

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench.libero_bits import besttakes, robosuites
 
 from besttake import registry, testing
+from besttake.envs import libero_step
 from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_conventions import EVALUATIONS
-from besttake.envs.libero_setup import import_libero, load_init_states, locate
+from besttake.envs.libero_conventions import EVALUATIONS, REST
+from besttake.envs.libero_setup import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.types import Start
 
 # One task of each suite, chosen to cover what differs: a basket, a cabinet, a stove with a light, two-stage kitchens.
 ONE_PER_SUITE = ["libero:object?task=4", "libero:spatial?task=3", "libero:goal?task=7", "libero:10?task=2"]
-OCCLUDED = "libero-occ:spatial?task=1"
+OCCLUDED = ["libero-occ:spatial?task=1", "libero-occ:goal?task=7"]
 SMALL = "&size=48"
 
 pytestmark = pytest.mark.usefixtures("assets")
@@ -53,7 +55,7 @@ def make() -> Iterator[Callable[[str], LiberoEnv]]:
         env.close()
 
 
-@pytest.fixture(scope="module", params=[*ONE_PER_SUITE, OCCLUDED])
+@pytest.fixture(scope="module", params=[*ONE_PER_SUITE, *OCCLUDED])
 def env(request: pytest.FixtureRequest) -> Iterator[LiberoEnv]:
     env = registry.env(request.param + SMALL)
     assert isinstance(env, LiberoEnv)
@@ -68,17 +70,15 @@ def test_the_contract_holds(env: LiberoEnv, can_render: None) -> None:
 def test_states_and_pictures_are_those_of_an_eager_hard_reset(env: LiberoEnv, can_render: None) -> None:
     name = env.spec.tasks[0].name
     actions = np.random.default_rng(1).uniform(-1, 1, (4, 7)).astype(np.float32)
-    # robosuite does not make its own graphics context current: another one that lives beside it leaves it blank.
-    env.close()
-    expected = _eager(env, name, start=3, actions=actions, size=48)
+    expected = robosuites(env, 3, actions, size=48)
 
     env.reset(Start(name, 5))
     env.step(actions[0])
     env.reset(Start(name, 3))
     snapshot = pickle.loads(pickle.dumps(env.save()))
-    assert _lazy(env, actions) == expected
+    assert besttakes(env, actions) == expected
     env.restore(snapshot)
-    assert _lazy(env, actions) == expected
+    assert besttakes(env, actions) == expected
 
 
 def test_long_takes_stay_on_the_eager_trajectory(env: LiberoEnv) -> None:
@@ -87,9 +87,76 @@ def test_long_takes_stay_on_the_eager_trajectory(env: LiberoEnv) -> None:
     # Slow drifts with pauses touch the table and close the gripper; the sampling clock of robosuite must not slip.
     actions = np.repeat(rng.uniform(-0.6, 0.6, (12, 7)), 10, axis=0).astype(np.float32)
     actions[30:50, :6] = 0
-    expected = _eager(env, name, start=0, actions=actions, size=None)
+    expected = robosuites(env, 0, actions, size=None)
     env.reset(Start(name, 0))
-    assert _lazy(env, actions, cameras=()) == expected
+    assert besttakes(env, actions, cameras=()) == expected
+
+
+def test_another_set_up_than_the_known_one_takes_robosuites_own_step(
+    make: Callable[[str], LiberoEnv], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def states(env: LiberoEnv) -> list[list[bytes]]:
+        env.reset(Start(env.spec.tasks[0].name, 1))
+        return besttakes(env, np.random.default_rng(3).uniform(-1, 1, (3, 7)).astype(np.float32), cameras=())
+
+    known = states(make("libero:object?task=1"))
+    monkeypatch.setattr(libero_step, "ROBOSUITE", "1.5.0")
+    env = make("libero:object?task=1")
+    with caplog.at_level("INFO", "besttake"):
+        assert states(env) == known
+    assert "takes robosuite's own, slower step: robosuite is 1.4.0, not 1.5.0" in caplog.text
+    assert env.simulator()._step == env.simulator().own_step
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda env: setattr(env.robots[0].controller, "impedance_mode", "variable"), "has other settings"),
+        (lambda env: setattr(env.robots[0].controller, "use_delta", False), "has other settings"),
+        (lambda env: setattr(env.robots[0], "controller", object()), "the controller is object"),
+        (lambda env: setattr(env.robots[0], "gripper", object()), "SingleArm with object"),
+        (
+            lambda env: setattr(env, "__class__", type("Own", (type(env),), {"__module__": "mine", "step": None})),
+            "Own has its own step",
+        ),
+    ],
+)
+def test_what_differs_from_the_known_set_up_is_named(
+    make: Callable[[str], LiberoEnv], change: Callable[[Any], None], words: str
+) -> None:
+    env = make("libero:object?task=1")
+    env.reset(Start(env.spec.tasks[0].name, 0))
+    inner = env.simulator().robosuite
+    assert libero_step.unlike(inner) == ""
+    change(inner)
+    assert words in libero_step.unlike(inner)
+
+
+def test_two_environments_in_one_process_both_render(make: Callable[[str], LiberoEnv], can_render: None) -> None:
+    first, second = make("libero:object?task=0&size=48"), make("libero:goal?task=7&size=48")
+    alone = _pictures(first)
+    assert len(np.unique(alone[0])) > 50
+    assert len(np.unique(_pictures(second)[0])) > 50
+    assert all(map(np.array_equal, _pictures(first), alone))
+
+
+def test_a_scene_built_anew_is_drawn_as_by_a_new_process(make: Callable[[str], LiberoEnv], can_render: None) -> None:
+    kept, fresh = make("libero:goal?task=7&size=48"), make("libero:goal?task=7&size=48")
+    _pictures(kept, start=1000)
+    renderer = kept.simulator()._renderer
+    after = _pictures(kept, start=1001)
+    assert kept.simulator()._renderer is renderer
+    assert all(map(np.array_equal, after, _pictures(fresh, start=1001)))
+
+
+def _with_a_step_of_its_own(known: type) -> type:
+    return type("Own", (known,), {"__module__": "mine", "step": None})
+
+
+def _pictures(env: LiberoEnv, start: int = 0) -> list[Any]:
+    env.reset(Start(env.spec.tasks[0].name, start))
+    env.step(np.asarray(REST, np.float32))
+    return list(env.observe(("agentview", "wrist")).images.values())
 
 
 def test_another_process_computes_the_same_bits(
@@ -239,50 +306,3 @@ print("ready")
 """)
     assert printed.splitlines()[-1] == "ready"
     assert not (tmp_path / ".libero").exists()
-
-
-def _eager(env: LiberoEnv, name: str, *, start: int, actions: Any, size: int | None) -> list[bytes]:
-    """The trajectory of robosuite's own loop after a hard reset, every camera sampled at every step."""
-    paths = locate()
-    control = import_libero(paths)
-    options = {"camera_heights": size, "camera_widths": size} if size else {"use_camera_obs": False}
-    theirs = control(str(env.bddl(name)), ignore_done=True, has_offscreen_renderer=size is not None, **options)
-    try:
-        theirs.env.object_property_initializers.clear()
-        np.random.seed(0)  # noqa: NPY002
-        theirs.reset()
-        init = load_init_states(env._tasks[name].init)
-        seen = theirs.set_init_state(init[start])
-        for _ in range(10):
-            seen, *_ = theirs.step([0.0] * 6 + [-1.0])
-        trail = [_eager_bytes(theirs, seen)]
-        for action in actions:
-            seen, *_ = theirs.step(action.tolist())
-            trail.append(_eager_bytes(theirs, seen))
-        return trail
-    finally:
-        theirs.close()
-
-
-def _eager_bytes(theirs: Any, seen: Any) -> bytes:
-    parts = [theirs.sim.data.qpos, theirs.sim.data.qvel, seen["robot0_eef_pos"], seen["robot0_gripper_qpos"]]
-    parts[2:] = [part.astype(np.float32) for part in parts[2:]]
-    for camera in ("agentview", "robot0_eye_in_hand"):
-        if f"{camera}_image" in seen:
-            parts.append(seen[f"{camera}_image"][::-1, ::-1])
-    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-
-
-def _lazy(env: LiberoEnv, actions: Any, cameras: tuple[str, ...] = ("agentview", "wrist")) -> list[bytes]:
-    trail = [_lazy_bytes(env, cameras)]
-    for action in actions:
-        env.step(action)
-        trail.append(_lazy_bytes(env, cameras))
-    return trail
-
-
-def _lazy_bytes(env: LiberoEnv, cameras: tuple[str, ...]) -> bytes:
-    data = env.simulator().robosuite.sim.data
-    seen = env.observe(cameras)
-    parts = [data.qpos, data.qvel, seen.state[:3], seen.state[6:], *(seen.images[camera] for camera in cameras)]
-    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)

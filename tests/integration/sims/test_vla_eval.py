@@ -65,7 +65,7 @@ def test_the_coke_can_says_what_is_missing_where_simpler_env_is_not_installed() 
     [
         ("vla-eval:libero", "name a benchmark as MODULE:CLASS"),
         ("vla-eval:nothing:Benchmark", "no module nothing"),
-        ("vla-eval:simpler:Other", "has no Other"),
+        ("vla-eval:simpler:Other", "defines no benchmark Other"),
         ("vla-eval:simpler:SimplerEnvBenchmark?success_mode=maybe", "Invalid success_mode"),
         ("vla-eval:coke-can?orientation=flying", "orientation=flying is not one of horizontal, vertical, standing"),
         ("vla-eval:libero:LIBEROBenchmark?render=paint", "render=paint is not one of cpu, gpu"),

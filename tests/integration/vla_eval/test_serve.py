@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +15,18 @@ import pytest
 from openpi_client.action_chunk_broker import ActionChunkBroker
 from openpi_client.websocket_client_policy import WebsocketClientPolicy
 from vla_eval.api import run
+from vla_eval.benchmarks.libero.benchmark import LIBEROBenchmark
+from vla_eval.orchestrator import _merge_observation_params
+from vla_eval.specs import DimSpec, check_specs
 
 from besttake import registry
+from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, Convention
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.policies.augmented import Course, retrieving
-from besttake.serving import serve
+from besttake.serving import declared, serve
 from besttake.takes.draws import Draw
-from besttake.types import Observation, Start
+from besttake.types import Observation, PolicySpec, Start
 
 
 @pytest.fixture
@@ -27,17 +34,17 @@ def policy():
     return registry.policy("testbed:mid")
 
 
-def played(sample, replan, index, horizon):
+def played(sample, replan, index, horizon, task="push"):
     """Success and length of one take, rolled out here with the draws that the server is to use."""
-    env = registry.env("testbed:push")
-    env.reset(Start("push", env.spec.starts[index]))
-    course = Course("push")
+    env = registry.env(f"testbed:{task}")
+    env.reset(Start(task, env.spec.starts[index]))
+    course = Course(task)
     for step in range(horizon):
         seen = env.observe(("wrist",))
         course.states.append(seen.state)
         if step % replan == 0:
-            draw = Draw(3, "push", index, 0, step // replan)
-            chunk = sample(Observation(seen.images, seen.state, "push"), draw, course)
+            draw = Draw(3, task, index, 0, step // replan)
+            chunk = sample(Observation(seen.images, seen.state, task), draw, course)
         course.actions.append(chunk[step % replan])
         if env.step(course.actions[-1]).success:
             return True, step + 1
@@ -48,10 +55,10 @@ def played(sample, replan, index, horizon):
 def evaluated(monkeypatch, tmp_path):
     """``evaluated(url)``: success and length of three episodes of the testbed, run by vla-eval's orchestrator."""
 
-    def run_it(url):
-        benchmark = {"benchmark": "testbed_benchmark:TestbedBenchmark", "params": {"task": "push"}}
+    def run_it(url, task="push"):
+        benchmark = {"benchmark": "testbed_benchmark:TestbedBenchmark", "params": {"task": task}}
         config = {"benchmarks": [{**benchmark, "episodes_per_task": 3}]}
-        (result,) = run(config, server_url=url, output_dir=tmp_path, docker=False)
+        (result,) = run(config, server_url=url, output_dir=tmp_path / task, docker=False)
         return [(bool(e["metrics"]["success"]), e["steps"]) for e in result["tasks"][0]["episodes"]]
 
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
@@ -68,6 +75,30 @@ def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, 
         return policy.sample([seen], [draw])[0]
 
     assert got == [played(sample, policy.spec.replan, index, horizon) for index in range(3)]
+
+
+def test_harnesses_that_share_the_policys_calls_get_the_takes_that_each_gets_alone(policy, evaluated):
+    shared = []
+
+    class Slow:
+        spec = policy.spec
+
+        def sample(self, observations, draws, warm=None):
+            shared.append(len(observations))
+            time.sleep(0.02)
+            return policy.sample(observations, draws, warm)
+
+    tasks = ("push", "pick", "stack")
+    with serve(Slow(), seed=3) as server, ThreadPoolExecutor(3) as pool:
+        got = list(pool.map(lambda task: evaluated(server.url, task), tasks))
+    assert max(shared) > 1
+    for task, episodes in zip(tasks, got, strict=True):
+        horizon = registry.env(f"testbed:{task}").spec.tasks[0].horizon
+        alone = [
+            played(lambda seen, draw, _: policy.sample([seen], [draw])[0], policy.spec.replan, index, horizon, task)
+            for index in range(3)
+        ]
+        assert episodes == alone
 
 
 def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
@@ -88,6 +119,27 @@ def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_ba
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
     ours = retrieving(policy, library, config)
     assert got == [played(ours.follow, policy.spec.replan, index, horizon) for index in range(3)]
+
+
+def test_vla_evals_libero_takes_all_that_is_asked_of_it_and_finds_the_numbers_to_be_its_own():
+    """The classes of vla-eval that the orchestrator compares by; they need no LIBERO for that."""
+    libero = Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER)
+    spec = PolicySpec(
+        "p", "flow", 4, 7, 2, ("agentview", "wrist"), state_dim=8, prompted=True, convention=libero
+    )  # fmt: skip
+    asked = declared.observation_params(spec, {camera: camera for camera in spec.cameras})
+    merged = _merge_observation_params(LIBEROBenchmark, {}, asked)
+    assert merged == {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
+    benchmark = LIBEROBenchmark(**merged)
+
+    def mismatches(spec):
+        ours = (declared.action_spec(spec), declared.observation_spec(spec))
+        action, seen = ({name: DimSpec.from_dict(one) for name, one in spec.items()} for spec in ours)
+        return check_specs(action, benchmark.get_action_spec(), seen, benchmark.get_observation_spec())
+
+    assert mismatches(spec) == []
+    opens = replace(spec, convention=replace(libero, gripper=OPENNESS))
+    assert mismatches(opens) == ["action [gripper]: gripper: continuous_01 vs binary_close_positive"]
 
 
 def test_openpis_client_gets_chunks_and_its_broker_plays_them(policy):

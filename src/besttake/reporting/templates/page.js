@@ -36,6 +36,19 @@
     });
   }
 
+  // On a phone a row of a table is a card, and each of its cells says what it is.
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const names = [...table.querySelectorAll("th")].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = names[i]; });
+  }
+  // Paper cannot be clicked: what is folded is printed open.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const one of folded) one.open = true;
+  });
+  addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
+
   const tip = document.getElementById("tip");
   const show = (mark) => {
     tip.textContent = mark.dataset.tip;
@@ -47,12 +60,9 @@
     tip.style.top = `${above > 60 ? above : at.bottom + 8}px`;
   };
   const hide = () => { tip.hidden = true; };
-  for (const mark of document.querySelectorAll("[data-tip]")) {
-    mark.addEventListener("pointerenter", () => show(mark));
-    mark.addEventListener("pointerleave", hide);
-    mark.addEventListener("focus", () => show(mark));
-    mark.addEventListener("blur", hide);
-  }
-  addEventListener("scroll", hide, { passive: true });
+  const over = (event) => { const mark = event.target.closest?.("[data-tip]"); if (mark) show(mark); };
+  const out = (event) => { if (event.target.closest?.("[data-tip]")) hide(); };
+  for (const [name, react] of [["pointerover", over], ["focusin", over], ["pointerout", out], ["focusout", out]]) document.addEventListener(name, react);
+  addEventListener("scroll", hide, { passive: true, capture: true });
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 })();

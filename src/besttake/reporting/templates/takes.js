@@ -1,8 +1,8 @@
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("takes-data").textContent);
+// The player: all takes of one start side by side and in step. heat.js chooses the start.
+const player = (() => {
   const by = (id) => document.getElementById(id);
-  const [pick, stage, time, clock, play, speed] = ["pick", "stage", "time", "clock", "play", "speed"].map(by);
+  const [stage, time, clock, play, speed] = ["stage", "time", "clock", "play", "speed"].map(by);
   const SVG = "http://www.w3.org/2000/svg";
   let shown = [];
   let timer = 0;
@@ -46,8 +46,15 @@
     return last;
   };
 
+  const course = (take) => {
+    const known = take.best.map((value, i) => [value, take.trace_steps[i]]).filter(([value]) => value !== null);
+    if (!known.length) return "This take has no trace of scores.";
+    const [least, at] = known.reduce((a, b) => b[0] < a[0] ? b : a);
+    const [first, last] = [known[0][0], known[known.length - 1][0]];
+    return `Cosine to the nearest demonstration frame: ${first.toFixed(3)} at first, lowest ${least.toFixed(3)} at step ${at}, ${last.toFixed(3)} at the end.`;
+  };
   const trace = (take, last, low, high) => {
-    const svg = draw("svg", { class: "trace", viewBox: "0 0 300 86", preserveAspectRatio: "none", role: "img" });
+    const svg = draw("svg", { class: "trace", viewBox: "0 0 300 86", preserveAspectRatio: "none", role: "img", "aria-label": course(take) });
     const x = (step) => 2 + 296 * step / last;
     const y = (value) => 80 - 70 * (value - low) / Math.max(1e-6, high - low);
     svg.append(draw("line", { x1: 2, y1: 82, x2: 298, y2: 82, style: "stroke:var(--faint)" }));
@@ -65,7 +72,8 @@
   const card = (start, take, last, low, high, demo) => {
     const box = make("article", "take" + (take.picked ? " picked" : ""));
     box.dataset.seed = take.seed;
-    const head = make("h4", "", `take ${take.seed}`);
+    box.dataset.arm = take.arm;
+    const head = make("h3", "", `take ${take.seed}`);
     head.append(take.success ? make("span", "won", `✓ success at step ${take.success_step}`) : make("span", "lost", `✗ failed after ${take.steps} steps`));
     if (take.picked) head.append(make("span", "pick", "picked"));
     const film = screen(take.film, "film"), near = screen(start.demo, "demo");
@@ -114,33 +122,46 @@
     }, beat);
   };
 
-  const open = () => {
+  const unique = (values) => [...new Set(values)];
+  const show = (chosen, arm, seed) => {
     stop();
-    const chosen = data.starts[Number(pick.value)];
-    const last = Math.max(1, ...chosen.takes.map((take) => take.steps));
-    const values = chosen.takes.flatMap((take) => take.best).filter((value) => value !== null);
+    const takes = chosen.takes.filter((take) => !arm || take.arm === arm);
+    const last = Math.max(1, ...takes.map((take) => take.steps));
+    const values = takes.flatMap((take) => take.best).filter((value) => value !== null);
     const low = values.length ? Math.min(...values) : 0, high = values.length ? Math.max(...values) : 1;
     const demo = { image: null };
-    shown = chosen.takes.map((take) => card(chosen, take, last, low, high, demo));
+    shown = takes.map((take) => card(chosen, take, last, low, high, demo));
     demo.image = picture(chosen.demo, render);
     time.max = last;
     time.value = 0;
-    stage.replaceChildren(...shown.map((one) => one.box));
-    const won = chosen.takes.filter((take) => take.success).length;
-    const words = [`${chosen.task}, start ${chosen.start}: ${won} of ${chosen.takes.length} takes succeeded.`];
+    const rows = unique(takes.map((take) => take.arm)).map((name) => {
+      const own = takes.filter((take) => take.arm === name);
+      const row = make("div", "armrow"), cards = make("div", "arm");
+      row.append(make("p", "armname", `${name}: ${own.filter((take) => take.success).length} of ${own.length} takes succeeded`), cards);
+      cards.append(...shown.filter((one) => one.box.dataset.arm === name).map((one) => one.box));
+      return row;
+    });
+    stage.replaceChildren(...rows);
+    const words = [`${chosen.policy}, ${chosen.task}, start ${chosen.start}.`];
     if (values.length) words.push(`Traces: cosine to the nearest demonstration frame, from ${low.toFixed(3)} (bottom) to ${high.toFixed(3)} (top); dashed: success.`);
-    if (chosen.hidden) words.push(`${chosen.hidden} more not shown.`);
-    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or is no longer where it was.");
+    if (chosen.hidden) words.push(`${chosen.hidden} more takes of this start are not shown.`);
+    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: nothing was scored, the library has no pictures, or it is no longer where it was.");
     words.push(...chosen.errors);
     by("outcome").textContent = words.join(" ");
     render();
+    const marked = shown.find((one) => seed && one.box.dataset.arm === seed[0] && Number(one.box.dataset.seed) === seed[1]);
+    if (marked) {
+      marked.box.classList.add("marked");
+      marked.box.scrollIntoView({ block: "nearest" });
+    }
   };
-
-  pick.addEventListener("change", open);
-  const move = (by) => { pick.selectedIndex = (pick.selectedIndex + by + pick.options.length) % pick.options.length; open(); };
-  by("previous").addEventListener("click", () => move(-1));
-  by("next").addEventListener("click", () => move(1));
+  const clear = (text) => {
+    stop();
+    shown = [];
+    stage.replaceChildren();
+    by("outcome").textContent = text;
+  };
   time.addEventListener("input", () => { stop(); render(); });
   play.addEventListener("click", () => (timer ? stop() : start()));
-  open();
+  return { show, clear, start };
 })();

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from besttake.result import Cell, Estimate
     from besttake.verbs.ingest import IngestResult
 
-_CELL = ("policy", "tasks", "starts", "seeds", "pass@1", "pass@N", "headroom", "agreement", "kappa")
+_CELL = ("policy", "tasks", "starts", "seeds", "pass@1", "pass@N", "headroom", "agree", "kappa")
 _TASK = ("policy", "task", "starts", "pass@1", "pass@N")
 
 

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from besttake.core.offline import Check
+from besttake.core.retrieve import RetrievalConfig
 from besttake.reporting import checks
 from besttake.reporting.numbers import estimate_percent, estimate_points
 from besttake.reporting.terminal.probe import check_table
@@ -22,9 +23,25 @@ if TYPE_CHECKING:
 
 
 def render(library: Library) -> RenderableType:
-    """Every demonstration with its events."""
+    """Where the library comes from and what is frozen into it, then every demonstration with its events."""
+    summary = library.summary()
+    source, encoder = summary["source"], summary["encoder"]
+    tasks = ", ".join(f"{task} ({count})" for task, count in summary["tasks"].items())
+    about = {
+        "source": f"{source['name']}, fingerprint {source['fingerprint'][:16]}",
+        "encoder": f"{encoder['name']}, camera {summary['camera']}, every {summary['stride']}. frame",
+        "holds": f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events",
+        "tasks": tasks,
+        "retrieval": _settings(library.retrieval) if library.retrieval is not None else "not tuned (`library tune`)",
+    }
     rows = [(d.id, d.task, d.length, ", ".join(map(str, d.events))) for d in library.demos]
-    return table(("demo", "task", "steps", "events at"), rows)
+    head = table(("", ""), [(Text(name, style="bold"), text) for name, text in about.items()])
+    return Group(head, Text(), table(("demo", "task", "steps", "events at"), rows))
+
+
+def _settings(config: RetrievalConfig) -> str:
+    """``rule frame, way start, alpha 0.3``: all settings of retrieval by name."""
+    return ", ".join(f"{name} {value}" for name, value in config.to_dict().items() if value is not None)
 
 
 def render_checks(kept: Mapping[str, Check], width: int) -> RenderableType:
@@ -55,12 +72,13 @@ def render_tuned(tuned: Tuned) -> RenderableType:
         cells = (estimate_percent(trial.success), estimate_points(trial.gain, ""), estimate_points(trial.content, ""))
         tied = "tied with the leader" if trial.tied else ""
         rows.append(tuple(Text(cell, style=style) for cell in (trial.name, *cells, str(trial.takes), tied)))
-    winner = f"Chosen and kept in the library: {tuned.winner.name}, the weakest that is not shown worse than the best."
+    winner = f"Chosen and kept in the library: {tuned.winner.name}, which succeeded most often."
     beyond = tuned.winner.content
     if beyond.low is None or beyond.low <= 0:
         winner += " It is not shown to gain more than cooling of the same strength."
+    frozen = Text(f"Frozen: {_settings(tuned.config)}")
     columns = ("rolled out", "success on tuning starts", "over base", "beyond cooled", "takes", "")
-    return Group(table(columns, rows), Text(winner, style="bold"))
+    return Group(table(columns, rows), Text(winner, style="bold"), frozen)
 
 
 def render_replay(result: ReplayResult) -> RenderableType:

@@ -51,6 +51,8 @@ def sentences(result: PlanResult) -> list[str]:
     if plan.starts is not None and plan.smallest_effect is not None:
         effect = number(plan.smallest_effect, 1, scale=100)
         lines.append(f"a budget of {count(plan.starts, 'start')} {per} shows a gain of {effect} points in 4 of 5 runs")
+    if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
+        lines.append(f"there are {count(result.available, 'start')} in all: add tasks, or let the env offer more")
     shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
     lines.append(f"besttake diagnose … {result.flags}  {shared}")
     lines.append(words.advice(plan))

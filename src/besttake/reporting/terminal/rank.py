@@ -10,7 +10,7 @@ from rich.text import Text
 from besttake.reporting.terminal.tables import Value, notes, table
 
 if TYPE_CHECKING:
-    from besttake.verbs.rank import RankResult
+    from besttake.verbs.ranked import RankResult
 
 
 def render(result: RankResult) -> RenderableType:

@@ -1,4 +1,4 @@
-"""What `besttake runs show` prints."""
+"""What `besttake runs list` and `runs show` print."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from besttake.reporting.numbers import percent
 from besttake.reporting.terminal.tables import table
 
 if TYPE_CHECKING:
     from besttake.takes.summary import Summary
+    from besttake.verbs.runs import ListedRun, RunList
 
 _COUNTS = ("done", "success", "failed", "missing")
 
@@ -29,3 +31,21 @@ def render(summary: Summary) -> RenderableType:
     text += [f"failed {count} times: {reason}" for reason, count in summary.failures[:10]]
     text.append(f"digest {summary.digest}")
     return Group(table(("policy", "task", "arm", *_COUNTS), rows, right=_COUNTS), *map(Text, text))
+
+
+def render_list(listed: RunList) -> RenderableType:
+    """A block for each run: where it is and how far, then its policies with what they need."""
+    if not listed.runs:
+        return Text("There are no runs here; `besttake diagnose` makes one.")
+    return Group(*(line for run in listed.runs for line in _listed(run)))
+
+
+def _listed(run: ListedRun) -> list[Text]:
+    about = f"{run.created[:16].replace('T', ' ')}, {run.takes} takes" if run.state == "finished" else run.state
+    lines = [Text.assemble((run.path, "bold"), f"  {about}")]
+    if run.problem:
+        lines.append(Text(f"  {run.problem}", style="yellow"))
+    wide = max((len(line.policy) for line in run.policies), default=0)
+    for line in run.policies:
+        lines.append(Text(f"  {line.policy:<{wide}}  {percent(line.pass_1) or '-':>8}  {line.needs}"))
+    return lines

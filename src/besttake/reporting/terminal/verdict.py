@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from besttake.registry import Uri
 from besttake.reporting import words
-from besttake.reporting.terminal.tables import table
+from besttake.reporting.terminal.tables import Column, stacked
 from besttake.result import Cell, Estimate, Result
 
+_SHOWN = ("base", "cooled", "shuffled", "retrieve", "renoised")
+"""Arms that have a column of their own, or are controls of one; every other arm gets one, too."""
 _STYLES = {"act": "green", "open": "yellow", "rest": "dim"}
 
 
 def verdict_table(result: Result, width: int = 200) -> Group:
-    """Policies with their cells, and what each needs; a narrow terminal gets the columns that matter most."""
-    columns = [(name, text) for name, least, text in _columns(result) if least <= width]
-    numbers = [name for name, _ in columns]
-    rows = []
+    """Policies with their cells, and what each needs; on a narrow terminal every row takes two lines."""
+    cells: list[Cell] = []
     for policy in result.policies:
         own = [cell for cell in result.cells if cell.policy == policy.policy]
-        for cell in (policy, *own) if len(own) > 1 else (policy,):
-            pooled = cell is policy
-            name = Text(_short(cell.policy, width) if pooled else f"  {cell.group}", style="bold" if pooled else "dim")
-            rows.append((name, *(text(cell) for _, text in columns), _needs(cell)))
-    grid = table(("policy / task", *numbers, "needs"), rows, right=numbers, fixed=("policy / task", *numbers))
+        cells += [policy, *own] if len(own) > 1 else [policy]
+    names = [_name(cell, width) for cell in cells]
+    needs = Column("needs", [_needs(cell) for cell in cells])
+    grid: RenderableType = Text()
+    for tight in (False, True) if cells else ():
+        columns = [Column(name, list(map(text, cells)), second) for name, second, text in _columns(result, tight)]
+        grid = stacked("policy / task", names, columns, needs, width)
+        if isinstance(grid, Table):
+            break
     sentences: list[RenderableType] = [Text()]
     for policy in result.policies:
         if policy.verdict is not None:
             sentences.append(Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}"))
             sentences += [Text(f"  {line}", style="dim") for line in words.menu_lines(policy, result.worth)]
+            sentences += [Text(f"  {line}", style="dim") for line in words.scorer_lines(policy)]
             if warning := words.leak(policy):
                 sentences.append(Text(f"  {warning}", style="yellow"))
         sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
@@ -43,19 +51,28 @@ def undecided(result: Result) -> bool:
     return any(getattr(verdict, part).answer == "undecided" for verdict in verdicts for part in words.PARTS)
 
 
-def _columns(result: Result) -> list[tuple[str, int, Callable[[Cell], Text]]]:
-    """Each column's name, the width of the terminal from which it is shown, and its text."""
+def _columns(result: Result, tight: bool) -> list[tuple[str, bool, Callable[[Cell], Text]]]:
+    """Each column's name, whether it stands in a second line where there is no room, and its text."""
     n = max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
+    gain = partial(_gain, tight=tight)
+    arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms)
+    others = [arm for arm in arms if Uri.parse(arm).scheme not in _SHOWN]
     return [
-        ("pass@1", 0, lambda c: _number(c.headroom and c.headroom.pass_1, 100)),
-        (f"pass@{n}", 0, lambda c: _number(c.headroom and c.headroom.pass_n, 100)),
-        ("select", 0, lambda c: _gain(c.chosen and c.chosen.gain)),
-        ("shortest", 130, lambda c: _gain(c.selectors and c.selectors.shortest.gain)),
-        ("cooled", 95, lambda c: _gain(_arm_gain(c, "cooled"))),
-        ("retrieve", 110, lambda c: _gain(_arm_gain(c, "retrieve"))),
-        ("content", 95, lambda c: _gain(c.arms and c.arms.content)),
-        ("DFE/floor", 140, lambda c: _number(c.dfe and c.dfe.ratio, digits=2)),
+        ("pass@1", False, lambda c: _number(c.headroom and c.headroom.pass_1, 100)),
+        (f"pass@{n}", False, lambda c: _number(c.headroom and c.headroom.pass_n, 100)),
+        ("select", True, lambda c: gain(c.chosen and c.chosen.gain)),
+        ("shortest", True, lambda c: gain(c.selectors and c.selectors.shortest.gain)),
+        ("cooled", True, lambda c: gain(_arm_gain(c, "cooled"))),
+        ("retrieve", True, lambda c: gain(_arm_gain(c, "retrieve"))),
+        ("content", True, lambda c: gain(c.arms and c.arms.content)),
+        *((_short(arm, 80), True, lambda c, arm=arm: gain(_arm_gain(c, arm))) for arm in others),
+        ("DFE/floor", False, lambda c: _number(c.dfe and c.dfe.ratio, digits=2)),
     ]
+
+
+def _name(cell: Cell, width: int) -> Text:
+    pooled = cell.group == "*"
+    return Text(_short(cell.policy, width) if pooled else f"  {cell.group}", style="bold" if pooled else "dim")
 
 
 def _arm_gain(cell: Cell, name: str) -> Estimate | None:
@@ -64,7 +81,9 @@ def _arm_gain(cell: Cell, name: str) -> Estimate | None:
 
 
 def _needs(cell: Cell) -> Text:
-    return Text(", ").join(Text(need.text, style=_STYLES[need.tone]) for need in words.needs(cell))
+    return Text(words.BETWEEN_NEEDS).join(
+        Text.assemble((need.label, "dim"), (need.text, _STYLES[need.tone])) for need in words.needs(cell)
+    )
 
 
 def _number(estimate: Estimate | None, scale: float = 1, digits: int = 0) -> Text:
@@ -73,13 +92,15 @@ def _number(estimate: Estimate | None, scale: float = 1, digits: int = 0) -> Tex
     return Text(f"{scale * estimate.value:.{digits}f}")
 
 
-def _gain(estimate: Estimate | None) -> Text:
-    """A gain in points with its interval, bright when the interval leaves out zero."""
+def _gain(estimate: Estimate | None, tight: bool = False) -> Text:
+    """A gain in points with its interval, bright when the interval leaves out zero; ``tight`` has no space in it."""
     if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
         return Text("-", style="dim")
     sure = estimate.low > 0 or estimate.high < 0
-    text = Text(f"{100 * estimate.value:+.0f}", style="bold" if sure else "")
-    return text.append(f" [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]", style="dim")
+    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
+    text = Text(f"{value:+d}", style="bold" if sure else "")
+    gap = "," if tight else ", "
+    return text.append(f" [{low}{gap}{high}]", style="dim")
 
 
 def _short(name: str, width: int) -> str:
@@ -100,4 +121,4 @@ def _relation(result: Result) -> list[RenderableType]:
 def _caption(result: Result) -> str:
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
-    return f"success in %, gains in points with 95 % intervals; {took}"
+    return f"success in %, gains in points with 95 % intervals; content: retrieve minus cooled; {took}"

@@ -1,0 +1,158 @@
+"""How busy a policy is kept, and what several replicas of it gain: ``python -m bench replicas [--ray]``
+
+Everything sleeps, so that it can be measured where there are fewer cores than replicas: the policy 60 ms per call of up
+to 8 rows, the simulator 2 ms per step; a take has 60 steps, 5 of them per chunk. Takes under way are `auto`. Every
+run must have the same digest. ``--ray`` runs the replicas as actors (environment `ray`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.arms.base import Request
+from besttake.takes.draws import Draw
+from besttake.takes.fleet import Fleet, Member, ProcessMember, Tell
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest
+from besttake.takes.orders import Job
+from besttake.takes.pool import LocalPool
+from besttake.takes.ray import Cluster, RayMember
+from besttake.takes.replica import Course
+from besttake.takes.runner import UnderWay, play
+from besttake.takes.store import Store
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
+
+STEPS, CHUNK, STEP, CALL, WIDTH = 60, 5, 0.002, 0.060, 8
+WORKERS = 2
+
+
+class World:
+    """A point that moves, slowly."""
+
+    spec = EnvSpec("sleeping", (TaskSpec("walk", "walk", "go", STEPS),), range(10_000), 2, 2, ("eye",), "eye")
+
+    def __init__(self) -> None:
+        self.x = np.zeros(2)
+
+    def reset(self, start: Start) -> None:
+        self.x = np.full(2, start.index / 100)
+
+    def step(self, action: F32) -> Step:
+        time.sleep(STEP)
+        self.x = self.x + action
+        return Step(False, False)
+
+    def observe(self, cameras: Sequence[str]) -> Observation:
+        return Observation({camera: np.zeros((8, 8, 3), np.uint8) for camera in cameras}, self.x.astype(np.float32))
+
+    def close(self) -> None:
+        pass
+
+
+def world() -> World:
+    return World()
+
+
+class Sleeping:
+    """Noise that takes its time; one call at a time, as on a GPU."""
+
+    width = WIDTH
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+        with self._lock:
+            time.sleep(CALL)
+        return [request.draw.normal((CHUNK, 2)) for request in requests]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    library: str | None = None
+
+    def load(self) -> Sleeping:
+        return Sleeping()
+
+    def sampler(self, env: EnvSpec) -> Sleeping:
+        return Sleeping()
+
+    def sampler_of(self, loaded: Sleeping, env: EnvSpec) -> Sleeping:
+        return loaded
+
+
+def draw(key: TakeKey) -> Draw:
+    return Draw(0, key.task, key.start, key.seed)
+
+
+def jobs(takes: int) -> list[Job]:
+    keys = [TakeKey("p", "python:bench.replicas:world", "walk", start, "base", 0) for start in range(takes)]
+    return [Job(key, STEPS, (), "eye", STEPS, True) for key in keys]
+
+
+def alone(path: Path, takes: int) -> str:
+    """One replica in this process; prints how busy it was."""
+    with Store.write(path, Manifest()) as store, closing(LocalPool(WORKERS)) as pool:
+        under_way = UnderWay(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
+        pool.map(abs, range(WORKERS))
+        tally = play(jobs(takes), Sleeping(), draw, store, pool, batch=under_way)
+        print(f"one process: busy {tally.sampling:.1%} of the time, {takes} takes", flush=True)
+        return store.digest()
+
+
+def together(path: Path, makers: Sequence[Callable[[Tell], Member]], takes: int) -> tuple[float, str]:
+    """Takes per second of a fleet that has been at work before, and their digest."""
+    with Fleet(makers, lambda text: None) as fleet, Store.write(path, Manifest()) as store:
+        course = Course(Recipe(), World.spec, draw, None)
+        everything = jobs(takes + 16 * len(makers))
+        fleet.play(course, everything[takes:], store)
+        began = time.perf_counter()
+        fleet.play(course, everything[:takes], store, _nothing)
+        seconds = time.perf_counter() - began
+        return takes / seconds, store.digest()
+
+
+def _nothing(row: Row) -> None:
+    pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--takes", type=int, default=320)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as ending:
+        home = Path(scratch)
+        alone(home / "alone", options.takes // 2)
+        make: Any = partial(ProcessMember, WORKERS, None, {})
+        if options.ray:
+            cluster = ending.enter_context(closing(Cluster([Path(__file__).parent])))
+            make = partial(RayMember, cluster, WORKERS, 0.0, None)
+        rates = {}
+        for count in (1, 4):
+            takes = options.takes * count // 4
+            rates[count], _ = together(home / f"by {count}", [make] * count, takes)
+        digests = {together(home / f"same {count}", [make] * count, 64 - 16 * count)[1] for count in (1, 2)}
+        where = "on Ray" if options.ray else "in processes"
+        print(
+            f"{where}: one replica {rates[1]:.2f} takes/s, four {rates[4]:.2f}: {rates[4] / rates[1]:.2f}x;"
+            f" digests {'differ' if len(digests) > 1 else 'are the same'}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    from bench import replicas  # by its own name, under which the other processes find its classes
+
+    replicas.main()

@@ -1,0 +1,75 @@
+"""What concerns the live page: ``watch``, and the options of ``diagnose`` and ``demo`` for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from besttake.cli.options import Run
+from besttake.progress import SafeConsole
+
+T = TypeVar("T")
+Live = Annotated[bool, typer.Option("--live", help="Serve a page of the run on this machine while it goes on.")]
+LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of that page; 0 takes a free one.")]
+LiveToken = Annotated[
+    str | None,
+    typer.Option(help="What that page must show to stop and continue the run (default: made up and printed)."),
+]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Whether a diagnosis has a live page, at which port, and the token with which that page may stop it."""
+
+    live: bool = False
+    port: int = 0
+    token: str | None = None
+
+    def do(self, work: Callable[[], T], out: Path) -> T:
+        """``work``; with a live page, that page may stop it and let it go on."""
+        if not self.live:
+            return work()
+        from besttake.live.attached import Attached, with_stops
+
+        with Attached(out, self.port, self.token) as page:
+            _say(f"Live: {page.url}\nTo stop and continue the run from the page: {page.with_token}")
+            return with_stops(page, work, _say)
+
+
+UNWATCHED = Watched()
+
+
+def watch(
+    directory: Run,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+) -> None:
+    """Serve the page of a run on this machine: live while the run goes on elsewhere, then its report with all films.
+
+    The run is only read, so any number may watch, also on a disk that is read-only. Over a network, open a tunnel:
+    ssh -L 8123:127.0.0.1:8123 MACHINE.
+
+    Examples:
+      besttake watch runs/half
+      besttake watch runs/half --port 8123
+    """
+    from besttake.errors import Interrupted, RunError
+    from besttake.escapes import printable
+    from besttake.live.server import LiveServer
+
+    if not any((directory / name).is_file() for name in ("run.json", "result.json")):
+        raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
+    with LiveServer(directory, port) as server:
+        print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            raise Interrupted("the page is no longer served") from None
+
+
+def _say(text: str) -> None:
+    SafeConsole(stderr=True, soft_wrap=True).print(text)

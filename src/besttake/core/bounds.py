@@ -1,0 +1,91 @@
+"""The nearest candidate by bounds: those that a lower bound rules out are never compared.
+
+The bounds are sums of `Bound`, one per modality, in float32. Whatever is compared is compared exactly, and a candidate
+is left out only where its bound, with all that rounding can do to it, lies above what another one reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from besttake.core.search import F32, F64, I64, Bools
+from besttake.core.spaces import Bound
+
+Compare = Callable[[I64, I64], F64]
+_COLUMNS = 4096
+_FIRST, _MORE = 8, 4
+# More than sums and roots in float32 can be off, and than squares can lose below the smallest float32.
+_ROUNDED, _LOST = 2.0**-18, 1e-20
+
+
+@dataclass(frozen=True)
+class Lows:
+    """Lower bounds ``values`` (B, E) of distances, ``unsure`` (B,) by how much they may be above; inf: not allowed."""
+
+    values: F32
+    unsure: F64
+
+    @classmethod
+    def of(cls, bounds: Sequence[Bound], count: int, allowed: Sequence[Bools | None]) -> Lows:
+        """The sums of ``bounds`` for ``count`` candidates, of which each query is ``allowed`` some (None: all)."""
+        values = np.zeros((len(allowed), count), np.float32)
+        for first in range(0, count, _COLUMNS):
+            for bound in bounds:
+                bound.add(first, values[:, first : first + _COLUMNS])
+        for row, own in zip(values, allowed, strict=True):
+            if own is not None:
+                row[~own] = np.inf
+        unsure = np.sum([bound.unsure for bound in bounds], axis=0) if bounds else np.zeros(len(allowed))
+        return cls(values, unsure)
+
+    def limit(self, reached: F64) -> F32:
+        """Above which bound (B,) a candidate cannot have a distance of ``reached`` (B,) or less."""
+        limit: F32 = np.minimum((reached + self.unsure) * (1 + _ROUNDED) + _LOST, 3e38).astype(np.float32)
+        return limit
+
+    def left(self, reached: F64) -> tuple[I64, I64]:
+        """The pairs (query, candidate) that may have a distance of ``reached`` (B,) or less."""
+        may = self.values <= self.limit(reached)[:, None]
+        row, candidate = np.divmod(np.flatnonzero(may), may.shape[1])
+        return row, candidate
+
+
+def nearest(lows: Lows, compare: Compare) -> tuple[I64, F64]:
+    """The nearest candidate (B,) of each query and its distance (B,); ties go to the lowest candidate.
+
+    ``compare`` has the distances of pairs. Of each query the candidates with the lowest bounds are compared first, then
+    ever more of those that are still possible.
+    """
+    winner = lows.values.argmin(axis=1)
+    best = compare(np.arange(len(winner)), winner)
+    row, candidate = lows.left(best)
+    new = candidate != winner[row]
+    row, candidate, size = row[new], candidate[new], _FIRST
+    while len(row):
+        low = lows.values[row, candidate]
+        order = np.lexsort((low, row))
+        row, candidate, low = row[order], candidate[order], low[order]
+        place = np.arange(len(row)) - np.searchsorted(row, row)
+        now, later = np.flatnonzero(place < size), np.flatnonzero(place >= size)
+        distance = compare(row[now], candidate[now])
+        order = np.lexsort((candidate[now], distance, row[now]))
+        lead = order[np.r_[True, np.diff(row[now][order]) != 0]]
+        r, c, d = row[now][lead], candidate[now][lead], distance[lead]
+        wins = (d < best[r]) | ((d == best[r]) & (c < winner[r]))
+        best[r[wins]], winner[r[wins]] = d[wins], c[wins]
+        later = later[low[later] <= lows.limit(best)[row[later]]]
+        row, candidate, size = row[later], candidate[later], _MORE * size
+    return winner, best
+
+
+def nearest_few(lows: Lows, compare: Compare, count: int) -> I64:
+    """The ``count`` nearest candidates of a single query, ascending; ties go to the lowest candidates."""
+    likely = np.argpartition(lows.values[0], count - 1)[:count]
+    reached = compare(np.zeros(count, np.int64), likely).max()
+    _, left = lows.left(np.array([reached]))
+    distance = compare(np.zeros(len(left), np.int64), left)
+    few: I64 = np.sort(left[np.argsort(distance, kind="stable")[:count]])
+    return few

@@ -1,0 +1,330 @@
+"""One modality of retrieval on z-scored axes: its exact distances, and bounds that rule most candidates out.
+
+What decides is always `Space.distances`: the root mean square of float32 z-differences, summed in float64, of one query
+and one candidate, whatever is compared beside them. The bounds only say which candidates need not be compared, and
+``core/README.md`` says why they cannot be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.search import F32, F64, I64, orthonormal
+
+# Numbers of one block (16 MB in float64), and up to how many all z-scored rows are kept instead of made when needed.
+_BLOCK = _STORED = 1 << 21
+_SAMPLE = 2048
+# Axes that a bound may have; the variance that may lie outside of them, and that with which it still pays.
+_AXES, _OUTSIDE, _PAYS = (32, 64, 96, 128, 192, 256), 0.05, 0.4
+_FEW = 384
+# The unit of float32 and what bounds allow for it. The last is for axes that are orthonormal within `_ORTHONORMAL`.
+_UNIT, _ORTHONORMAL, _PROJECTED = 2.0**-24, 1e-12, 4e-6
+_SMALLEST, _LARGEST = 1e-20, 1e30
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table (E, ...) whose rows are read when they are asked for, by ``read(rows)``."""
+
+    read: Callable[[I64], NDArray[Any]]
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        """One row by its number, or several by a slice or an array."""
+        if isinstance(rows, slice):
+            return self.read(np.arange(len(self))[rows])
+        many = np.asarray(rows, np.int64)
+        return self.read(many) if many.ndim else self.read(many[None])[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
+
+
+Table = NDArray[Any] | Rows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is costly about a modality: the same for every query.
+
+    ``mean`` (n,), ``keep`` (k,) the axes in which candidates differ, ``scale`` (k,) their deviations; ``size`` the
+    largest norms of a z-scored row and of a row. ``basis`` (k, p) orthonormal, ``short`` (E, p + 3) the coordinates c
+    of each z-scored row in it and the norm r of the rest, as [-2c, -2r, c c + r r, 1]; p = 0 where that is no bound
+    worth having. ``norms`` (E,) are squared norms of z-scored rows.
+    """
+
+    mean: F64
+    keep: I64
+    scale: F64
+    size: F64
+    basis: F64
+    short: F32
+    norms: F32
+
+    @classmethod
+    def of(cls, values: Table, bounds: bool = True) -> Prepared:
+        """Prepare ``values`` (E, ...), in blocks; without ``bounds`` for so few that all are compared."""
+        mean, spread, largest = _moments(values)
+        # What varies by rounding only would otherwise be blown up to unit variance.
+        keep = np.flatnonzero(spread > 1e-6 * max(largest, 1e-6))
+        plain = cls(mean, keep, spread[keep], np.zeros(2), np.zeros((len(keep), 0)), *np.zeros((2, 0, 0), np.float32))
+        if not bounds or not len(keep):
+            return plain
+        basis = _basis(plain.place(_flat(values, _spread_out(len(values)))))
+        width = basis.shape[1] + 3 if basis.shape[1] else 0
+        short, norms = np.empty((len(values), width), np.float32), np.empty(len(values), np.float32)
+        size = np.zeros(2)
+        for first, flat in _blocks(values):
+            rows = plain.place(flat).astype(np.float64)
+            own = _squares(rows)[:, 0]
+            norms[first : first + len(rows)] = own
+            size = np.maximum(size, np.sqrt([own.max(), float(_squares(flat).max())]))
+            if width:
+                inside = _coordinates(rows, basis)
+                parts = -2 * inside, _squares(inside), np.ones((len(rows), 1))
+                short[first : first + len(rows)] = np.concatenate(parts, axis=1)
+        return cls(mean, keep, plain.scale, size, basis, short, norms)
+
+    @staticmethod
+    def fit(values: Table, arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether ``arrays`` can be what was prepared of ``values``: names, types, shapes, and finite numbers."""
+        if set(arrays) != {field.name for field in fields(Prepared)}:
+            return False
+        own, width, count = Prepared(**arrays), prod(values.shape[1:]), len(values)
+        k, p = len(own.keep), own.basis.shape[-1]
+        shapes = {"mean": (width,), "keep": (k,), "scale": (k,), "size": (2,), "basis": (k, p)}
+        long = (
+            {"short": (count, p + 3 if p else 0), "norms": (count,)} if k else dict.fromkeys(("short", "norms"), (0, 0))
+        )
+        if any(arrays[name].shape != shape for name, shape in {**shapes, **long}.items()):
+            return False
+        wide = all(array.dtype == np.float64 for array in (own.mean, own.scale, own.size, own.basis))
+        if not wide or own.keep.dtype != np.int64 or {own.short.dtype, own.norms.dtype} != {np.dtype(np.float32)}:
+            return False
+        inside = bool((np.diff(own.keep, prepend=-1) > 0).all() and (own.keep < width).all() and (own.scale > 0).all())
+        return inside and all(bool(np.isfinite(array).all()) for array in arrays.values())
+
+    def place(self, flat: F64) -> F32:
+        """Rows (n, .) on the z-scored axes."""
+        placed: F32 = ((flat - self.mean)[..., self.keep] / self.scale).astype(np.float32)
+        return placed
+
+
+class Space:
+    """A modality of E candidates: ``values`` (E, ...) on z-scored axes, constant ones left out."""
+
+    def __init__(self, values: Table, prepared: Prepared) -> None:
+        self._values, self._prepared = values, prepared
+        self.axes = len(prepared.keep)
+
+    @cached_property
+    def _stored(self) -> F32 | None:
+        few = len(self._values) * self.axes <= _STORED
+        return self._prepared.place(_flat(self._values, slice(None))) if few else None
+
+    def _rows(self, rows: I64) -> F32:
+        if self._stored is not None:
+            # Rows are in order and distinct, so as many as there are means all of them: no copy.
+            return self._stored if len(rows) == len(self._stored) else self._stored[rows]
+        return self._prepared.place(_flat(self._values, rows))
+
+    def place(self, queries: NDArray[Any]) -> F32:
+        """Queries (B, ...) on the axes (B, k)."""
+        return self._prepared.place(np.asarray(queries, np.float64).reshape(len(queries), -1))
+
+    def distances(self, placed: F32, rows: I64) -> F64:
+        """Root mean square z-difference of one query (k,), ``placed``, and the candidates ``rows``, ascending."""
+        if not self.axes:
+            return np.zeros(len(rows))
+        size = len(rows) if self._stored is not None else max(1, _BLOCK // self.axes)
+        parts = [_rms(self._rows(rows[i : i + size]) - placed) for i in range(0, len(rows), size)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def pairs(self, placed: F32, query: I64, rows: I64) -> F64:
+        """`distances` of pairs: of the queries (B, k) at ``query`` (n,) and the candidates ``rows`` (n,)."""
+        result = np.zeros(len(rows))
+        size = max(1, _BLOCK // 8 // max(1, self.axes))
+        for i in range(0, len(rows) if self.axes else 0, size):
+            r, q = rows[i : i + size], query[i : i + size]
+            known = self._prepared.place(_flat(self._values, r)) if self._stored is None else self._stored[r]
+            result[i : i + size] = _rms(known - placed[q])
+        return result
+
+    def bound(self, placed: F32, weight: float) -> Bound | None:
+        """Bounds of ``weight`` times the distances of queries (B, k); None where numbers would leave float32."""
+        ours, queries = self._prepared, placed.astype(np.float64)
+        squares = _squares(queries)
+        reach = np.sqrt(squares) + ours.size[0]
+        factor, away = weight**2 / max(1, self.axes), float(reach.max(initial=0.0))
+        if factor < _SMALLEST or not (away < 1e12 and factor * away**2 < _LARGEST):
+            return None
+        unsure = np.sqrt(factor) * _PROJECTED * reach[:, 0]
+        if axes := ours.basis.shape[1]:
+            inside = _coordinates(queries, ours.basis)
+            slack = 4 * _UNIT * (axes + 8) * reach**2
+            parts = inside, np.ones((len(queries), 1)), _squares(inside) - slack
+            return Bound(ours.short, (factor * np.concatenate(parts, axis=1)).astype(np.float32), None, None, unsure)
+        product = np.zeros((len(queries), len(ours.mean)))
+        product[:, ours.keep] = queries / ours.scale
+        long = np.sqrt(_squares(product)) * ours.size[1]
+        if not factor * float(long.max(initial=0.0)) < _LARGEST:
+            return None
+        slack = 8 * _UNIT * (len(ours.mean) + 8) * long + 16 * _UNIT * reach**2
+        per_query = factor * (squares + 2 * (product @ ours.mean)[:, None] - slack)
+        factors = (-2 * factor * product).astype(np.float32)
+        per_row = (factor * ours.norms).astype(np.float32)
+        return Bound(self._values, factors, per_query.astype(np.float32), per_row, unsure)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Lower bounds of weighted distances, by one product per block: ``unsure`` (B,) below which they may be wrong."""
+
+    _table: Table
+    _queries: F32
+    _per_query: F32 | None
+    _per_row: F32 | None
+    unsure: F64
+
+    def add(self, first: int, lows: F32) -> None:
+        """Add the bounds of the candidates from ``first`` on to ``lows`` (B, n)."""
+        last = first + lows.shape[1]
+        rows = np.asarray(self._table[first:last], np.float32).reshape(lows.shape[1], -1)
+        squares = self._queries @ rows.T
+        if self._per_query is not None and self._per_row is not None:
+            squares += self._per_row[first:last]
+            squares += self._per_query
+        # In two steps and in place: fmax also turns what is not a number into the bound that is always true.
+        np.fmax(squares, np.float32(0), out=squares)
+        lows += np.sqrt(squares, out=squares)
+
+
+class Whitened(Space):
+    """A modality on decorrelated axes of unit variance: the principal ones that carry 95 % of the variance."""
+
+    def __init__(self, values: Table, bounds: bool) -> None:
+        self._centre, self._turn = _principal(values)
+        whole = [(0, _flat(values, slice(None)))] if _is_small(values) else _blocks(values)
+        turned = np.concatenate([(flat - self._centre) @ self._turn for _, flat in whole])
+        super().__init__(turned, Prepared.of(turned, bounds))
+
+    def place(self, queries: NDArray[Any]) -> F32:
+        """One by one, because a product of several may differ from that of one in the last bit."""
+        flat = np.asarray(queries, np.float64).reshape(len(queries), -1)
+        return self._prepared.place(np.stack([(row - self._centre) @ self._turn for row in flat]))
+
+
+def _rms(gap: F32) -> F64:
+    """The root mean square of each row (n, k), its squares added up one after the other.
+
+    In this order of memory numpy does so for several rows; a single one it would add up in pairs.
+    """
+    apart = np.asfortranarray(gap if len(gap) != 1 else np.repeat(gap, 2, axis=0))
+    result: F64 = np.sqrt(np.mean(apart * apart, axis=1, dtype=np.float64))
+    return result[: len(gap)]
+
+
+def _flat(values: Table, rows: Any) -> F64:
+    part = np.asarray(values[rows])
+    flat: F64 = part.reshape(len(part), -1).astype(np.float64)
+    return flat
+
+
+def _blocks(values: Table) -> Iterator[tuple[int, F64]]:
+    size = max(1, _BLOCK // max(1, prod(values.shape[1:])))
+    for first in range(0, len(values), size):
+        yield first, _flat(values, slice(first, first + size))
+
+
+def _spread_out(count: int) -> I64:
+    return np.unique(np.linspace(0, count - 1, _SAMPLE).astype(np.int64))
+
+
+def _moments(values: Table) -> tuple[F64, F64, float]:
+    """``mean`` and ``std`` over the rows as numpy has them of the whole array, to the last bit, and the largest size.
+
+    Numpy adds up rows one after the other, so that a sum can be begun with that of the rows before; only those of a
+    single column are added in pairs.
+    """
+    width = prod(values.shape[1:])
+    if width == 1:
+        flat = _flat(values, slice(None))
+        return flat.mean(axis=0), flat.std(axis=0), float(np.abs(flat).max())
+    total, squares, largest = np.zeros(width), np.zeros(width), 0.0
+    for _, flat in _blocks(values):
+        largest = max(largest, float(flat.max(initial=0.0)), -float(flat.min(initial=0.0)))
+        flat[0] += total
+        total = np.add.reduce(flat, axis=0)
+    mean = total / len(values)
+    for _, flat in _blocks(values):
+        np.subtract(flat, mean, out=flat)
+        np.multiply(flat, flat, out=flat)
+        flat[0] += squares
+        squares = np.add.reduce(flat, axis=0)
+    return mean, np.sqrt(squares / len(values)), largest
+
+
+def _basis(sample: F32) -> F64:
+    """Orthonormal axes (k, p) near which the z-scored ``sample`` (n, k) lies; p = 0 where it lies near none."""
+    count, width = sample.shape
+    rows = sample.astype(np.float64)
+    most = [p for p in _AXES if 2 * p <= width and 4 * p <= count]
+    if most:
+        guess = np.random.Generator(np.random.Philox(0)).standard_normal((width, most[-1]))
+        for _ in range(3):
+            guess = orthonormal(orthonormal(rows.T @ (rows @ guess)))
+        inside = rows @ guess
+        variance, turn = np.linalg.eigh(inside.T @ inside)
+        outside = 1 - np.cumsum(variance[::-1]) / np.einsum("ij,ij->", rows, rows)
+        fits = [p for p in most if outside[p - 1] <= _OUTSIDE] or [p for p in most[-1:] if outside[p - 1] <= _PAYS]
+        basis: F64 = guess @ turn[:, ::-1][:, : fits[0] if fits else 0]
+        basis = basis[:, _squares(basis.T)[:, 0] > 0.5]  # zero where the rows span fewer axes
+        error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).sum(axis=0).max(initial=0.0)
+        if fits and error <= _ORTHONORMAL:
+            return np.ascontiguousarray(basis)
+    return np.eye(width) if width <= _FEW else np.zeros((width, 0))
+
+
+def _coordinates(rows: F64, basis: F64) -> F64:
+    """Of z-scored ``rows`` (n, k) their coordinates (n, p + 1) in ``basis`` and the norm of the rest, as in float32."""
+    whole = basis.shape[0] == basis.shape[1]
+    inside = rows if whole else rows @ basis
+    rest = np.sqrt(np.maximum(_squares(rows) - _squares(inside), 0.0))
+    return np.concatenate([inside, rest], axis=1).astype(np.float32).astype(np.float64)
+
+
+def _squares(rows: F64) -> F64:
+    """The squared norm (n, 1) of each of ``rows`` (n, .)."""
+    squares: F64 = np.einsum("ij,ij->i", rows, rows)[:, None]
+    return squares
+
+
+def _is_small(values: Table) -> bool:
+    """Whether a few copies in float64 do not matter."""
+    return len(values) * prod(values.shape[1:]) <= 16 * _BLOCK
+
+
+def _principal(values: Table) -> tuple[F64, F64]:
+    """The centre (n,) and the principal axes (n, k) that carry 95 % of the variance."""
+    if _is_small(values):
+        flat = _flat(values, slice(None))
+        centre = flat.mean(axis=0)
+        _, size, axes = np.linalg.svd(flat - centre, full_matrices=False)
+        power, axes = size**2, axes.T
+    else:  # the same axes within rounding, without copies of a table that is too large for them
+        centre = _moments(values)[0]
+        product = sum((flat - centre).T @ (flat - centre) for _, flat in _blocks(values))
+        power, axes = np.linalg.eigh(product)
+        power, axes = np.maximum(power[::-1], 0.0), axes[:, ::-1]
+    explained = np.cumsum(power) / max(float(np.sum(power)), 1e-30)
+    return centre, axes[:, : int(np.searchsorted(explained, 0.95)) + 1]

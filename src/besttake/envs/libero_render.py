@@ -1,0 +1,192 @@
+"""Pictures of a MuJoCo scene as robosuite draws them, without drawing what no pixel can show.
+
+A LIBERO scene has some 250,000 faces, most of them outside the view of the camera at the wrist, and on a CPU a picture
+costs what its faces cost, whatever its size. `Renderer` leaves out bodies that lie wholly outside what the camera sees,
+directly or in a mirror: such a body covers no sample of the picture, so the picture is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.types import U8
+
+F64 = NDArray[np.float64]
+# robosuite shows groups 1 and 2: what is seen, not what collides.
+_SHOWN, _HIDDEN = (1, 2), 5
+# In metres: far more than MuJoCo's float32 can lose.
+_MARGIN = 1e-3
+_DRAWN = ("mesh", "tex", "mat", "hfield", "skin")
+
+
+class Renderer:
+    """A graphics context with the meshes and textures of a model, which can go on with another model that has the same.
+
+    Any number may live in one process: each makes its own context current before it draws.
+    """
+
+    def __init__(self, model: Any, device: int) -> None:
+        from robosuite.utils.binding_utils import GLContext
+
+        self._gl = GLContext(max_width=640, max_height=480, device_id=device)
+        self._gl.make_current()
+        self._con: Any = None
+        self._camera, self._nothing = mujoco.MjvCamera(), mujoco.MjvPerturb()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._options = mujoco.MjvOption()
+        self._options.geomgroup[:] = [group in _SHOWN for group in range(len(self._options.geomgroup))]
+        self._drawn = _drawn_digest(model)
+        self._set_model(model)
+        self._upload()
+
+    def adopt(self, model: Any) -> bool:
+        """Draw ``model`` from now on, if its meshes and textures are those that were uploaded; whether they are."""
+        if self._con is None or _drawn_digest(model) != self._drawn:
+            return False
+        self._set_model(model)
+        return True
+
+    def picture(self, data: Any, camera: int, size: int) -> U8:
+        """(size, size, 3), bottom row first, of the poses in ``data``."""
+        model = self._model
+        self._gl.make_current()
+        if size > min(self._con.offWidth, self._con.offHeight):
+            size_of = model.vis.global_
+            size_of.offwidth, size_of.offheight = max(size, size_of.offwidth), max(size, size_of.offheight)
+            self._con.free()
+            self._upload()
+        self._camera.fixedcamid = camera
+        groups = model.geom_group.copy()
+        model.geom_group[unseen(model, data, camera)] = _HIDDEN
+        try:
+            every = mujoco.mjtCatBit.mjCAT_ALL
+            mujoco.mjv_updateScene(model, data, self._options, self._nothing, self._camera, every, self._scene)
+        finally:
+            model.geom_group[:] = groups
+        area, picture = mujoco.MjrRect(0, 0, size, size), np.empty((size, size, 3), np.uint8)
+        mujoco.mjr_render(area, self._scene, self._con)
+        mujoco.mjr_readPixels(picture, None, area, self._con)
+        return picture
+
+    def free(self) -> None:
+        """Give the graphics context back."""
+        if self._con is not None:
+            self._gl.make_current()
+            self._con.free()
+            self._gl.free()
+            self._con = None
+
+    def _set_model(self, model: Any) -> None:
+        self._model = model
+        self._scene = mujoco.MjvScene(model, maxgeom=1000)
+
+    def _upload(self) -> None:
+        self._con = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._con)
+
+
+def unseen(model: Any, data: Any, camera: int) -> NDArray[np.bool_]:
+    """(ngeom,): which geoms cannot be seen by ``camera``, neither directly nor in a mirror.
+
+    Conservative: what is transparent (drawn in an order of its own), infinite or of unknown bounds is never left out,
+    and nothing is where a light casts shadows or where the camera is not a plain one.
+    """
+    nobody = np.zeros(model.ngeom, bool)
+    if model.light_castshadow.any() or model.cam_sensorsize[camera].any() or _projection(model, camera):
+        return nobody
+    view = _Pyramid.of_camera(data.cam_xpos[camera], data.cam_xmat[camera].reshape(3, 3), model.cam_fovy[camera])
+    solid = (model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE) & _opaque(model)
+    bounds = _Boxes.of_geoms(model, data)
+    hidden: NDArray[np.bool_] = solid & view.excludes(bounds)
+    mirrors = _mirrors(model)
+    seen_mirrors = np.flatnonzero(mirrors & ~hidden)
+    if mirrors.sum() > 1:
+        # MuJoCo lets one mirror reflect, and which one may depend on those out of view.
+        hidden &= ~mirrors
+    for mirror in seen_mirrors:
+        axes = data.geom_xmat[mirror].reshape(3, 3)
+        # The mirror is a plane itself, or the upper side of a box.
+        raised = model.geom_size[mirror, 2] if model.geom_type[mirror] == mujoco.mjtGeom.mjGEOM_BOX else 0.0
+        hidden &= view.mirrored(data.geom_xpos[mirror] + raised * axes[:, 2], axes[:, 2]).excludes(bounds)
+    return hidden
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Oriented boxes: centres (n, 3), axes in the columns of (n, 3, 3), half edges (n, 3)."""
+
+    centers: F64
+    axes: F64
+    halves: F64
+
+    @classmethod
+    def of_geoms(cls, model: Any, data: Any) -> _Boxes:
+        axes = data.geom_xmat.reshape(-1, 3, 3)
+        middle, halves = model.geom_aabb[:, :3], model.geom_aabb[:, 3:]
+        return cls(data.geom_xpos + np.einsum("nij,nj->ni", axes, middle), axes, halves)
+
+
+@dataclass(frozen=True)
+class _Pyramid:
+    """What lies on the inner side of every plane: (k, 3) unit normals that point inwards, and a point of each."""
+
+    normals: F64
+    points: F64
+
+    @classmethod
+    def of_camera(cls, eye: F64, axes: F64, degrees_high: float) -> _Pyramid:
+        """A square view along the camera's -z axis, from the eye on."""
+        right, up, back = axes.T
+        half = np.deg2rad(degrees_high) / 2
+        sides = [np.cos(half) * side - np.sin(half) * back for side in (right, -right, up, -up)]
+        return cls(np.array([*sides, -back]), np.tile(eye, (5, 1)))
+
+    def mirrored(self, point: F64, normal: F64) -> _Pyramid:
+        """What is seen in a mirror through ``point``: this pyramid's mirror image, in front of the mirror."""
+        normals = self.normals - 2 * np.outer(self.normals @ normal, normal)
+        points = self.points - 2 * np.outer((self.points - point) @ normal, normal)
+        return _Pyramid(np.vstack([normals, normal]), np.vstack([points, point]))
+
+    def excludes(self, boxes: _Boxes) -> NDArray[np.bool_]:
+        """(n,): which boxes lie wholly beyond one of the planes."""
+        depth = boxes.centers @ self.normals.T - np.einsum("ki,ki->k", self.normals, self.points)
+        reach = np.einsum("nkj,nj->nk", np.abs(self.normals @ boxes.axes), boxes.halves)
+        outside: NDArray[np.bool_] = np.any(depth + reach < -_MARGIN, axis=1)
+        return outside
+
+
+def _projection(model: Any, camera: int) -> bool:
+    """Whether the camera projects otherwise than in perspective."""
+    if hasattr(model, "cam_projection"):
+        return bool(model.cam_projection[camera])
+    return bool(model.cam_orthographic[camera])
+
+
+def _opaque(model: Any) -> NDArray[np.bool_]:
+    materials = np.append(model.mat_rgba[:, 3], 1.0)  # the last is that of geoms without one, whose index is -1
+    opaque: NDArray[np.bool_] = np.minimum(model.geom_rgba[:, 3], materials[model.geom_matid]) >= 1.0
+    return opaque
+
+
+def _mirrors(model: Any) -> NDArray[np.bool_]:
+    reflectance = np.append(model.mat_reflectance, 0.0)[model.geom_matid]
+    flat = np.isin(model.geom_type, (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX))
+    mirrors: NDArray[np.bool_] = flat & (reflectance > 0) & np.isin(model.geom_group, _SHOWN)
+    return mirrors
+
+
+def _drawn_digest(model: Any) -> bytes:
+    """Of all that MuJoCo uploads to a graphics context."""
+    digest = hashlib.sha256(repr((model.vis, model.stat)).encode())
+    for name in dir(model):
+        values = getattr(model, name) if name.partition("_")[0] in _DRAWN else None
+        if isinstance(values, np.ndarray) and not name.startswith("mesh_poly"):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(values).data)
+    return digest.digest()

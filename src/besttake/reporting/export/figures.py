@@ -1,0 +1,31 @@
+"""The figures of a run as SVG, and as PDF for papers."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from besttake.errors import MissingExtra
+from besttake.files import write_bytes, write_text
+from besttake.reporting.figures import every
+from besttake.result import Result
+
+
+def write_figures(result: Result, directory: Path, *, pdf: bool) -> list[Path]:
+    """Every figure as SVG, with ``pdf`` also as PDF."""
+    made = []
+    for name, figure in every(result):
+        made.append(write_text(directory / f"{name}.svg", figure.svg(), parents=True))
+        if pdf:
+            made.append(write_bytes(directory / f"{name}.pdf", _pdf(figure.svg()), parents=True))
+    return made
+
+
+def _pdf(svg: str) -> bytes:
+    try:
+        from reportlab.graphics import renderPDF
+        from svglib.svglib import svg2rlg
+    except ImportError:
+        raise MissingExtra("svglib", "pdf", "figures as PDF") from None
+    drawing = svg2rlg(io.BytesIO(svg.encode()))
+    return bytes(renderPDF.drawToString(drawing))

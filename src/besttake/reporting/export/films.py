@@ -1,0 +1,66 @@
+"""Takes as films (MP4), one file each."""
+
+from __future__ import annotations
+
+import io
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.files import write_bytes
+from besttake.takes.key import TakeKey
+from besttake.takes.take import Take
+from besttake.types import U8
+
+
+def write_film(take: Take, directory: Path, fps: float) -> Path:
+    """The scored frames of a take as a film of ``fps`` frames a second; its name says which take it is."""
+    return write_bytes(directory / film_name(take.key, take.success), mp4(take.frames(), fps), parents=True)
+
+
+def film_name(key: TakeKey, success: bool) -> str:
+    """A file name that any system takes: the key in plain letters, and its id, by which no two are the same."""
+    words = (key.policy, key.task, f"start{key.start}", key.arm, f"seed{key.seed}", "success" if success else "failure")
+    plain = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word).strip("-.")[:40] for word in words)
+    return f"{plain}_{key.id[:8]}.mp4"
+
+
+def mp4(frames: U8, fps: float) -> bytes:
+    """H.264 video of ``frames`` (F, H, W, 3), as every browser and slide shows it."""
+    buffer = io.BytesIO()
+    with Encoder(buffer, fps, frames.shape[1:3]) as encoder:
+        for frame in frames:
+            encoder.add(frame)
+    return buffer.getvalue()
+
+
+class Encoder:
+    """Writes frames of ``size`` (height, width) to a file or buffer; the last row or column of an odd size is doubled,
+    because H.264 in its common form wants even ones."""
+
+    def __init__(self, file: Any, fps: float, size: tuple[int, ...], *, key_every: int = 12) -> None:
+        import av
+
+        self._pad = [*((0, side % 2) for side in size), (0, 0)]
+        self._container = av.open(file, "w", format="mp4")
+        rate = Fraction(fps).limit_denominator(1000)
+        self._stream = self._container.add_stream("libx264", rate=rate, options={"crf": "18", "g": str(key_every)})
+        self._stream.height, self._stream.width = (side + side % 2 for side in size)
+        self._stream.pix_fmt = "yuv420p"
+        self._frame = av.VideoFrame.from_ndarray
+
+    def add(self, frame: U8) -> None:
+        """Append one frame."""
+        whole = np.pad(frame, self._pad, mode="edge")
+        self._container.mux(self._stream.encode(self._frame(np.ascontiguousarray(whole))))
+
+    def __enter__(self) -> Encoder:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._container.mux(self._stream.encode())
+        self._container.close()

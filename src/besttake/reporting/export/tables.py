@@ -1,0 +1,142 @@
+"""Takes and cells as tables: CSV, Parquet and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+from besttake.files import write_bytes, write_text
+from besttake.measure.scores import Scores
+from besttake.reporting.numbers import MINUS, number
+from besttake.reporting.words import needs_text
+from besttake.result import Cell, Estimate, Result
+from besttake.takes.key import Row, TakeKey
+
+Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+"""The names of the columns, and the rows."""
+_KEY = tuple(field.name for field in fields(TakeKey))
+_OUTCOME = ("status", "success", "success_step", "steps", "calls", "seconds", "error")
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MINUS: "$-$", "\N{MIDDLE DOT}": r"$\cdot$",
+}  # fmt: skip
+
+
+def takes_table(rows: Sequence[Row], scores: Scores | None) -> Table:
+    """A row per take: its key, its outcome, and its score by every scorer on every window."""
+    names = list(scores.names) if scores is not None else []
+    table = []
+    for row in rows:
+        own = scores.get(row.key) if scores is not None else None
+        outcome = tuple(getattr(row, name) for name in _OUTCOME)
+        values = [None if own is None else own.scores.get(name) for name in names]
+        known = (value if value is not None and math.isfinite(value) else None for value in values)
+        table.append((*astuple(row.key), *outcome, *known))
+    return (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names)), table
+
+
+def cells_table(result: Result) -> Table:
+    """A row per cell and number, with its interval: policies first (their group is ``*``)."""
+    table = []
+    for cell in (*result.policies, *result.cells):
+        for name, estimate in _numbers(cell):
+            table.append((cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, *_parts(estimate)))
+    return ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table
+
+
+def write_csv(table: Table, path: Path) -> Path:
+    """One CSV file, UTF-8; an empty field is a number that is not known."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table[0])
+    writer.writerows(tuple("" if value is None else value for value in row) for row in table[1])
+    return write_text(path, text.getvalue(), parents=True)
+
+
+def write_parquet(table: Table, path: Path) -> Path:
+    """One Parquet file; a number that is not known is null."""
+    import pyarrow
+    from pyarrow import parquet
+
+    columns, rows = table
+    values = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.table(values), sink)
+    return write_bytes(path, sink.getvalue(), parents=True)
+
+
+def latex(result: Result) -> str:
+    """The cells as a LaTeX table (booktabs): success in %, gains in points with 95 % intervals."""
+    arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != "base")
+    head = ["policy", "tasks", "pass@1", "pass@$N$", "select", *map(_escaped, arms), "needs"]
+    lines = []
+    for cell in (*result.policies, *result.cells):
+        gains = [cell.chosen.gain if cell.chosen else None, *(_gain_of(cell, arm) for arm in arms)]
+        both = (cell.headroom.pass_1, cell.headroom.pass_n) if cell.headroom is not None else (None, None)
+        texts = [_escaped(cell.policy), "all" if cell.group == "*" else _escaped(cell.group)]
+        texts += [_rate(estimate) for estimate in both] + [_gain(estimate) for estimate in gains]
+        lines.append(" & ".join([*texts, _escaped(needs_text(cell))]) + r" \\")
+    command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
+    return (
+        f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
+        f"\\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}\n\\toprule\n{' & '.join(head)} \\\\\n\\midrule\n"
+        + "\n".join(lines)
+        + "\n\\bottomrule\n\\end{tabular}\n"
+    )
+
+
+def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
+    """The numbers of a cell that others plot or tabulate, by name."""
+    numbers: dict[str, Estimate | None] = {}
+    if cell.headroom is not None:
+        numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n, "headroom": cell.headroom.headroom}
+    if cell.selectors is not None:
+        for scorer, windows in cell.selectors.scored.items():
+            numbers |= {f"select gain, {scorer} {window}": one.gain for window, one in windows.items()}
+        numbers["shortest gain"] = cell.selectors.shortest.gain
+    for name, arm in cell.arms.arms.items() if cell.arms is not None else ():
+        numbers |= {
+            f"{name} success": arm.pass_1,
+            f"{name} gain": arm.gain,
+            f"{name} best take gain": arm.selected_gain,
+        }
+    if cell.arms is not None:
+        numbers |= {"content gain": cell.arms.content, "combine gain": cell.arms.combine}
+    if cell.dfe is not None:
+        numbers |= {"DFE": cell.dfe.dfe, "DFE floor": cell.dfe.floor, "DFE / floor": cell.dfe.ratio}
+    return [(name, estimate) for name, estimate in numbers.items() if estimate is not None]
+
+
+def _parts(estimate: Estimate) -> tuple[float | None, ...]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _gain_of(cell: Cell, arm: str) -> Estimate | None:
+    known = cell.arms.arms.get(arm) if cell.arms is not None else None
+    return known.gain if known is not None else None
+
+
+def _rate(estimate: Estimate | None) -> str:
+    return number(estimate.value, scale=100) if estimate is not None and estimate.value is not None else "--"
+
+
+def _gain(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return "--"
+    value, low, high = (number(part, scale=100, signed=part is estimate.value) for part in _parts(estimate))
+    return _escaped(f"{value} [{low}, {high}]" if low and high else value)
+
+
+def _escaped(text: str) -> str:
+    """Text as LaTeX shows it: whatever a name holds is never a command."""
+    return "".join(_LATEX.get(letter, letter if letter.isprintable() else "?") for letter in text)
+
+
+def write_latex(result: Result, path: Path) -> Path:
+    """`latex` as a file, to be read with ``\\input``."""
+    return write_text(path, latex(result), parents=True)

@@ -1,0 +1,291 @@
+"""The verifier page: how well scorers find good takes, as HTML, Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv as tables
+import io
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from besttake.escapes import markdown as harmless
+from besttake.escapes import printable
+from besttake.measure.verifiers import harmful
+from besttake.recordings.table import escaped
+from besttake.reporting import retrying
+from besttake.reporting.axes import Frame, datum, horizontal, shorten
+from besttake.reporting.dots import DotRow, Style, dots
+from besttake.reporting.drawing import Element, Figure, Label, Mark, Polyline
+from besttake.reporting.numbers import count, estimate_percent, estimate_plain, estimate_points, number, percent, points
+from besttake.reporting.page import Page, pointer, svg
+
+if TYPE_CHECKING:
+    from besttake.core.estimate import Estimate
+    from besttake.measure.verifiers import Calibration, Verified, Verifier
+    from besttake.verbs.verifiers import VerifierResult
+
+_HEAD = (
+    "scorer", "window", "gain over random", "capture", "AUC within starts", "over shortest", "over the classifier",
+    "harm", "s / take",
+)  # fmt: skip
+_NUMBERS = ("success", "gain", "capture", "auc", "over_shortest", "over_bar", "harm")
+_SPENT = ("takes", "success", "gain")
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\N{MINUS SIGN}": "$-$", "<": "$<$", ">": "$>$",
+    "|": "$|$", '"': "''",
+}  # fmt: skip
+
+
+def summary(result: VerifierResult) -> list[str]:
+    """What the comparison says, in a few sentences."""
+    pooled = result.pooled
+    window = pooled.windows[0]
+    rows = sorted((v for v in pooled.verifiers if v.window == window), key=lambda v: -(v.gain.value or 0.0))
+    lines = [
+        f"{count(len(rows), 'scorer')} on the same {count(pooled.takes, 'take')} of {count(pooled.starts, 'start')},"
+        f" best of {pooled.n}, window {window}. Headroom is {estimate_points(pooled.headroom)}: a success is among the"
+        " takes where a single one would often have failed."
+    ]
+    if rows and rows[0].gain.value is not None:
+        best = rows[0]
+        lines.append(
+            f"The highest gain is that of {best.scorer}, {estimate_points(best.gain)}; it was the best of"
+            f" {len(rows)} on these very takes, so expect a little less elsewhere."
+        )
+    blind = [v.scorer for v in rows if v.gain.low is not None and v.gain.low <= 0 <= (v.gain.high or 0.0)]
+    if blind:
+        lines.append(f"Not shown to differ from a random pick: {', '.join(blind)}.")
+    harms = harmful(result.cells)
+    for scorer in dict.fromkeys(v.scorer for _, v in harms):
+        own = [f"{_named(cell)} ({estimate_points(v.gain)})" for cell, v in harms if v.scorer == scorer]
+        lines.append(f"Picking by {scorer} is worse than a random pick for {', '.join(own)}.")
+    if harms:
+        asked = len(rows) * len(result.cells)
+        lines.append(
+            f"These are {len(harms)} of {count(asked, 'pair')} of scorer and cell; if none harmed, about"
+            f" {number(0.025 * asked)} would still seem to."
+        )
+    if result.length:
+        lines.append(
+            f"{', '.join(result.length)} depends on how long a take is. Where episodes stop at success, that gives the"
+            " outcome away, so what it gains proves nothing about how it ranks behaviour."
+        )
+    return lines
+
+
+def html(result: VerifierResult) -> str:
+    """One self-contained page."""
+    document = json.loads(result.to_json())
+    return Page(document).render("verifiers.html.j2", **_context(result))
+
+
+def section(result: VerifierResult) -> dict[str, Any]:
+    """What the report of a run shows of the comparison."""
+    return {"rows": [_texts(result, v) for v in _leading(result)], "head": _HEAD, "summary": summary(result)}
+
+
+def _context(result: VerifierResult) -> dict[str, Any]:
+    pooled = result.pooled
+    place = "/cells/0" if len(result.cells) == 1 else "/pooled"
+    return {
+        "result": result, "pooled": pooled, "summary": summary(result), "gains": svg(gains(pooled, place)),
+        "rows": [(v, f"{place}/verifiers/{i}") for i, v in enumerate(pooled.verifiers)],
+        "controls": [(v, f"{place}/controls/{i}") for i, v in enumerate(pooled.controls)],
+        "place": place, "pointer": pointer, "matrix": _matrix(pooled, place), "named": _named,
+        "calibration": [
+            (c, f"{place}/calibration/{i}", svg(reliability(c, f"{place}/calibration/{i}")))
+            for i, c in enumerate(pooled.calibration)
+        ],
+        "retrying": retrying.context(pooled, place),
+        "cells": [(i, c, [_index(c, s) for s in result.scorers]) for i, c in enumerate(result.cells)],
+    }  # fmt: skip
+
+
+def _index(cell: Verified, scorer: str) -> int | None:
+    """Where a cell keeps a scorer on the window that its verdict reads."""
+    wanted = scorer, cell.windows[0]
+    return next((i for i, v in enumerate(cell.verifiers) if (v.scorer, v.window) == wanted), None)
+
+
+def gains(cell: Verified, path: str) -> Figure:
+    """The gain of every scorer on the verdict's window, with the controls below and the headroom as the last line."""
+    order = [(i, v) for i, v in enumerate(cell.verifiers) if v.window == cell.windows[0]]
+    order.sort(key=lambda pair: -(pair[1].gain.value or 0.0))
+    rows = [
+        DotRow(shorten(v.scorer, 20), v.gain, f"{path}/verifiers/{i}/gain", "accent", i == order[0][0])
+        for i, v in order
+    ]
+    rows += [
+        DotRow(v.scorer, v.gain, f"{path}/controls/{i}/gain", "muted", hollow=True, gap=v.scorer == "random")
+        for i, v in enumerate(cell.controls)
+    ]
+    every = [e for row in rows for e in (row.estimate.value, row.estimate.low, row.estimate.high) if e is not None]
+    low, high = min([0.0, *every]), max([0.01, *every])
+    style = Style(points, lambda row: f"{row.label}: {estimate_points(row.estimate)}")
+    return dots(rows, "Gain of every scorer over a random pick, in points", (low, high), style, zero=True)
+
+
+def reliability(calibrated: Calibration, path: str) -> Figure | None:
+    """Stated against happened: on the diagonal a probability can be taken at its word."""
+    if not calibrated.bins:
+        return None
+    frame = Frame.of((320, 300), (52, 26, 14, 40), (0, 1), (0, 1))
+    shapes: list[Element] = [
+        *horizontal(frame.x, frame.y.end, frame.y.start, scale=100),
+        Polyline([frame.at(0, 0), frame.at(1, 1)], "muted", 1, (3, 3)),
+        Label(frame.x.end, frame.height - 4, "stated, %", "muted", 11.5, "end"),
+        Label(frame.x.start, 14, "happened, %", "muted", 11.5),
+    ]
+    for tick in (0.0, 0.5, 1.0):
+        shapes.append(Label(frame.x.start - 7, frame.y(tick) + 4, f"{100 * tick:.0f}", "muted", 11.5, "end"))
+    for i, one in enumerate(calibrated.bins):
+        low, high, value = one.happened.low, one.happened.high, one.happened.value
+        if value is None:
+            continue
+        if low is not None and high is not None:
+            shapes.append(Polyline([frame.at(one.stated, low), frame.at(one.stated, high)], "accent", 1.4))
+        tip = f"stated {percent(one.stated)}, happened {estimate_percent(one.happened)}, {count(one.takes, 'take')}"
+        data = datum(f"{path}/bins/{i}/happened/value", value)
+        shapes.append(
+            Mark(*frame.at(one.stated, value), 3 + 4 * (one.takes / calibrated.takes) ** 0.5, tip=tip, data=data)
+        )
+    return Figure(frame.width, frame.height, f"Reliability of {calibrated.scorer}", tuple(shapes))
+
+
+def _matrix(cell: Verified, path: str) -> list[tuple[str, list[tuple[str, str] | None]]]:
+    """For each scorer the pointer to its difference from every other one, with the sign to read it by."""
+    at = {(p.first, p.second): f"{path}/pairs/{i}/difference" for i, p in enumerate(cell.pairs)}
+    names = list(dict.fromkeys(name for pair in at for name in pair))
+    lines = []
+    for a in names:
+        line: list[tuple[str, str] | None] = [(at[a, b], f"{a} minus {b}") if (a, b) in at else None for b in names]
+        lines.append((a, line))
+    return lines
+
+
+def _named(cell: Verified) -> str:
+    """Which cell, in words."""
+    if cell.policy == "*":
+        return "all cells together"
+    return cell.policy if cell.tasks == "*" else f"{cell.policy} on {cell.tasks}"
+
+
+def _leading(result: VerifierResult) -> list[Verifier]:
+    """Scorers on the verdict's window, best first, then the controls."""
+    first = [v for v in result.pooled.verifiers if v.window == result.pooled.windows[0]]
+    return [*sorted(first, key=lambda v: -(v.gain.value or 0.0)), *result.pooled.controls]
+
+
+def _texts(result: VerifierResult, v: Verifier) -> tuple[str, ...]:
+    """A line of a table; the controls have neither window nor costs."""
+    length = " (reads length)" if v.scorer in result.length else ""
+    seconds = result.seconds.get(v.scorer)
+    return (
+        f"{v.scorer}{length}", v.window, estimate_points(v.gain, ""), estimate_plain(v.capture), estimate_plain(v.auc),
+        estimate_points(v.over_shortest, ""), estimate_points(v.over_bar, ""), estimate_percent(v.harm),
+        number(seconds, 4) if seconds is not None and v.window else "",
+    )  # fmt: skip
+
+
+def markdown(result: VerifierResult) -> str:
+    """Tables for notes and pull requests."""
+    pooled = result.pooled
+    parts = [f"# Scorers on {harmless(', '.join(result.runs))}", *(harmless(line) for line in summary(result))]
+    rows = [_texts(result, v) for v in (*pooled.verifiers, *pooled.controls)]
+    parts.append(_md_table(_HEAD, rows))
+    if pooled.pairs:
+        pairs = [(p.first, p.second, estimate_points(p.difference, "")) for p in pooled.pairs]
+        parts += ["## Pairs on the same starts", _md_table(("scorer", "minus", "difference in gain"), pairs)]
+    if pooled.retrying:
+        head = (*retrying.HEAD[:-1], f"success, best of {pooled.n}")
+        parts += [
+            "## Retrying until the score passes",
+            f"At most {pooled.n} takes; thresholds come from other starts of the same cell.",
+            _md_table(head, retrying.rows(pooled)),
+        ]
+    for c in pooled.calibration:
+        bins = [(percent(b.stated), estimate_percent(b.happened), str(b.takes)) for b in c.bins]
+        parts += [
+            f"## Calibration of {harmless(c.scorer)}",
+            f"Brier score {number(c.brier, 3)}, mean gap {number(c.error, 3)}, {count(c.takes, 'take')}.",
+            _md_table(("stated", "happened", "takes"), bins),
+        ]
+    if len(result.cells) > 1:
+        lines = [
+            (
+                _named(cell),
+                str(cell.starts),
+                estimate_points(cell.headroom, ""),
+                *(_gain(cell, s) for s in result.scorers),
+            )
+            for cell in result.cells
+        ]
+        parts += ["## Gain in every cell", _md_table(("cell", "starts", "headroom", *result.scorers), lines)]
+    parts += [f"> {harmless(note)}" for note in result.notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def _gain(cell: Verified, scorer: str) -> str:
+    own = cell.of(scorer)
+    return estimate_points(own.gain, "") if own is not None else ""
+
+
+def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(harmless(cell) if i != 1 else cell for cell in line) + " |" for i, line in enumerate(lines)
+    )
+
+
+def csv(result: VerifierResult) -> str:
+    """One row per cell, scorer and window, fractions as they are; the pool comes first. Safe in a spreadsheet."""
+    file = io.StringIO()
+    writer = tables.writer(file, lineterminator="\n")
+    columns = [f"{name}{end}" for name in _NUMBERS for end in ("", "_low", "_high")]
+    head = ("policy", "env", "tasks", "starts", "takes", "n", "scorer", "window", "verdict_window", *columns)
+    spent = [f"retry_{name}{end}" for name in _SPENT for end in ("", "_low", "_high")]
+    writer.writerow((*head, "invalid", "blind", "seconds_per_take", "reads_length", *spent))
+    for cell in (result.pooled, *(result.cells if len(result.cells) > 1 else ())):
+        for v in (*cell.verifiers, *cell.controls):
+            ends = [end for name in _NUMBERS for end in _ends(getattr(v, name))]
+            where = [cell.policy, cell.env, cell.tasks, cell.starts, cell.takes, cell.n, v.scorer, v.window]
+            cost = result.seconds.get(v.scorer) if v.window else None
+            row = [*where, int(v.window == cell.windows[0]), *ends, v.invalid, v.blind, cost]
+            row += [int(v.scorer in result.length), *_retried(cell, v)]
+            writer.writerow([escaped(printable(x) if isinstance(x, str) else x) for x in row])
+    return file.getvalue()
+
+
+def _retried(cell: Verified, v: Verifier) -> list[float | None]:
+    """What retrying by a scorer takes and gives, where it was measured."""
+    own = next((one for one in cell.retrying if (one.scorer, one.window) == (v.scorer, v.window)), None)
+    if own is None:
+        return [None] * (3 * len(_SPENT))
+    return [end for name in _SPENT for end in _ends(getattr(own, name))]
+
+
+def _ends(estimate: Estimate) -> tuple[float | None, float | None, float | None]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def latex(result: VerifierResult) -> str:
+    """A table for a paper (booktabs) of all scorers on the window that verdicts read."""
+    pooled = result.pooled
+    shown = [0, 2, 3, 4, 5, 7] if not result.bar else [0, 2, 3, 4, 5, 6, 7]
+    body = [" & ".join(_tex(_texts(result, v)[i]) for i in shown) + r" \\" for v in _leading(result)]
+    caption = (
+        f"Scorers on the same {pooled.takes} takes of {pooled.starts} starts, best of {pooled.n}, window"
+        f" {pooled.windows[0]}; 95 % intervals over starts. Gains and harm in points."
+    )
+    lines = [
+        "% Made by besttake verifiers.", r"\begin{table}", r"\centering", f"\\caption{{{_tex(caption)}}}",
+        f"\\begin{{tabular}}{{l{'r' * (len(shown) - 1)}}}", r"\toprule",
+        " & ".join(_tex(_HEAD[i]) for i in shown) + r" \\", r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
+        r"\end{table}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in printable(text).replace("\N{NO-BREAK SPACE}", " "))

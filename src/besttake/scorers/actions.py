@@ -1,0 +1,85 @@
+"""``actions``: how close the executed actions are to demonstrated ones, some steps at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.demos.view import View
+from besttake.errors import ComponentError
+from besttake.options import Reader
+from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
+from besttake.types import F32
+
+F64 = NDArray[np.float64]
+
+
+class Actions:
+    """Minus the mean distance of a take's pieces of ``steps`` actions to the nearest demonstrated piece."""
+
+    def __init__(self, steps: int, name: str = "actions") -> None:
+        self._steps = steps
+        self.spec = ScorerSpec(name, reads=("actions", "library"), fingerprint=f"actions 1 {steps}")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """``-mean_t min_c |A[t] - c|`` over the frames t of each window that a whole piece A[t] follows in it.
+
+        Actions are divided by their spread in the demonstrations; |.| is the root of the mean square.
+        """
+        assert demos is not None
+        pieces = _pieces(demos, self._steps)
+        scores = []
+        for take in takes:
+            assert take.actions is not None
+            trace = np.full(len(take.steps), np.nan, np.float32)
+            whole = take.steps + self._steps <= len(take.actions)
+            if whole.any():
+                own = _scaled(np.stack([take.actions[t : t + self._steps] for t in take.steps[whole]]), demos)
+                if own.shape[1] != pieces.shape[1]:
+                    raise ComponentError("scorer actions: takes and demonstrations have actions of different sizes")
+                trace[whole] = -_gaps(own, pieces)
+            values = []
+            for end in take.ends:
+                inside = trace[take.steps + self._steps <= end]
+                values.append(float(inside.mean(dtype=np.float64)) if len(inside) else float("nan"))
+            scores.append(Score(values, trace))
+        return scores
+
+
+def _gaps(own: F64, pieces: F64) -> F64:
+    """The distance (n,) of each row to the nearest piece."""
+    about = (pieces**2).sum(axis=1) - 2 * own @ pieces.T
+    nearest = pieces[about.argmin(axis=1)]
+    gaps: F64 = np.sqrt(((own - nearest) ** 2).mean(axis=1))
+    return gaps
+
+
+@lru_cache(maxsize=8)
+def _pieces(demos: View, steps: int) -> F64:
+    """All pieces of the demonstrations, scaled (C, steps * a)."""
+    library = demos.library
+    if library.actions is None:
+        raise ComponentError("scorer actions: the demonstrations have no actions")
+    chunks: list[F32] = [
+        library.chunk(int(d), step, steps)
+        for d in demos.demos
+        for step in range(max(1, library.demos[d].length - steps + 1))
+    ]
+    return _scaled(np.stack(chunks), demos)
+
+
+def _scaled(chunks: F32, demos: View) -> F64:
+    spread = np.where(demos.action_spread > 1e-6, demos.action_spread, 1.0)
+    if chunks.shape[2] != len(spread):
+        raise ComponentError("scorer actions: takes and demonstrations have actions of different sizes")
+    scaled: F64 = (chunks / spread).reshape(len(chunks), -1)
+    return scaled
+
+
+def make(rest: str, steps: str = "8", name: str = "actions") -> Actions:
+    """The scorer ``actions``, or whatever its ``name``; ``steps`` is the length of a piece."""
+    no_rest("actions", rest)
+    return Actions(Reader("actions").whole("steps", steps), name)

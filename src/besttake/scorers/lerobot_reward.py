@@ -1,0 +1,184 @@
+"""``lerobot-reward:DIR``: a reward model of LeRobot as scorer, fed what LeRobot itself feeds it.
+
+| family | what it sees of a window | its score |
+| --- | --- | --- |
+| ``reward_classifier`` | the last frame | the probability of success (LeRobot's reward is whether it exceeds a half) |
+| ``sarm`` | frames and states at its own steps before and after the last frame, as far as the window goes | progress |
+| ``robometer`` | four frames, evenly spaced (``frames``) | its reward: progress, 0 to 1, or success, 0 or 1 |
+| ``topreward`` | all frames, evenly thinned to its own limit (``frames``) | log P("True"), as LeRobot's reward |
+
+A take is scored at the end of each window, window by window, so that no score depends on the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake import registry
+from besttake.demos.view import View
+from besttake.errors import ComponentError
+from besttake.options import Reader
+from besttake.policies.checkpoints import digest, directory
+from besttake.scorers.base import Footage, Reads, Score, ScorerSpec
+from besttake.scorers.lerobot_loading import FILES, Loaded, base_of, check_no_code, load, read_config
+
+Rows = NDArray[np.int64]
+_READS: dict[str, tuple[Reads, ...]] = {
+    "reward_classifier": ("frames",),
+    "sarm": ("frames", "states", "instruction"),
+    "robometer": ("frames", "instruction"),
+    "topreward": ("frames", "instruction"),
+}
+_SECONDS, _LOADING = 600.0, 3600.0
+"""Large models on a processor are slow, and the first call may download one."""
+_ROBOMETER_FRAMES = 4
+"""As many as LeRobot's own tool and Robometer's server give it."""
+
+
+class RewardModel:
+    """A saved reward model. It is loaded when it is first asked, so that its spec costs little."""
+
+    def __init__(
+        self, uri: str, where: Path, *, base: Path | None, device: str | None, frames: int | None, head: str,
+        name: str | None,
+    ) -> None:  # fmt: skip
+        saved = read_config(uri, where)
+        self.family = str(saved["type"])
+        if frames is None and self.family == "robometer":
+            frames = _ROBOMETER_FRAMES
+        self._uri, self._where, self._base, self._device = uri, where, base, device
+        self._frames, self._head = frames, head
+        below = digest(base, FILES) if base is not None else ""
+        two = self.family == "reward_classifier" and saved.get("num_classes", 2) == 2
+        self.spec = ScorerSpec(
+            name or f"{self.family} {where.resolve().name}",
+            reads=_READS[self.family],
+            fingerprint=f"lerobot-reward 1 {digest(where, FILES)} {below} {frames} {head}",
+            small=False, probability=two, seconds=_SECONDS, loading=_LOADING,
+        )  # fmt: skip
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The model in memory."""
+        return load(self._uri, self._where, self._base, self._device, self._frames)
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """The value at the end of each window; windows that end with the same frame are asked about once."""
+        value = _VALUES[self.family]
+        scores = []
+        for take in takes:
+            known: dict[int, float] = {0: float("nan")}
+            counts = [int(window.sum()) for window in take.windows]
+            for count in counts:
+                if count not in known:
+                    known[count] = value(self, take, np.arange(count))
+            scores.append(Score([known[count] for count in counts]))
+        return scores
+
+    def classified(self, take: Footage, rows: Rows) -> float:
+        """The probability that the last frame shows success; of more than two classes, the one it takes it for."""
+        key = image_key(self._uri, self.loaded.config)
+        size = self.loaded.config.input_features[key].shape[-2:]
+        batch = self.loaded.before({key: _pictures(take, rows[-1:], size)})
+        if self.loaded.config.num_classes == 2:
+            return float(self.loaded.model.predict([batch[key]]).probabilities[0])
+        return float(self.loaded.model.compute_reward(batch)[0])
+
+    def staged(self, take: Footage, rows: Rows) -> float:
+        """SARM's progress at the last frame, as `lerobot.rewards.sarm.compute_rabc_weights` computes it."""
+        assert take.states is not None
+        config = self.loaded.config
+        seen = rows_at(take.steps, rows, config.observation_delta_indices)
+        states = _torch().as_tensor(take.states[take.steps[seen]])
+        batch = self.loaded.before({
+            config.image_key: _pictures(take, seen), config.state_key: states,
+            "task": take.instruction or "", "index": 0, "episode_index": 0,
+        })  # fmt: skip
+        progress = self.loaded.model.calculate_rewards(
+            text_embeddings=batch["text_features"], video_embeddings=batch["video_features"],
+            state_features=batch["state_features"], lengths=batch["lengths"], return_all_frames=True,
+            head_mode=self._head,
+        )  # fmt: skip
+        return float(np.asarray(progress)[0, config.n_obs_steps // 2])
+
+    def filmed(self, take: Footage, rows: Rows) -> float:
+        """The reward of a film of the window, evenly thinned."""
+        config = self.loaded.config
+        if self.family == "robometer":
+            seen = rows[np.linspace(0, len(rows) - 1, config.max_frames).round().astype(int)]
+        else:
+            most = min(len(rows), config.max_frames or len(rows))
+            seen = rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+        batch = self.loaded.before({config.image_key: _pictures(take, seen)[None], "task": take.instruction or ""})
+        return float(self.loaded.model.compute_reward(batch)[0])
+
+
+_VALUES: dict[str, Callable[[RewardModel, Footage, Rows], float]] = {
+    "reward_classifier": RewardModel.classified,
+    "sarm": RewardModel.staged,
+    "robometer": RewardModel.filmed,
+    "topreward": RewardModel.filmed,
+}
+
+
+def rows_at(steps: NDArray[np.int32], rows: Rows, deltas: Sequence[int]) -> Rows:
+    """The rows whose steps are nearest to the last one's plus each of ``deltas``, none outside ``rows``."""
+    there = steps[rows].astype(np.int64)
+    wanted = np.clip(there[-1] + np.asarray(deltas, np.int64), there[0], there[-1])
+    nearest: Rows = np.abs(there[None] - wanted[:, None]).argmin(axis=1)
+    return rows[nearest]
+
+
+def image_key(uri: str, config: Any) -> str:
+    """The one picture that a classifier looks at."""
+    keys = [key for key in config.input_features if key.startswith("observation.image")]
+    if len(keys) != 1:
+        raise ComponentError(f"{uri}: it looks at {len(keys)} cameras ({', '.join(keys)}); takes keep pictures of one")
+    return str(keys[0])
+
+
+def _pictures(take: Footage, rows: Rows, size: Sequence[int] | None = None) -> Any:
+    """The frames of ``rows`` as LeRobot's data sets give them: float32 (T, 3, H, W), 0 to 1; resized to ``size``."""
+    assert take.frames is not None
+    torch = _torch()
+    pixels = torch.from_numpy(np.ascontiguousarray(take.frames[rows].transpose(0, 3, 1, 2))).float() / 255
+    if size is None or tuple(size) == tuple(pixels.shape[-2:]):
+        return pixels
+    smooth = {"mode": "bilinear", "align_corners": False, "antialias": True}
+    return torch.nn.functional.interpolate(pixels, tuple(size), **smooth).clamp(0, 1)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def make(
+    rest: str, *, base: str | None = None, device: str | None = None, frames: str | int | None = None,
+    head: str = "sparse", name: str | None = None, trust_remote_code: str | bool = False,
+) -> RewardModel:  # fmt: skip
+    """The reward model in the directory ``rest``, or in that repository of the hub.
+
+    ``base``: the model it stands on, where it is kept elsewhere than its settings say; ``head`` of SARM.
+    """
+    uri = f"lerobot-reward:{rest}"
+    read = Reader(uri)
+    if not rest:
+        raise ComponentError(f"{uri} names no reward model; write lerobot-reward:DIRECTORY or lerobot-reward:ORG/NAME")
+    where = directory(uri, rest, None, FILES)
+    below = base_of(uri, read_config(uri, where), base)
+    places = [where] if below is None else [where, below]
+    if read.flag("trust_remote_code", trust_remote_code):
+        registry.trust(*places)
+    check_no_code(*places)
+    return RewardModel(
+        uri, where, base=below, device=device, frames=read.optional_whole("frames", frames, 1, 512),
+        head=read.choice("head", head, ("sparse", "dense")), name=name,
+    )  # fmt: skip

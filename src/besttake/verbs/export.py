@@ -1,0 +1,139 @@
+"""A run to take along: tables, films, figures, a LeRobot data set, a Rerun recording (`besttake export`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from besttake import registry
+from besttake.errors import BestTakeError, PlanError, one_line
+from besttake.progress import Reporter, as_reporter
+from besttake.reporting.export import figures, films, rerun, tables
+from besttake.reporting.export.dataset import Scene, write_dataset
+from besttake.takes.key import Row
+from besttake.takes.store import Store
+from besttake.verbs.run import Run
+from besttake.verbs.setup import spec_of
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export, and where: ``csv``, ``parquet`` and ``latex`` (a name) go to the run's folder of exports.
+
+    ``arms``, ``policies`` and ``tasks`` choose takes (empty: all), ``outcome`` success or failure. ``fps`` is the rate
+    at which the robot acted, in actions a second (default: what the run's env says); films show every ``stride``-th
+    step and are slower by that.
+    """
+
+    csv: bool = False
+    parquet: bool = False
+    latex: str | None = None
+    figures: Path | None = None
+    pdf: bool = False
+    films: Path | None = None
+    lerobot: Path | None = None
+    rerun: Path | None = None
+    policies: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    arms: Sequence[str] = ()
+    outcome: str = ""
+    most: int | None = None
+    fps: int | None = None
+
+    def __post_init__(self) -> None:
+        if not any((self.csv, self.parquet, self.latex, self.figures, self.films, self.lerobot, self.rerun)):
+            raise PlanError("say what to export: `csv`, `parquet`, `latex`, `figures`, `films`, `lerobot` or `rerun`")
+        if self.outcome not in ("", "success", "failure"):
+            raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
+        if self.pdf and self.figures is None:
+            raise PlanError("`pdf` is a format of figures: give `figures`, too")
+        if self.latex and (Path(self.latex).name != self.latex or self.latex.startswith((".", "-"))):
+            raise PlanError(f"`latex` {self.latex}: a name without folders, e.g. table1; `out` is the folder")
+
+    def picks(self, row: Row) -> bool:
+        """Whether a take is to be exported."""
+        key = row.key
+        chosen = ((key.policy, self.policies), (key.task, self.tasks), (key.arm, self.arms))
+        return (
+            row.status == "done"
+            and all(not names or name in names for name, names in chosen)
+            and self.outcome in ("", "success" if row.success else "failure")
+        )
+
+
+def export(
+    run: str | Path, wanted: Wanted, out: str | Path | None = None, *, progress: bool | Reporter = False
+) -> list[Path]:
+    """Write what is ``wanted`` of ``run``, and return the files and directories that were made.
+
+    Tables go to ``out``, by default the folder ``export`` of the run. Every file is whole or not there.
+    """
+    opened, reporter = Run.open(run), as_reporter(progress)
+    folder = Path(out) if out is not None else opened.path / "export"
+    made = _tables(opened, wanted, folder)
+    if wanted.figures is not None:
+        made += figures.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
+    if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
+        return made
+    with Store.open(opened.path) as store:
+        rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
+        if not rows:
+            raise PlanError(f"no finished take of {opened.path} is of that kind; `besttake runs show` lists them")
+        stride, scene = int(store.manifest.plan.get("stride", 1)), _scene(store, rows, wanted)
+        if wanted.films is not None:
+            with reporter.stage("films", len(rows), "takes") as stage:
+                for row in rows:
+                    films.write_film(store.load(row), wanted.films, scene.fps / stride)
+                    stage.advance()
+            made.append(wanted.films)
+        if wanted.lerobot is not None:
+            with reporter.stage("data set", len(rows), "takes") as stage:
+                made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
+        if wanted.rerun is not None:
+            with reporter.stage("recording", len(rows), "takes") as stage:
+                made.append(rerun.write_recording(map(store.load, rows), wanted.rerun, scene.fps, stage.advance))
+    return made
+
+
+def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
+    """How fast the robot acted and what it was told, as the envs of the takes say."""
+    rates: dict[str, float] = {}
+    words: dict[tuple[str, str], str] = {}
+    for uri in dict.fromkeys(row.key.env for row in rows):
+        try:
+            spec = spec_of(registry.FromFile(uri, store.path / "takes.sqlite"))
+        except BestTakeError as error:
+            if wanted.fps is None:
+                raise PlanError(
+                    f"{uri} cannot be asked how many actions a second its robot makes ({one_line(error, 150)});"
+                    " say it with `fps`"
+                ) from error
+            _log.warning("%s cannot be asked for its instructions: tasks go by their names (%s)", uri, error)
+            continue
+        rates[uri] = spec.fps
+        words |= {(uri, task.name): task.instruction for task in spec.tasks}
+    if wanted.fps is not None:
+        return Scene(wanted.fps, words)
+    if len(set(rates.values())) > 1:
+        each = ", ".join(f"{uri} {rate:g}" for uri, rate in rates.items())
+        raise PlanError(f"these envs act at different rates ({each}); export one at a time, or say `fps`")
+    return Scene(max(1, round(next(iter(rates.values())))), words)
+
+
+def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
+    made = []
+    if wanted.csv or wanted.parquet:
+        named = {"cells": tables.cells_table(run.result)}
+        if (run.path / "takes.sqlite").is_file():
+            with Store.open(run.path) as store:
+                named["takes"] = tables.takes_table(store.rows(), run.scores)
+        for name, table in named.items():
+            made += [tables.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []
+            made += [tables.write_parquet(table, folder / f"{name}.parquet")] if wanted.parquet else []
+    if wanted.latex:
+        made.append(tables.write_latex(run.result, folder / f"{wanted.latex.removesuffix('.tex')}.tex"))
+    return made

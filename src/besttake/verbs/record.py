@@ -1,0 +1,171 @@
+"""The takes, probes and scores of a diagnosis: made policy by policy, as far as the run lacks them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from besttake.arms import chosen
+from besttake.compatibility import check_compatible
+from besttake.measure.auto import with_auto
+from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
+from besttake.measure.looks import looks_until
+from besttake.measure.probes import Probed
+from besttake.measure.scores import AUTO
+from besttake.policies.base import Policy
+from besttake.takes.jobs import Block
+from besttake.takes.key import TakeKey
+from besttake.takes.pool import Workers
+from besttake.takes.probing import probe_policy
+from besttake.takes.store import Store
+from besttake.types import PolicySpec
+from besttake.verbs.choice import Choice, choose
+from besttake.verbs.identity import order_of
+from besttake.verbs.playing import Playing
+from besttake.verbs.scored import TakeScores, say_what_was_mended
+from besttake.verbs.session import Play, Session
+from besttake.verbs.setup import (
+    Setup,
+    load_policy,
+)
+from besttake.verbs.until import PER_CELL, Course, play_until_decided
+
+
+def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
+    """Make the takes, probes and scores that are missing. Workers that made takes also help to score them.
+
+    Policies are large, so only one is held at a time: ``loaded`` is emptied.
+    """
+    plan, specs, probes = setup.plan, {}, {}
+    settings, scoring = settings_of(setup), TakeScores(setup, store, workers, session)
+    planned: list[TakeKey] = []
+    stops: dict[str, Stop] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
+    with session.timed("set-up"):
+        _check_policies(setup, loaded, store)
+    for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
+        with session.timed("set-up"):
+            policy = loaded.pop(uri, None) or load_policy(plan, uri)
+        with session.timed("check"):
+            choice = _choose(uri, policy, setup, session)
+            setup = replace(setup, retrieval=choice.config)
+        left_out[uri] = choice.left_out
+        own = _admit(uri, policy.spec, setup, store, choice.left_out)
+        with Playing(own, policy, setup, store, workers, session.reporter, session.saw) as playing:
+            play = session.timing("takes", playing)
+            if settings.places is None:
+                keys = [key for block in own for key in block.take_keys()]
+                session.whole.expect(uri, len({*keys} - {row.key for row in store.rows()}))
+                play(keys)
+            else:
+                course = _course(own, policy.spec, setup, settings, play, scoring)
+                made = session.whole.done
+                budget = plan.budget or PER_CELL * len({*course.cell_of.values()}) * len(plan.policy)
+                played = play_until_decided(course, (budget - len(planned)) // left)
+                keys, stops = played.planned, {**stops, **played.stops}
+                session.whole.expect(uri, session.whole.done - made)
+        planned += keys
+        with session.timed("probe"):
+            probes[uri] = _probe(policy, setup, session)
+        specs[uri] = policy.spec
+        del policy, play, playing
+    with session.timed("scoring"):
+        scores = scoring.finish()
+        say_what_was_mended(store, session.reporter)
+    return Recorded(
+        settings, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
+        goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned), stops=stops,
+        left_out=left_out,
+    )  # fmt: skip
+
+
+def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) -> None:
+    """ComponentError when a policy is known not to fit an env: before the first take of any, not before its own.
+
+    A policy that has takes in the run was checked before them, and is not loaded for this.
+    """
+    seen = {row.key.policy for row in store.rows()}
+    for uri in setup.plan.policy:
+        if uri in loaded or uri not in seen:
+            spec = (loaded.get(uri) or load_policy(setup.plan, uri)).spec
+            for env in setup.envs.values():
+                check_compatible(spec, env)
+
+
+def settings_of(setup: Setup) -> Settings:
+    """How to measure; for a run until decided also the place of each start in its order."""
+    plan = setup.plan
+    controls = {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control}
+    places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
+    return Settings(
+        plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
+        places, AUTO in plan.scorer,
+    )  # fmt: skip
+
+
+def _course(
+    blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, play: Play, scoring: TakeScores
+) -> Course:
+    """What a policy is run on until it is decided."""
+    policy = blocks[0].policy
+    groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
+    order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
+
+    def observe(planned: Collection[TakeKey]) -> list[CellData]:
+        with scoring.session.timed("scoring"):
+            scores = scoring.add(planned)
+        cells = cells_of(
+            Recorded(
+                settings, envs=setup.envs, policies={policy: spec}, rows=scoring.store.rows(), scores=scores, probes={},
+                goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned),
+            )
+        )  # fmt: skip
+        cells = [_with_auto(cell, settings) for cell in cells] if settings.auto else cells
+        whole = [leading(merge_cells(policy, cells), set(planned), settings.places or {})] if len(cells) > 1 else []
+        scoring.session.keep_round(scoring.store, policy, [*whole, *cells], settings)
+        return cells
+
+    cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
+    return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
+
+
+def _with_auto(cell: CellData, settings: Settings) -> CellData:
+    """A cell of a run until decided, each start judged by a scorer that was chosen on the starts before it."""
+    return with_auto(cell, settings.n, looks_until(cell.units, settings.places or {}).order)
+
+
+def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
+    """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
+    choice = choose(uri, policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
+    named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
+    for note in (*choice.notes, *chosen.runnable(policy.spec, named, choice.config.way)[1]):
+        session.reporter.note(note)
+    session.notes += choice.notes
+    if choice.check is not None:
+        session.checks[uri] = choice.check
+    return choice
+
+
+def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
+    """Bind the run to a policy and its retrieval, and note the arms that it cannot run or that are ``left_out``.
+
+    Returns its planned takes, a block per environment.
+    """
+    plan = setup.plan
+    store.claim(f"policy {uri}", spec.fingerprint)
+    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms, setup.retrieval.way)[0] if arm not in left_out)
+    if any({"alpha", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
+        store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
+    store.skip(uri, [arm for arm in plan.arms if arm not in arms])
+    return [
+        Block(uri, name, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), name), arms, plan.seeds)
+        for name, env in setup.envs.items()
+    ]
+
+
+def _probe(policy: Policy, setup: Setup, session: Session) -> Probed | None:
+    if setup.library is None or not setup.plan.probe_states:
+        return None
+    probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)
+    session.notes += probed.notes(policy.spec.name)
+    return probed

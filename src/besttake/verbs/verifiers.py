@@ -1,0 +1,137 @@
+"""All scorers that runs keep, side by side: what each finds of the headroom, and what controls say about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from besttake.errors import PlanError, RunError
+from besttake.files import as_paths, version, write_text
+from besttake.measure.again import base_of, units_of
+from besttake.measure.cells import CellData, merge_cells
+from besttake.measure.scores import ScoreName, Scores
+from besttake.measure.verifiers import Verified, verified
+from besttake.reporting.notebook import Table, Tabular
+from besttake.result import Result
+from besttake.scorers.scoring import costs_of
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
+
+_BAR = "classifier"
+
+
+@dataclass(frozen=True)
+class VerifierResult(Tabular):
+    """Scorers compared on the takes that were there: in every cell, and in all cells together (``pooled``).
+
+    ``seconds`` per take of each scorer. ``length``: scorers that depend on a take's length. ``bar``: the scorer that
+    was trained on other starts, if there is one.
+    """
+
+    runs: tuple[str, ...]
+    scorers: tuple[str, ...]
+    pooled: Verified
+    cells: tuple[Verified, ...]
+    bar: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    length: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    besttake: str = field(default_factory=version)
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), indent=1)
+
+    def save(self, out: str | Path, format: str = "") -> Path:
+        """Write the comparison as ``format`` (html, md, csv, tex or json), by default what the file's name ends in."""
+        from besttake.reporting import verifiers as pages
+
+        kind = format or Path(out).suffix.removeprefix(".") or "html"
+        texts = {
+            "html": pages.html, "md": pages.markdown, "csv": pages.csv, "tex": pages.latex,
+            "json": VerifierResult.to_json,
+        }  # fmt: skip
+        if kind not in texts:
+            raise PlanError(f"`format` {kind!r}: choose {', '.join(texts)}")
+        return write_text(Path(out), texts[kind](self), parents=True)
+
+    def _table(self) -> Table:
+        columns = ("scorer", "window", "gain", "gain_low", "gain_high", "capture", "auc", "over_shortest", "harm")
+        rows = [
+            (
+                v.scorer, v.window, v.gain.value, v.gain.low, v.gain.high, v.capture.value, v.auc.value,
+                v.over_shortest.value, v.harm.value,
+            )
+            for v in (*self.pooled.verifiers, *self.pooled.controls)
+        ]  # fmt: skip
+        return Table(f"Scorers on the takes of {', '.join(self.runs)}", columns, rows, self.notes)
+
+
+def verifiers(
+    runs: str | Path | Sequence[str | Path], *, bar: str | None = None, out: str | Path | None = None
+) -> VerifierResult:
+    """Compare all scorers whose scores ``runs`` keep (`besttake.score` adds them); nothing is scored anew.
+
+    Of several runs, scorers that all of them have are compared. ``bar``: the scorer to beat, by default one whose name
+    begins with "classifier". ``out`` also writes a page (.html), or a .md, .csv, .tex or .json file.
+    """
+    opened = [_Opened.of(Path(run)) for run in as_paths(runs)]
+    if not opened:
+        raise PlanError("name at least one run")
+    scorers = [s for s in opened[0].scores.scorers if all(s in run.scores.scorers for run in opened)]
+    left = sorted({s for run in opened for s in run.scores.scorers} - {*scorers})
+    if not scorers:
+        raise RunError("these runs have no scorer in common; add one to all of them with besttake score")
+    bar = next((s for s in scorers if s.startswith(_BAR)), "") if bar is None else bar
+    if bar and bar not in scorers:
+        raise PlanError(f"`bar` {bar!r}: not among the scorers of these runs ({', '.join(scorers)})")
+    probability = frozenset.intersection(*(run.scores.probability for run in opened))
+    data = [(cell, n) for run in opened for cell, n in run.cells(scorers)]
+    if not data:
+        raise RunError("no cell of these runs has scored takes to compare scorers on; besttake score adds scores")
+    n = min(n for _, n in data)
+    parts, one = [cell for cell, _ in data], len(data) == 1
+    cells = tuple(
+        verified(cell, m, bar=bar, probability=probability, pairs=one, parts=parts if one else ()) for cell, m in data
+    )
+    whole = parts[0] if one else merge_cells("*", parts)
+    pooled = cells[0] if one else verified(whole, n, bar=bar, probability=probability, parts=parts)
+    costs = [costs_of(run.path) for run in opened]
+    result = VerifierResult(
+        tuple(str(run.path) for run in opened), tuple(scorers), pooled, cells, bar,
+        {s: max(c[s] for c in costs if s in c) for s in scorers if any(s in c for c in costs)},
+        tuple(s for s in scorers if whole.leaks(ScoreName(s, "episode"))),
+        tuple(f"not all runs have scores by {s}, so it is left out" for s in left),
+    )  # fmt: skip
+    if out is not None:
+        result.save(out)
+    return result
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A run as far as it is needed here."""
+
+    path: Path
+    result: Result
+    rows: dict[TakeKey, Row]
+    scores: Scores
+
+    @classmethod
+    def of(cls, path: Path) -> _Opened:
+        """RunError where a run is not finished or has no scores."""
+        result, scores = Result.load(path / "result.json"), Scores.open(path)
+        if scores is None or not scores.scorers:
+            raise RunError(f"{path} has no scores; add some with besttake score {path} --scorer coverage")
+        with Store.open(path) as store:
+            return cls(path, result, {row.key: row for row in store.rows()}, scores)
+
+    def cells(self, scorers: Sequence[str]) -> list[tuple[CellData, int]]:
+        """The takes of the base arm in every cell of the run, and how many a choice is made from."""
+        return [
+            (base_of(cell, units_of(cell, self.rows), self.rows, self.scores, scorers), cell.headroom.n)
+            for cell in self.result.cells
+            if cell.headroom is not None
+        ]

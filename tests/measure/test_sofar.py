@@ -1,0 +1,113 @@
+"""What an unfinished run says so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from besttake.core.until import bounds
+from besttake.measure.questions import questions_of
+from besttake.measure.sofar import ROUNDS, fixed_cells, kept_cells, settings_of, so_far
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Extent, Manifest
+
+STARTS, SEEDS, ARMS = 60, 3, ("base", "cooled")
+MANIFEST = Manifest(
+    plan={"worth": 3.0},
+    extent=Extent(
+        policies=["p"], tasks=["e one", "e two"], starts=list(range(STARTS)), seeds=list(range(SEEDS)), arms=[*ARMS]
+    ),
+)
+
+
+def row(key: TakeKey, success: bool | None) -> Row:
+    status = "error" if success is None else "done"
+    return Row(key, status, success, 5 if success else None, 9, 1, None, 0, None, None, 0.0)
+
+
+def takes(task: str, chance: float = 0.5, seed: int = 0) -> dict[TakeKey, Row]:
+    """All takes of a task; a start is easy or hard, so that there is headroom."""
+    rng, rows = np.random.default_rng(seed), {}
+    for start in range(STARTS):
+        for arm in ARMS:
+            for number in range(SEEDS):
+                key = TakeKey("p", "e", task, start, arm, number)
+                rows[key] = row(key, bool(rng.random() < chance))
+    return rows
+
+
+def test_starts_count_up_to_the_first_that_is_still_being_played() -> None:
+    rows = takes("one")
+    del rows[TakeKey("p", "e", "one", 7, "cooled", 2)]
+    one, two = fixed_cells(MANIFEST, rows)
+    assert [start for _, _, start in one.units] == list(range(7))
+    assert two.units == ()
+
+
+def test_takes_that_end_sooner_do_not_move_the_estimate() -> None:
+    """Failures last longest: of those that are there while a run goes on, too many are successes."""
+    rows = takes("one", 0.5)
+    late = [key for key, one in rows.items() if not one.success and key.start >= 30]
+    seen = {key: one for key, one in rows.items() if key not in late}
+    naive = np.mean([one.success for key, one in seen.items() if key.arm == "base"])
+    (data, _), settings = fixed_cells(MANIFEST, seen), settings_of(MANIFEST)
+    truth = np.mean([rows[k].success for k in rows if k.arm == "base" and k.start < len(data.units)])
+    assert 30 <= len(data.units) < 40
+    assert so_far(data, settings, STARTS).pass_1 == pytest.approx(truth)
+    assert naive > truth + 0.1
+
+
+def test_an_error_completes_a_start_as_much_as_an_outcome() -> None:
+    rows, key = takes("one"), TakeKey("p", "e", "one", 3, "base", 1)
+    rows[key] = row(key, None)
+    one, _ = fixed_cells(MANIFEST, rows)
+    assert len(one.units) == STARTS
+    assert one.errors == 1
+
+
+def test_bounds_are_the_anytime_valid_ones_and_answers_follow_from_them() -> None:
+    (data, _), settings = fixed_cells(MANIFEST, takes("one")), settings_of(MANIFEST)
+    seen = so_far(data, settings, STARTS)
+    assert seen.cell.path is not None
+    last = seen.cell.path.points["headroom"][-1]
+    asked = {q.name: q for q in questions_of({n: a.scored_by(data.score_name) for n, a in data.arms.items()}, SEEDS)}
+    low, high = bounds(asked["headroom"].values, asked["headroom"].widest, asked["headroom"].stake)
+    assert last.value == pytest.approx(asked["headroom"].values.mean())
+    assert (last.low, last.high) == pytest.approx((low, high), abs=0.02)
+    assert seen.answers["headroom"] == "yes"
+    assert low > 0
+    assert seen.answers["cooled"] == "undecided"
+    assert "gain" not in seen.answers, "nothing is scored before the last take of a fixed sample"
+
+
+def test_an_answer_that_was_given_is_not_taken_back_by_later_starts() -> None:
+    rows, settings = takes("one"), settings_of(MANIFEST)
+    answers = []
+    for upto in range(5, STARTS, 5):
+        seen: Mapping[TakeKey, Row] = {key: one for key, one in rows.items() if key.start < upto}
+        answers.append(so_far(fixed_cells(MANIFEST, seen)[0], settings, STARTS).answers["headroom"])
+    assert answers[0] == "undecided"
+    first = answers.index("yes")
+    assert answers[first:] == ["yes"] * len(answers[first:])
+
+
+def test_arms_that_a_policy_cannot_run_are_not_waited_for() -> None:
+    rows = {key: one for key, one in takes("one").items() if key.arm == "base"}
+    skipping = MANIFEST.model_copy(update={"skipped": {"p": ["cooled"]}})
+    assert len(fixed_cells(MANIFEST, rows)[0].units) == 0
+    assert len(fixed_cells(skipping, rows)[0].units) == STARTS
+
+
+def test_a_plan_that_is_damaged_is_read_as_far_as_it_makes_sense() -> None:
+    odd = MANIFEST.model_copy(update={"plan": {"worth": "much", "best_of": 99}})
+    assert (settings_of(odd).n, settings_of(odd).worth) == (SEEDS, 0.03)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"seeds": 1e999}', '{"seeds": 2, "n": 3, "worth": 0.03, "cells": []}', '{"seeds": 2, "n": 0}', "[]"]
+)
+def test_rounds_that_no_run_wrote_are_none(tmp_path, text):
+    (tmp_path / ROUNDS).write_text(text)
+    assert kept_cells(tmp_path) is None

@@ -1,0 +1,240 @@
+"""A scorer that fails loses its own scores, and nobody else's."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake import registry
+from besttake.demos.library import Library
+from besttake.measure.scores import Scores
+from besttake.scorers import guard
+from besttake.scorers.base import Score
+from besttake.scorers.journal import Journal
+from besttake.scorers.portion import Context, windowed
+from besttake.scorers.scoring import score_run
+from besttake.takes.pool import LocalPool
+from besttake.takes.store import Store
+
+SCORER = """
+import os, time
+import numpy as np
+from pathlib import Path
+from besttake.errors import BestTakeError
+from besttake.scorers.base import Score, ScorerSpec
+
+class Unreadable(BestTakeError):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+class Odd:
+    def __init__(self, way, **options):
+        self.way = way
+        self.spec = ScorerSpec(
+            f"odd {way}", reads=("actions",), fingerprint="1", seconds=0.9, loading=20.0, **options
+        )
+
+    def score(self, takes, demos):
+        if (marks := os.environ.get("ODD_MARKS")):
+            Path(marks, f"{time.time_ns()}").touch()
+        late = os.environ.get("ODD_AFTER")
+        if late and len(list(Path(marks).iterdir())) <= int(late):
+            return [Score([float(take.actions.sum())] * 3, take.steps.astype(np.float32)) for take in takes]
+        if self.way == "raises":
+            raise ValueError("no such\\n  thing")
+        if self.way == "hangs":
+            time.sleep(3600)
+        if self.way == "dies":
+            os._exit(9)
+        if self.way == "odd_error":
+            raise Unreadable("one", "two")
+        if self.way == "slow":
+            time.sleep(1.5)
+        if self.way == "half":
+            return [Score([np.nan if i else 1.0] * 3) for i, take in enumerate(takes)]
+        if self.way == "short":
+            takes = takes[:-1]
+        value = np.nan if self.way == "nan" else 1.0
+        return [Score([value] * 3) for take in takes]
+
+class Length(Odd):
+    def score(self, takes, demos):
+        return [Score([-float(len(take.actions))] * 3) for take in takes]
+
+def make(way="well"):
+    return Length(way) if way == "length" else Odd(way)
+
+def with_camera():
+    return Odd("camera", camera="wrist")
+"""
+
+
+@pytest.fixture(autouse=True)
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd_scorer.py").write_text(SCORER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def scored(run: Path, library: Library | None, *uris: str, pool: LocalPool | None = None) -> Scores:
+    (run / "scores.safetensors").unlink(missing_ok=True)
+    encoder = None if library is None else library.encoder()
+    with Store.open(run) as store:
+        return score_run(store, library, encoder, ["manifold", *uris] if library else uris, pool=pool)
+
+
+WRONG = {
+    "raises": r"^scorer odd raises: ValueError: no such thing \(.*odd_scorer\.py:\d+\)$",
+    "dies": r"^scorer odd dies: its process died",
+    "short": r"^scorer odd short: 2 scores for 3 takes$",
+}
+
+
+@pytest.mark.parametrize(("way", "workers"), [("raises", 1), ("dies", 0), ("short", 0)])
+def test_a_scorer_that_fails_loses_its_own_column_with_one_line(
+    run: Path, library: Library, way: str, workers: int
+) -> None:
+    alone = scored(run, library)
+    pool = LocalPool(workers) if workers else None
+    try:
+        scores = scored(run, library, f"python:odd_scorer:make?way={way}", "python:odd_scorer:make", pool=pool)
+    finally:
+        if pool is not None:
+            pool.close()
+    assert list(scores.lost) == [f"odd {way}"]
+    assert re.search(WRONG[way], scores.lost[f"odd {way}"])
+    assert list(scores.scorers) == ["manifold", "odd well"]
+    for key, one in alone.items():
+        assert {name: value for name, value in scores[key].scores.items() if name.scorer == "manifold"} == one.scores
+        assert scores[key].scores["odd well", "full"] == 1.0  # type: ignore[index]
+    kept = Scores.open(run)
+    assert kept is not None
+    assert set(kept.scorers) == {"manifold", "odd well"}
+
+
+def test_a_scorer_that_hangs_is_given_up_in_time_and_its_process_is_ended(run: Path, library: Library) -> None:
+    began = time.monotonic()
+    with guard.Guard({"odd hangs": "python:odd_scorer:make?way=hangs"}) as guarded:
+        odd = registry.scorer("python:odd_scorer:make?way=hangs")
+        object.__setattr__(odd.spec, "loading", 2.0)
+        with Store.open(run) as store:
+            takes = [store.load(row) for row in store.rows()[:3]]
+        assert guarded.ask(odd, [windowed(takes)], None, ["a start"]) is None
+        assert guarded.lost == {"odd hangs": "scorer odd hangs: it gave no answer within 4.7 s"}
+        assert guarded.ask(odd, [windowed(takes)], None, ["a start"]) is None
+        assert not guarded._children
+    assert time.monotonic() - began < 30
+
+
+def test_a_scorer_that_gives_no_take_a_number_is_lost_and_one_that_gives_some_is_not(
+    run: Path, library: Library
+) -> None:
+    scores = scored(run, library, "python:odd_scorer:make?way=nan", "python:odd_scorer:make?way=half")
+    assert scores.lost == {"odd nan": f"scorer odd nan: it gave none of {len(scores)} takes a number"}
+    assert list(scores.scorers) == ["manifold", "odd half"]
+    given = [one.scores["odd half", "full"] for one in scores.values()]  # type: ignore[index]
+    assert any(np.isnan(given))
+    assert any(np.isfinite(given))
+    kept = Scores.open(run)
+    assert kept is not None
+    assert set(kept.scorers) == {"manifold", "odd half"}
+
+
+def test_a_pool_waits_as_long_as_a_scorer_may_take(run: Path, library: Library) -> None:
+    pool = LocalPool(1, patience=0.01)  # a tenth of a second for other work than takes
+    try:
+        scores = scored(run, library, "python:odd_scorer:make?way=slow", pool=pool)
+    finally:
+        pool.close()
+    assert not scores.lost
+    assert not pool.stalled
+
+
+def test_an_answer_that_cannot_be_read_loses_its_scorer(run: Path, library: Library) -> None:
+    scores = scored(run, library, "python:odd_scorer:make?way=odd_error")
+    assert re.search(r"^scorer odd odd_error: its answer cannot be read \(TypeError", scores.lost["odd odd_error"])
+    assert list(scores.scorers) == ["manifold"]
+
+
+def test_a_scorer_that_reads_length_is_noticed_though_it_does_not_say_so(run: Path, library: Library) -> None:
+    scores = scored(run, library, "python:odd_scorer:make?way=length", "python:odd_scorer:make")
+    assert scores.length == {"odd length"}
+    kept = Scores.open(run)
+    assert kept is not None
+    assert kept.length == {"odd length"}
+
+
+def test_a_run_that_goes_on_remembers_that_a_scorer_reads_length(run: Path, tmp_path: Path) -> None:
+    uri = "python:odd_scorer:make?way=length"
+    odd = registry.scorer(uri)
+    with Store.open(run) as store:
+        takes = windowed([store.load(row) for row in store.rows()[:3]])
+    for _killed in range(2):
+        with guard.Guard({"odd length": uri}, Journal(tmp_path)) as guarded:
+            assert guarded.ask(odd, [takes], None, ["a start"]) is not None
+            assert guarded.length == {"odd length"}
+
+
+def test_a_scorer_of_another_camera_is_refused_in_one_line(run: Path, library: Library) -> None:
+    (run / "scores.safetensors").unlink(missing_ok=True)
+    context = Context({}, {"pick": "front", "push": "front"})
+    with Store.open(run) as store:
+        scores = score_run(
+            store, library, library.encoder(), ["manifold", "python:odd_scorer:with_camera"], context=context
+        )
+    assert scores.lost == {
+        "odd camera": "scorer odd camera: it needs the camera 'wrist', and takes keep the pictures of 'front'"
+    }
+
+
+def test_without_demonstrations_scorers_that_need_none_work(run: Path) -> None:
+    scores = scored(run, None, "python:odd_scorer:make", "manifold")
+    assert list(scores.scorers) == ["odd well"]
+    assert scores.lost == {"manifold": "scorer manifold: it needs demonstrations; name them with `demos`"}
+    assert all(one.scores["odd well", "full"] == 1.0 for one in scores.values())  # type: ignore[index]
+
+
+def test_a_scorer_that_failed_late_goes_on_where_it_stopped(
+    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    monkeypatch.setenv("ODD_MARKS", str(marks))
+    monkeypatch.setenv("ODD_AFTER", "12")
+    lost = scored(run, library, "python:odd_scorer:make?way=raises")
+    assert list(lost.lost) == ["odd raises"]
+    first = len(list(marks.iterdir()))
+    monkeypatch.setenv("ODD_AFTER", "1000")
+    again = scored(run, library, "python:odd_scorer:make?way=raises")
+    starts = 18
+    assert first < starts
+    assert len(list(marks.iterdir())) - first == starts - (first - 2) + 1, (
+        "one call failed, one each looked at the length"
+    )
+    assert not (run / "scoring").exists()
+    with Store.open(run) as store:
+        for _, take in store.takes():
+            assert again[take.key].scores["odd raises", "full"] == float(take.actions.sum())  # type: ignore[index]
+            np.testing.assert_array_equal(again[take.key].traces["odd raises"], take.frame_steps)
+
+
+def test_a_line_of_the_journal_that_is_not_whole_is_left_out(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    scores = [Score([0.1, float("nan"), -2.0], np.arange(3, dtype=np.float32)), Score([1.0, 2.0, 3.0])]
+    journal.put("a", "first", scores)
+    journal.put("a", "second", scores)
+    (path,) = (tmp_path / "scoring").iterdir()
+    path.write_text(path.read_text()[:-20])
+    again = Journal(tmp_path)
+    assert again.get("a", "second") is None
+    assert again.get("b", "first") is None
+    known = again.get("a", "first")
+    assert known is not None
+    np.testing.assert_array_equal(known[0].values, scores[0].values)
+    assert known[0].trace is not None
+    assert known[1].trace is None
+    again.clear()
+    assert not (tmp_path / "scoring").exists()

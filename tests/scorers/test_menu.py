@@ -1,0 +1,204 @@
+"""Each scorer that needs no training, against its formula by brute force."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from besttake import registry
+from besttake.core.search import Trace
+from besttake.demos.build import build
+from besttake.demos.library import Library
+from besttake.encoders.hog import Hog
+from besttake.errors import BestTakeError
+from besttake.scorers.base import Footage
+from besttake.scorers.dtw import warped
+from besttake.scorers.progress import advance
+from besttake.takes.film import Film
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
+from besttake.takes.store import Store
+from besttake.takes.take import Take
+from besttake.testing import check_scorer
+from besttake.testing.scorer import _footage, _Squares
+
+PLAIN = ["consensus", "last", "progress", "dtw", "actions?steps=3", "smoothness", "state"]
+
+
+@pytest.fixture(scope="module")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return build(_Squares(), Hog(), tmp_path_factory.mktemp("libraries") / "squares")
+
+
+@pytest.fixture(scope="module")
+def takes(squares: Library) -> list[Footage]:
+    return _footage(squares)
+
+
+def scores(uri: str, takes: list[Footage], library: Library) -> np.ndarray:
+    return np.array([score.values for score in registry.scorer(uri).score(takes, library.view("check"))], np.float64)
+
+
+@pytest.mark.parametrize("uri", PLAIN)
+def test_scorers_without_training_keep_the_contract(uri: str) -> None:
+    held = check_scorer(registry.scorer(uri))
+    assert ("batch" in held) == (uri != "consensus")
+    assert "length" in held
+
+
+def test_consensus_is_the_mean_likeness_to_the_other_takes(takes: list[Footage], squares: Library) -> None:
+    got = scores("consensus", takes, squares)
+    for i, take in enumerate(takes):
+        for w in range(2):
+            own = take.embeddings[take.windows[w]]  # type: ignore[index]
+            likeness = []
+            for j, other in enumerate(takes):
+                if j != i:
+                    theirs = other.embeddings[other.windows[w]]  # type: ignore[index]
+                    likeness.append(np.mean([max(float(a @ b) for b in theirs) for a in own]))
+            assert got[i, w] == pytest.approx(np.mean(likeness), abs=1e-6)
+    assert np.isnan(got[:, 2]).all()
+    assert np.isnan(scores("consensus", takes[:1], squares)).all()
+
+
+def test_smoothness_is_minus_the_mean_squared_change(takes: list[Footage], squares: Library) -> None:
+    got = scores("smoothness", takes, squares)
+    for take, values in zip(takes, got, strict=True):
+        for end, value in zip(take.ends[:2], values[:2], strict=True):
+            changes = [
+                (take.actions[t + 1, k] - take.actions[t, k]) ** 2  # type: ignore[index]
+                for t in range(end - 1)
+                for k in range(7)
+            ]
+            assert value == pytest.approx(-np.mean(changes), rel=1e-6)
+
+
+def test_state_is_minus_the_distance_to_the_nearest_final_state(takes: list[Footage], squares: Library) -> None:
+    demos = list(_Squares())
+    every = np.concatenate([demo.states for demo in demos if demo.states is not None])
+    finals = [demo.states[-1] for demo in demos if demo.states is not None]
+    got = scores("state", takes, squares)
+    for take, values in zip(takes, got, strict=True):
+        for end, value in zip(take.ends[:2], values[:2], strict=True):
+            gaps = [np.sqrt(np.mean(((take.states[end] - f) / every.std(axis=0)) ** 2)) for f in finals]  # type: ignore[index]
+            assert value == pytest.approx(-min(gaps), rel=1e-5)
+
+
+def test_actions_is_minus_the_mean_distance_to_the_nearest_piece(takes: list[Footage], squares: Library) -> None:
+    demos = [demo.actions for demo in _Squares() if demo.actions is not None]
+    spread = np.concatenate(demos).std(axis=0)
+    pieces = [(d[t : t + 3] / spread).ravel() for d in demos for t in range(len(d) - 2)]
+    got = scores("actions?steps=3", takes, squares)
+    for take, values in zip(takes, got, strict=True):
+        for end, value in zip(take.ends[:2], values[:2], strict=True):
+            own = [(take.actions[t : t + 3] / spread).ravel() for t in take.steps if t + 3 <= end]  # type: ignore[index]
+            assert value == pytest.approx(-cdist(own, pieces).min(axis=1).mean() / np.sqrt(21), rel=1e-5)
+
+
+def test_last_is_the_likeness_of_the_last_frames_to_the_last_frames(takes: list[Footage], squares: Library) -> None:
+    ends = np.concatenate([squares.embeddings[squares.frame_demo == d][-2:] for d in range(4)])
+    got = scores("last?frames=2", takes, squares)
+    for take, values in zip(takes, got, strict=True):
+        for window, value in zip(take.windows[:2], values[:2], strict=True):
+            own = take.embeddings[window][-2:]  # type: ignore[index]
+            assert value == pytest.approx((own @ ends.T).max(axis=1).mean(), abs=1e-6)
+
+
+def least_squares(p: np.ndarray) -> np.ndarray:
+    """The closest non-decreasing sequence, by its max-min formula."""
+    n = len(p)
+    return np.array([max(min(p[a : b + 1].mean() for b in range(t, n)) for a in range(t + 1)) for t in range(n)])
+
+
+def test_progress_is_the_end_of_the_closest_monotone_sequence_less_the_disorder() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p = rng.random(int(rng.integers(1, 12)))
+        q = least_squares(p)
+        assert advance(p) == pytest.approx(q[-1] - np.sqrt(np.mean((p - q) ** 2)))
+    assert advance(np.linspace(0, 1, 9)) == pytest.approx(1.0)
+    assert advance(np.linspace(1, 0, 9)) < advance(np.linspace(0, 0.5, 9)) < advance(np.linspace(0, 1, 9))
+    assert np.isnan(advance(np.array([])))
+
+
+def test_progress_reads_the_phase_of_the_nearest_frame(takes: list[Footage], squares: Library) -> None:
+    view = squares.view("check")
+    frames = np.array([0, 4, 9, 12])  # of the first demonstration, whose ten frames are 0 to 9, and of the second
+    take = Footage(
+        np.arange(4, dtype=np.int32), (np.ones(4, bool),), (4,), nearest=Trace(np.ones(4, np.float32), frames)
+    )
+    (score,) = registry.scorer("progress").score([take], view)
+    np.testing.assert_allclose(score.trace, [0, 4 / 9, 1, 2 / 10], rtol=1e-6)
+
+
+def test_warping_is_the_cheapest_of_all_monotone_paths() -> None:
+    rng = np.random.default_rng(1)
+    take, demo = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
+    longer = np.concatenate([demo, rng.normal(size=(2, 3))])  # what follows a demonstration's own length is not its
+    cost = 1 - take.astype(np.float64) @ demo.T.astype(np.float64)
+
+    def cheapest(t: int, u: int) -> float:
+        if t == 0 and u == 0:
+            return float(cost[0, 0])
+        ways = [cheapest(a, b) for a, b in ((t - 1, u), (t - 1, u - 1), (t, u - 1)) if a >= 0 and b >= 0]
+        return float(cost[t, u]) + min(ways)
+
+    got, other = warped(take, np.stack([longer, longer]), np.array([3, 5]), [1, 3, 4, 0])
+    assert got[:3] == pytest.approx([cheapest(0, 2) / 4, cheapest(2, 2) / 6, cheapest(3, 2) / 7])
+    assert np.isnan(got[3])
+    assert (other[:3] != got[:3]).all()
+
+
+@pytest.fixture(scope="module")
+def tuning(squares: Library, takes: list[Footage], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the library of squares: of policy p four takes, the first two of which succeed at step 6."""
+    path = tmp_path_factory.mktemp("runs") / "tuning"
+    with Store.write(path, Manifest(identity={"seed": 0}, library=str(squares.path))) as store:
+        for start, take in enumerate(takes):
+            assert take.frames is not None
+            assert take.actions is not None
+            assert take.states is not None
+            store.add(
+                Take(
+                    TakeKey("p", "e", "check", start, "base", 0), 6 if start < 2 else None, take.actions, take.states,
+                    Film.pack(take.frames), take.steps,
+                )
+            )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize("uri", ["self", "last"])
+def test_own_successes_stand_in_for_demonstrations(
+    tuning: Path, takes: list[Footage], squares: Library, uri: str
+) -> None:
+    scorer = registry.scorer(f"{uri}:{tuning}")
+    assert scorer.spec.trained_on == {("e", "check", start) for start in range(4)}
+    assert scorer.spec.encoder == Hog().spec.fingerprint
+    own = [replace(take, policy="p", task="check") for take in takes]
+    got = np.array([score.values for score in scorer.score(own, None)], np.float64)
+    seen = [take.embeddings[take.steps <= 6] for take in takes[:2]]  # type: ignore[index]
+    library = np.concatenate(seen if uri == "self" else [frames[-3:] for frames in seen])
+    for take, values in zip(takes, got, strict=True):
+        for window, value in zip(take.windows[:2], values[:2], strict=True):
+            frames = take.embeddings[window] if uri == "self" else take.embeddings[window][-3:]  # type: ignore[index]
+            assert value == pytest.approx((frames @ library.T).max(axis=1).mean(), abs=1e-6)
+    nothing = scorer.score([replace(takes[0], policy="p", task="another")], None)
+    assert np.isnan(nothing[0].values).all()
+    with pytest.raises(BestTakeError, match="has no successful base take of q"):
+        scorer.score([replace(takes[0], policy="q", task="check")], None)
+
+
+def test_own_successes_need_a_run() -> None:
+    with pytest.raises(BestTakeError, match="self: name a run on tuning starts, self:RUN"):
+        registry.scorer("self")
+
+
+def test_all_permutations_of_takes_give_the_same_consensus(takes: list[Footage], squares: Library) -> None:
+    straight = scores("consensus", takes, squares)
+    for order in itertools.permutations(range(4)):
+        np.testing.assert_array_equal(scores("consensus", [takes[i] for i in order], squares), straight[list(order)])

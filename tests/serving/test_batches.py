@@ -1,0 +1,372 @@
+"""How requests of several clients become one call of the policy, and what clients cannot do to each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.sync.client import connect
+
+from besttake.errors import ComponentError
+from besttake.policies.remote_wire import Message, pack_message, unpack_message
+from besttake.serving import Limits, serve
+from besttake.serving import server as module
+from besttake.serving.batches import Batches, Seat, worth_waiting
+from besttake.serving.served import Episode, Served
+from besttake.types import Observation, PolicySpec
+
+WAIT = 30
+
+
+class Gated:
+    """A row is the mean of its picture, its state and noise of its draw. Calls wait for the gate and are kept."""
+
+    spec = PolicySpec("gated", "flow", horizon=4, action_dim=3, replan=1, cameras=("wrist",), state_dim=5, width=8)
+
+    def __init__(self, most=99):
+        self.calls, self.most = list[list[str]](), most
+        self.gate, self.entered = threading.Event(), threading.Semaphore(0)
+        self.gate.set()
+
+    def sample(self, observations, draws, warm=None):
+        names = [seen.instruction for seen in observations]
+        self.calls.append(names)
+        self.entered.release()
+        assert self.gate.wait(WAIT)
+        if "fail" in names or len(names) > self.most:
+            raise RuntimeError("fell over")
+        pictures = np.stack([seen.images["wrist"] for seen in observations])  # of one size, as a model wants them
+        rows = [draw.normal((4, 3)) + seen.state.mean() for seen, draw in zip(observations, draws, strict=True)]
+        return (np.stack(rows) + pictures.mean((1, 2, 3))[:, None, None]).astype(np.float32)
+
+
+class Client:
+    """One connection to a server; ``ask`` sends an observation of its own, ``answer`` waits for the action."""
+
+    def __init__(self, url, name="push", start=None, size=8):
+        self.socket, self.name, self.size, self.asked = connect(url).__enter__(), name, size, 0
+        task = {} if start is None else {"task": {"name": "push", "episode_idx": start}}
+        self.socket.send(pack_message(Message("episode_start", task)))
+
+    def ask(self):
+        self.asked += 1
+        number = (sum(map(ord, self.name)) + self.asked) % 250
+        payload: dict[str, Any] = {"images": {"wrist": np.full((self.size, self.size, 3), number, np.uint8)}}
+        payload |= {"states": np.full(5, number, np.float32), "task_description": self.name}
+        self.socket.send(pack_message(Message("observation", payload, self.asked)))
+
+    def answer(self) -> Any:
+        reply = unpack_message(self.socket.recv(timeout=WAIT))
+        assert reply.seq == self.asked
+        return reply.payload["actions"] if reply.type == "action" else reply.payload["error"]
+
+    def act(self):
+        self.ask()
+        return self.answer()
+
+
+def held(policy, server, first="first"):
+    """A client whose call has begun and cannot end: what comes now waits for the next one."""
+    client = Client(server.url, first)
+    while policy.entered.acquire(blocking=False):
+        pass
+    policy.gate.clear()
+    client.ask()
+    assert policy.entered.acquire(timeout=WAIT)
+    return client
+
+
+def waiting(server, count):
+    """Return when ``count`` requests wait for a call."""
+    for _ in range(WAIT * 100):
+        if len(server._batches._waiting) == count:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"{len(server._batches._waiting)} wait, not {count}")
+
+
+def test_what_comes_while_the_policy_samples_is_one_call_of_at_most_its_width():
+    policy = Gated()
+    with serve(policy) as server:
+        first = held(policy, server)
+        others = [Client(server.url, f"other {number}") for number in range(10)]
+        for client in others:
+            client.ask()
+        waiting(server, 10)
+        policy.gate.set()
+        for client in (first, *others):
+            assert client.answer().shape == (3,)
+    assert [len(call) for call in policy.calls] == [1, 8, 2]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_fewer_rows_at_once_can_be_asked_for(batch):
+    policy = Gated()
+    with serve(policy, limits=Limits(batch=batch)) as server:
+        first = held(policy, server)
+        others = [Client(server.url, f"other {number}") for number in range(3)]
+        for client in others:
+            client.ask()
+        waiting(server, 3)
+        policy.gate.set()
+        for client in (first, *others):
+            client.answer()
+    assert max(map(len, policy.calls)) == batch
+
+
+def test_a_client_gets_the_same_bits_whoever_shares_its_calls():
+    """Eight clients at once, each in an episode and with observations of its own, against a server without batches."""
+
+    def played(batch):
+        policy = Gated()
+        with serve(policy, seed=3, limits=Limits(batch=batch)) as server, ThreadPoolExecutor(8) as pool:
+            clients = [Client(server.url, f"client {number}", start=number) for number in range(8)]
+            actions = list(pool.map(lambda client: np.stack([client.act() for _ in range(6)]), clients))
+        return np.stack(actions), max(map(len, policy.calls))
+
+    (together, widest), (alone, one) = played(None), played(1)
+    assert widest > 1
+    assert one == 1
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_clients_with_pictures_of_other_sizes_do_not_share_a_call():
+    policy = Gated()
+    with serve(policy) as server:
+        first = held(policy, server)
+        others = [Client(server.url, f"{size} {number}", size=size) for number in range(2) for size in (8, 16)]
+        for client in others:
+            client.ask()
+        waiting(server, 4)
+        policy.gate.set()
+        assert all(client.answer().shape == (3,) for client in (first, *others))
+    assert sorted(sorted(call) for call in policy.calls[1:]) == [["16 0", "16 1"], ["8 0", "8 1"]]
+
+
+def test_a_request_that_makes_the_policy_fail_costs_the_others_nothing_and_then_goes_alone():
+    policy = Gated()
+    with serve(policy) as server:
+        bad, good = Client(server.url, "fail"), [Client(server.url, f"good {number}") for number in range(3)]
+        for _ in range(2):
+            first = held(policy, server)
+            for client in (good[0], bad, *good[1:]):
+                client.ask()
+            waiting(server, 4)
+            policy.gate.set()
+            assert bad.answer() == "RuntimeError: fell over"
+            assert all(client.answer().shape == (3,) for client in (first, *good))
+            first.socket.close()
+            calls = policy.calls[:]
+            policy.calls.clear()
+    assert sorted(len(call) for call in calls) == [1, 1, 3]
+    assert ["fail"] in calls
+
+
+def test_a_policy_that_fails_on_many_rows_gets_fewer(caplog):
+    policy = Gated(most=2)
+    with serve(policy) as server, caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            first = held(policy, server)
+            others = [Client(server.url, f"other {number}") for number in range(4)]
+            for client in others:
+                client.ask()
+            waiting(server, 4)
+            policy.gate.set()
+            assert all(client.answer().shape == (3,) for client in (first, *others))
+    assert [len(call) for call in policy.calls] == [1, 4, 2, 2, 1, 2, 2]
+    assert "4 rows at once failed (RuntimeError: fell over); now 2 at most" in caplog.text
+
+
+def test_a_client_that_leaves_while_it_waits_is_not_sampled():
+    policy = Gated()
+    with serve(policy) as server:
+        first = held(policy, server)
+        leaves, stays = Client(server.url, "leaves"), Client(server.url, "stays")
+        leaves.ask()
+        stays.ask()
+        waiting(server, 2)
+        leaves.socket.socket.shutdown(socket.SHUT_RDWR)
+        for _ in range(WAIT * 100):
+            if not all(row.seat.there() for row in server._batches._waiting):
+                break
+            threading.Event().wait(0.01)
+        policy.gate.set()
+        assert all(client.answer().shape == (3,) for client in (first, stays))
+    assert policy.calls == [["first"], ["stays"]]
+
+
+def test_a_client_in_the_middle_of_a_message_holds_nobody():
+    policy = Gated()
+    with serve(policy) as server:
+        slow, quick = Client(server.url, "slow"), Client(server.url, "quick")
+        slow.act()
+        slow.socket.socket.sendall(b"\x82\xff" + (1_000_000).to_bytes(8, "big") + b"\0" * 100)
+        assert all(quick.act().shape == (3,) for _ in range(5))
+        assert policy.calls[-5:] == [["quick"]] * 5
+        slow.socket.socket.shutdown(socket.SHUT_RDWR)
+
+
+def test_closing_turns_away_those_who_wait():
+    policy = Gated()
+    batches = Batches(Served(policy, 0, {}, Limits()), 8)
+    seats = [batches.seat(lambda: True) for _ in range(2)]
+    seen = Observation({}, np.zeros(5, np.float32), "x")
+
+    def sample(seat: Seat):
+        return seat.sample(seen, None, None)
+
+    policy.gate.clear()
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(sample, seats[0])
+        assert policy.entered.acquire(timeout=WAIT)
+        waits = pool.submit(sample, seats[1])
+        while not batches._waiting:
+            pass
+        closing = pool.submit(batches.close)
+        while not batches._closed:
+            pass
+        policy.gate.set()
+        closing.result(WAIT)
+        with pytest.raises(ComponentError, match="the server is closing"):
+            waits.result(WAIT)
+    with pytest.raises(ComponentError, match="the server is closing"):
+        sample(seats[0])
+
+
+class Preparing(Gated):
+    """Keeps the names of what it prepared."""
+
+    def __init__(self):
+        super().__init__()
+        self.prepared = list[list[str]]()
+
+    def prepare(self, observations, draws, warm=None):
+        self.prepared.append([seen.instruction for seen in observations])
+        if "odd" in self.prepared[-1]:
+            raise SystemExit("cannot prepare this")
+        return observations, draws
+
+    def sample_prepared(self, prepared):
+        return super().sample(*prepared)
+
+    def sample(self, observations, draws, warm=None):
+        return self.sample_prepared(self.prepare(observations, draws))
+
+
+def test_a_whole_call_is_prepared_while_another_runs():
+    policy = Preparing()
+    with serve(policy) as server:
+        first = held(policy, server)
+        others = [Client(server.url, f"other {number}") for number in range(10)]
+        for client in others:
+            client.ask()
+        waiting(server, 2)
+        assert [len(call) for call in policy.prepared] == [1, 8]
+        assert policy.calls == [["first"]]
+        policy.gate.set()
+        assert all(client.answer().shape == (3,) for client in (first, *others))
+    assert [len(call) for call in policy.prepared] == [len(call) for call in policy.calls] == [1, 8, 2]
+
+
+def test_a_request_that_cannot_be_prepared_costs_the_others_nothing():
+    policy = Preparing()
+    with serve(policy) as server:
+        first, odd = held(policy, server), Client(server.url, "odd")
+        others = [Client(server.url, f"other {number}") for number in range(7)]
+        for client in (odd, *others):
+            client.ask()
+        waiting(server, 0)
+        policy.gate.set()
+        assert all(client.answer().shape == (3,) for client in (first, *others))
+        assert odd.answer() == "SystemExit: cannot prepare this"
+
+
+def total_waiting(here: int, due: list[float], took: float, begin: float) -> float:
+    """Seconds from each request to the call that it is in, where the first call begins at ``begin``."""
+    arrivals = [0.0] * here + due
+    return sum((begin if at <= begin else begin + took) - at for at in arrivals)
+
+
+@settings(max_examples=50)
+@given(
+    here=st.integers(1, 6),
+    due=st.lists(st.floats(0, 0.05), max_size=8).map(sorted),
+    took=st.floats(0.1, 1),
+)
+def test_waiting_for_company_is_what_makes_everyone_wait_least(here, due, took):
+    count = worth_waiting(here, due, took, most=99)
+    waits = [total_waiting(here, due, took, begin) for begin in (0.0, *due)]
+    chosen = 0.0 if not count else due[count - 1]
+    assert total_waiting(here, due, took, chosen) == pytest.approx(min(waits))
+
+
+def test_nobody_waits_for_nobody_nor_for_more_than_a_call_takes():
+    assert worth_waiting(1, [], 1.0, 8) == 0
+    assert worth_waiting(8, [0.0, 0.0], 1.0, 8) == 0
+    assert worth_waiting(7, [0.0, 0.0], 1.0, 8) == 1
+    assert worth_waiting(1, [0.6], 1.0, 8) == 0
+    assert worth_waiting(1, [0.4], 1.0, 8) == 1
+
+
+class Frugal(Gated):
+    """Gives every call's chunks in the same memory, as models with fixed buffers do."""
+
+    spec = dataclasses.replace(Gated.spec, replan=4)
+    out = np.zeros((8, 4, 3), np.float32)
+
+    def sample(self, observations, draws, warm=None):
+        chunks = self.out[: len(draws)]
+        chunks[:] = super().sample(observations, draws)
+        return chunks
+
+
+def test_a_policy_that_uses_its_memory_again_does_not_mix_clients_up():
+    with serve(Frugal()) as server:
+        client = Client(server.url, start=3)
+        alone = [client.act() for _ in range(4)]
+        client.socket.close()
+    with serve(Frugal()) as server:
+        first, second = Client(server.url, start=3), Client(server.url, "other", start=4)
+        actions = [first.act()]
+        second.act()
+        actions += [first.act() for _ in range(3)]
+        for one in (first, second):
+            one.socket.close()
+    np.testing.assert_array_equal(actions, alone)
+
+
+def test_clients_that_cannot_be_closed_hold_up_closing_once_and_not_each():
+    class Stuck:
+        def close(self):
+            threading.Event().wait(WAIT)
+
+    server = serve(Gated())
+    server._open |= {Stuck() for _ in range(6)}
+    began = time.monotonic()
+    with mock.patch.object(module, "_CLOSING", -0.8):  # a fifth of a second in all
+        server.close()
+    assert time.monotonic() - began < 0.8
+
+
+def test_what_was_answered_with_an_error_is_not_remembered():
+    def fail(seen, draw, course):
+        course.memory.append(seen)
+        raise RuntimeError("fell over")
+
+    seat = mock.Mock(sample=fail)
+    served = Served(Gated(), 0, {}, Limits())
+    episode = Episode(served, seat, served.episode("push", 0))
+    episode.course.memory.append("before")
+    with pytest.raises(RuntimeError):
+        episode.sample(Observation({}, np.zeros(5, np.float32), ""))
+    assert episode.course.memory == ["before"]

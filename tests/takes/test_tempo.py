@@ -1,0 +1,72 @@
+"""How many takes suit the measured times of simulators and policy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import toy
+from bench.cluster import Costs, simulate
+
+from besttake.takes.draws import Draw
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
+from besttake.takes.orders import Job
+from besttake.takes.pool import LocalPool
+from besttake.takes.runner import UnderWay, play
+from besttake.takes.sizes import room_for
+from besttake.takes.store import Store
+from besttake.takes.tempo import Load, Measured, Tempo, first, suited
+
+
+@pytest.mark.parametrize(("step", "sample"), [(0.02, 0.06), (0.002, 0.06), (0.005, 0.2), (0.02, 0.3)])
+def test_what_is_chosen_keeps_the_policy_busy_with_few_simulators(step: float, sample: float) -> None:
+    costs = Costs(step=step, sample=sample)
+    load = suited(Measured(costs.replan * step, sample, costs.width), workers=64)
+    run = simulate(1, load.workers, load.takes // load.workers * load.workers, costs, per_gpu=3 * load.takes)
+    assert run.gpu > 0.92
+    assert load.takes < 2 * 64, "all workers with two takes each would be more"
+
+
+def test_where_simulators_are_the_limit_every_worker_has_one_take_and_another() -> None:
+    load = suited(Measured(turn=3.0, call=0.01, width=8), workers=6)
+    assert load == Load(6, 2 * 8 + 2 * 6)
+    assert suited(Measured(turn=3.0, call=0.01, width=8), workers=6, at_once=2) == Load(6, 12)
+    assert first(2, 8, at_once=2) == Load(2, 4)
+
+
+def test_takes_are_added_only_as_far_as_memory_goes() -> None:
+    loads: list[Load] = []
+    tempo = Tempo(64, 8, None, lambda load: 5, lambda load, measured: loads.append(load))
+    tempo.turned(1.0)
+    assert not tempo.grown(3, 9.0), "the first calls set things up"
+    assert tempo.grown(6, 9.06)
+    assert loads == [tempo.load]
+    assert tempo.load.takes == first(64, 8).takes + 5
+    assert room_for([], Load(1, 1)) > 1000
+
+
+def draw(key: TakeKey) -> Draw:
+    return Draw(0, key.task, key.start, key.seed)
+
+
+def test_a_run_measures_grows_and_plays_the_same_takes(tmp_path: Path) -> None:
+    keys = [TakeKey("p", "python:toy:make?slow=0.002", "walk", start, "base", 0) for start in range(20)]
+    work = [Job(key, 12, (), "eye", 5, True) for key in keys]
+    loads: list[tuple[Load, Measured]] = []
+    pool = LocalPool(2)
+    digests = []
+    for name, batch in (("auto", UnderWay(None, on_load=lambda *chosen: loads.append(chosen))), ("two", UnderWay(2))):
+        with Store.write(tmp_path / name, Manifest()) as store:
+            play(work, toy.Sleeping(0.002, width=2), draw, store, pool, batch=batch)
+            digests.append(store.digest())
+    pool.close()
+    assert digests[0] == digests[1]
+    load, measured = loads[-1]
+    assert load.takes > first(2, 2).takes, "a turn of three steps takes longer than a call"
+    assert measured.turn > 0.002
+    assert measured.call > 0.002

@@ -1,0 +1,127 @@
+"""The same plan on a finished run is answered at once; whatever changed is noticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from besttake.config import Plan
+from besttake.core.logistic import Model
+from besttake.result import Result
+from besttake.scorers.classifier import Trained
+from besttake.verbs import answered
+from besttake.verbs.diagnose import diagnose, versions
+
+PLAN = {"policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",)}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "run"
+    diagnose(Plan(**PLAN), run)
+    return run
+
+
+@pytest.fixture
+def run(first: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first, tmp_path / "run"))
+
+
+def known(run: Path, **changes: object) -> Result | None:
+    return answered.answer(Plan(**{**PLAN, **changes}), run, versions())
+
+
+def test_the_same_plan_is_answered_without_making_anything(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("something was computed")
+
+    for name in ("open_envs", "load_policy", "set_up", "measure"):
+        monkeypatch.setattr(f"besttake.verbs.diagnose.{name}", fail)
+    before = (run / "result.json").read_bytes()
+    began = time.process_time()
+    result = diagnose(Plan(**PLAN, workers=1), run)  # how many workers there are changes no number
+    assert time.process_time() - began < 2
+    assert result == Result.load(run / "result.json")
+    assert (run / "result.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"worth": 5}, {"starts": 3}, {"seed": 1}, {"policy": "testbed:alt"}, {"stride": 4}]
+)
+def test_another_plan_is_not(run: Path, changes: dict[str, object]) -> None:
+    assert known(run) is not None
+    assert known(run, **changes) is None
+
+
+def test_damage_is_noticed_and_mended(run: Path) -> None:
+    result = known(run)
+    assert result is not None
+    take = next((run / "takes").rglob("*.take"))
+    whole = take.read_bytes()
+    take.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert known(run) is None
+    mended = diagnose(Plan(**PLAN), run)
+    assert mended.digest == result.digest  # the take is made again
+    assert (result.cost.takes, result.cost.made) == (4, 4)
+    assert (mended.cost.takes, mended.cost.made) == (4, 1), "seconds are of the last invocation, which made one"
+    assert take.read_bytes() == whole
+    text = (run / "result.json").read_bytes()
+    (run / "result.json").write_bytes(text.replace(b"0.", b"1.", 1))
+    assert known(run) is None
+    assert diagnose(Plan(**PLAN), run).cells == result.cells
+
+
+def test_other_versions_and_changed_files_are_noticed(run: Path, tmp_path: Path) -> None:
+    assert answered.answer(Plan(**PLAN), run, {**versions(), "numpy": "0"}) is None
+    weights = tmp_path / "policy.safetensors"
+    weights.write_bytes(b"x")
+    plan = Plan(**{**PLAN, "policy": f"flow:{weights}"})
+    key = answered.key_of(plan, {})
+    assert key is not None
+    assert key == answered.key_of(plan, {})
+    os.utime(weights, ns=(1, 1))
+    assert key != answered.key_of(plan, {})
+
+
+def test_files_behind_links_and_in_options_are_noticed(tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir()
+    elsewhere.mkdir()
+    (data / "videos").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(data)
+    (data / ".#info.json").symlink_to("nobody@nowhere")  # as an editor leaves it
+    film, init = elsewhere / "film.mp4", tmp_path / "own.init"
+    for demos, file in ((f"lerobot:{data}", film), (f"testbed:pick?init={init}", init)):
+        file.write_bytes(b"x")
+        plan = Plan(**{**PLAN, "demos": demos})
+        key = answered.key_of(plan, {})
+        assert key is not None
+        file.write_bytes(b"xx")
+        assert key != answered.key_of(plan, {})
+
+
+def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, tmp_path: Path) -> None:
+    model = Model(np.zeros(3), np.zeros(2), np.ones(2))
+    Trained({"drawer": model}, "another encoder", frozenset()).save(tmp_path / "file")
+    more = {**PLAN, "scorer": ("coverage", f"classifier:{tmp_path / 'file'}")}
+    assert any("another encoder" in note for note in diagnose(Plan(**more), run).notes)
+    assert known(run, **more) is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "python:mine:make",
+        "openpi:localhost:8000",
+        "lerobot:org/name",
+        "lerobot:~nobody-here/x",
+        "lerobot:" + "x" * 5000,
+    ],
+)
+def test_what_files_do_not_tell_is_asked_anew(uri: str) -> None:
+    assert answered.key_of(Plan(**{**PLAN, "policy": uri}), {}) is None

@@ -1,0 +1,97 @@
+"""Two runs side by side: what changed, start by start where both have the start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from markupsafe import escape
+
+from besttake.config import Plan
+from besttake.core.estimate import Estimate
+from besttake.reporting import words
+from besttake.reporting.html import make_compare_html
+from besttake.verbs.changes import _pairs, changes, independent
+from besttake.verbs.compare import compare
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.run import Run
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> tuple[Path, Path]:
+    place = tmp_path_factory.mktemp("runs")
+    for name, starts in (("half", "0:4"), ("strong", "1:6")):
+        plan = Plan(policy=f"testbed:{name}", env="testbed:pick", starts=starts, seeds=2, arms=("base",),
+                    check_states=0, probe_states=0)  # fmt: skip
+        diagnose(plan, place / name)
+    return place / "half", place / "strong"
+
+
+def rates(run: Path, starts: set[int]) -> dict[int, float]:
+    rows = Run.open(run).takes.rows
+    return {s: float(np.mean([row.success for row in rows if row.key.start == s])) for s in starts}
+
+
+def test_only_starts_that_both_runs_have_count(pair: tuple[Path, Path]) -> None:
+    listed, notes = changes(*pair)
+    single = next(one for one in listed if one.number == "pass@1")
+    shared = {row.key.start for row in Run.open(pair[0]).takes.rows} & {
+        row.key.start for row in Run.open(pair[1]).takes.rows
+    }
+    before, after = (rates(run, shared) for run in pair)
+    assert len(shared) == 3
+    assert (single.starts, single.paired, notes) == (3, True, [])
+    assert single.policies == ("testbed:half", "testbed:strong")
+    assert single.change.value == pytest.approx(np.mean([after[s] - before[s] for s in shared]))
+    assert single.before.value == pytest.approx(np.mean([*before.values()]))
+    assert single.change.low <= single.change.value <= single.change.high
+    assert {one.number for one in listed} == {"pass@1", "pass@2"}
+
+
+def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(pair: tuple[Path, Path]) -> None:
+    listed, _ = changes(pair[0], pair[0])
+    assert all(one.change.value == 0 and one.shown == "" for one in listed)
+    document = json.loads(compare(list(pair)).to_json())
+    assert document["changes"][0]["paired"] is True
+    assert compare([pair[0]]).changes == ()
+
+
+def test_the_page_of_two_runs_begins_with_every_change(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    compared = compare(list(pair))
+    page = make_compare_html(compared, tmp_path / "compare.html").read_text()
+    assert page.index("What changed from half to strong") < page.index("Gain against headroom, over both runs")
+    for i, one in enumerate(compared.changes):
+        value = f'data-path="/changes/{i}/change/value" data-value="{one.change.value!r}"'
+        assert page.count(value) == 2, "in the table and in the figure"
+        assert f'data-path="/changes/{i}/before/value" data-value="{one.before.value!r}"' in page
+    assert "3 shared" in page
+    assert "start by start" in page
+    assert compared.policy_runs == ("half", "strong")
+    for cell in compared.result.policies:
+        assert str(escape(words.headline(cell))) in page
+
+
+def test_cells_of_one_task_in_two_envs_are_not_mixed_up(pair: tuple[Path, Path]) -> None:
+    result = Run.open(pair[0]).result
+    (cell,) = result.cells
+    small = cell.model_copy(update={"env": "testbed:pick?size=32"})
+    old = result.model_copy(update={"cells": [cell, small]})
+    pairs, notes = _pairs(old, result.model_copy(update={"cells": [small, cell]}))
+    assert ([(a.env, b.env) for a, b in pairs], notes) == ([(cell.env, cell.env), (small.env, small.env)], [])
+    pairs, notes = _pairs(old, result)
+    assert [(a.env, b.env) for a, b in pairs] == [(cell.env, cell.env)]
+    assert notes == ["only the first run has testbed:half on pick in testbed:pick?size=32"]
+    pairs, notes = _pairs(result, result.model_copy(update={"cells": [small]}))
+    assert [(a.env, b.env) for a, b in pairs] == [(cell.env, small.env)]
+    assert notes == ["pick is in testbed:pick in the first run and in testbed:pick?size=32 in the second"]
+
+
+def test_independent_rates_have_newcombes_interval() -> None:
+    # Newcombe 1998, Table II, (a) 56/70 - 48/80, method 10: 0.0524 to 0.3339, from the Wilson intervals of both.
+    one, two = Estimate(0.6, 0.4904, 0.7004, n=80), Estimate(0.8, 0.6918, 0.8772, n=70)
+    change = independent(one, two)
+    assert change.value == pytest.approx(0.2)
+    assert change.low == pytest.approx(0.0524, abs=2e-3)
+    assert change.high == pytest.approx(0.3339, abs=2e-3)

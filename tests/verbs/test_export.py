@@ -1,0 +1,180 @@
+"""What is exported is read back with other people's readers, and nothing is ever half there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from besttake import registry
+from besttake.config import Plan
+from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
+from besttake.measure.scores import ScoreName
+from besttake.reporting.export import films, tables
+from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
+from besttake.takes.store import Store
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.export import Wanted, export
+from besttake.verbs.run import Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    diagnose(
+        Plan(
+            policy="testbed:half",
+            env="testbed:drawer",
+            starts=2,
+            seeds=2,
+            arms=("base",),
+            check_states=0,
+            probe_states=0,
+        ),
+        path,
+    )
+    return path
+
+
+def test_tables_hold_every_take_and_every_number(run: Path, tmp_path: Path) -> None:
+    made = export(run, Wanted(csv=True, parquet=True, latex="table1"), tmp_path)
+    assert [path.name for path in made] == [
+        "cells.csv", "cells.parquet", "takes.csv", "takes.parquet", "table1.tex"
+    ]  # fmt: skip
+    opened = Run.open(run)
+    with (tmp_path / "takes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["task"], int(r["start"]), int(r["seed"]), r["success"] == "True") for r in rows] == [
+        (row.key.task, row.key.start, row.key.seed, row.success) for row in opened.takes.rows
+    ]
+    key = opened.takes.rows[0].key
+    assert float(rows[0]["score coverage full"]) == opened.scores[key].scores[ScoreName("coverage", "full")]
+    numbers = parquet.read_table(tmp_path / "cells.parquet").to_pylist()
+    pass_1 = next(n for n in numbers if n["number"] == "pass@1" and n["group"] == "*")
+    estimate = opened.result.policies[0].headroom.pass_1
+    assert (pass_1["value"], pass_1["low"], pass_1["high"]) == (estimate.value, estimate.low, estimate.high)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_score_that_is_not_there_is_an_empty_field(run: Path) -> None:
+    opened = Run.open(run)
+    rows, scores = opened.takes.rows, opened.scores
+    scores[rows[0].key].scores[ScoreName("coverage", "full")] = float("nan")
+    columns, table = tables.takes_table(rows, scores)
+    shown = [row[columns.index("score coverage full")] for row in table]
+    assert shown[0] is None
+    assert None not in shown[1:]
+
+
+def test_a_name_is_never_a_latex_command_or_a_path(run: Path) -> None:
+    result = Run.open(run).result
+    evil = result.policies[0].model_copy(update={"policy": r"\input{/etc/passwd}_50%&#"})
+    text = tables.latex(result.model_copy(update={"policies": [evil], "command": "a\n\\input{x}"}))
+    body = "".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert r"\input" not in body
+    assert r"\textbackslash{}input\{/etc/passwd\}\_50\%\&\#" in body
+    with Store.open(run) as store:
+        key = replace(store.rows()[0].key, policy="../../x:é\n", task="a/b")
+    assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", films.film_name(key, True))
+    with pytest.raises(PlanError, match="a name without folders"):
+        Wanted(latex="../table")
+    with pytest.raises(PlanError, match="a name without folders"):
+        Wanted(latex="--figures")  # the value of a flag that was forgotten
+
+
+def test_a_film_shows_the_frames_of_its_take(run: Path, tmp_path: Path) -> None:
+    export(run, Wanted(films=tmp_path / "films", most=1))
+    (path,) = (tmp_path / "films").iterdir()
+    with Store.open(run) as store:
+        frames = store.load(store.rows()[0]).frames()
+    with av.open(str(path)) as film:
+        shown = np.stack([frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)])
+    assert shown.shape == frames.shape
+    assert np.abs(shown.astype(int) - frames).mean() < 6
+    odd = films.mp4(np.zeros((3, 7, 9, 3), np.uint8), 2.5)
+    with av.open(io.BytesIO(odd)) as film:
+        assert [(f.height, f.width) for f in film.decode(video=0)] == [(8, 10)] * 3
+
+
+def test_a_data_set_is_whole_or_not_there(run: Path, tmp_path: Path) -> None:
+    with Store.open(run) as store:
+        takes = [store.load(row) for row in store.rows()]
+    other = replace(takes[0], actions=takes[0].actions[:, :2])
+    with pytest.raises(RunError, match="other sizes"):
+        write_dataset([takes[0], other], tmp_path / "set", Scene(10))
+    assert list(tmp_path.iterdir()) == []
+    write_dataset(takes, tmp_path / "set", Scene(10))
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    with pytest.raises(RunError, match="not empty"):
+        write_dataset(takes, tmp_path / "set", Scene(10))
+    rows = parquet.read_table(tmp_path / "set" / "data" / "chunk-000" / "file-000.parquet").to_pydict()
+    ends = [take.steps if take.success_step is None else take.success_step for take in takes]
+    assert len(rows["index"]) == sum(ends)
+    assert sum(rows["next.success"]) == sum(take.success for take in takes)
+    assert sum(rows["next.done"]) == len(takes)
+    assert np.array_equal(rows["action"][: ends[0]], takes[0].actions[: ends[0]])
+    with av.open(str(tmp_path / "set" / "videos" / CAMERA / "chunk-000" / "file-000.mp4")) as film:
+        assert sum(1 for _ in film.decode(video=0)) == sum(ends)
+
+
+def test_figures_are_svg_and_pdf_where_svglib_is(run: Path, tmp_path: Path) -> None:
+    made = export(run, Wanted(figures=tmp_path / "figures"))
+    assert made
+    assert all(path.read_text().startswith("<svg") for path in made)
+    try:
+        import svglib  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingExtra, match=r"besttake\[pdf\]"):
+            export(run, Wanted(figures=tmp_path / "more", pdf=True))
+        return
+    pages = [path for path in export(run, Wanted(figures=tmp_path / "more", pdf=True)) if path.suffix == ".pdf"]
+    assert len(pages) == len(made)
+    assert all(path.read_bytes().startswith(b"%PDF-") for path in pages)
+
+
+def test_a_rerun_recording_holds_every_take(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("rerun", reason="rerun-sdk is an extra: pip install 'besttake[rerun]'")
+    export(run, Wanted(rerun=tmp_path / "takes.rrd"))
+    assert [path.name for path in tmp_path.iterdir()] == ["takes.rrd"]
+    assert (tmp_path / "takes.rrd").read_bytes()[:4] in (b"RRF2", b"RRF3")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [({}, "say what to export"), ({"csv": True, "outcome": "ok"}, "choose success or failure"),
+     ({"csv": True, "pdf": True}, "give `figures`, too")],
+)  # fmt: skip
+def test_wrong_wishes_are_refused(wanted: dict, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Wanted(**wanted)
+
+
+def test_a_data_set_runs_at_the_rate_of_its_env_and_has_its_instructions(run: Path, tmp_path: Path) -> None:
+    spec = registry.env("testbed:drawer").spec
+    export(run, Wanted(lerobot=tmp_path / "set"))
+    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == spec.fps == 20
+    words = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet")["tasks"].to_pylist()
+    assert words == [[spec.tasks[0].instruction]] * 4
+    assert spec.tasks[0].instruction != spec.tasks[0].name
+
+
+def test_an_env_that_cannot_be_asked_for_its_rate_is_asked_for_in_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(uri: object) -> None:
+        raise ComponentError("no such simulator")
+
+    monkeypatch.setattr("besttake.verbs.export.spec_of", gone)
+    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*no such simulator.*; say it with `fps`"):
+        export(run, Wanted(lerobot=tmp_path / "set"))
+    export(run, Wanted(lerobot=tmp_path / "set", fps=5))
+    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5
+    assert "tasks go by their names" in caplog.text

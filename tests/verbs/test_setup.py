@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from besttake.config import Plan, load_plan
+from besttake.demos.resolve import open_or_build
+from besttake.errors import LibraryError
+from besttake.types import EnvSpec, TaskSpec
+from besttake.verbs.setup import _retrieval
+
+SLIDES = '''
+import numpy as np
+
+from besttake.types import Demo
+
+
+class Slides:
+    """Straight motions: no gripper, no turn, so no event but the start."""
+
+    name, fingerprint, camera, fps = "slides", "1", "top", 10.0
+    gripper_dim, gripper_open, eef_dims = None, None, (0, 1)
+
+    def __iter__(self):
+        for number in range(3):
+            rng = np.random.default_rng(number)
+            actions = np.tile(rng.uniform(0.5, 1, 2), (12, 1)).astype(np.float32)
+            frames = rng.integers(0, 256, (12, 16, 16, 3), np.uint8)
+            yield Demo(str(number), "slide", frames, np.arange(12), np.cumsum(actions, axis=0), actions)
+
+
+make = Slides
+'''
+
+
+def test_demonstrations_without_events_are_matched_by_frame_unless_another_rule_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slide_demos.py").write_text(SLIDES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+    library = open_or_build("python:slide_demos:make")
+    env = EnvSpec(
+        name="slide", tasks=(TaskSpec("slide", "slide", "slide", horizon=12),), starts=range(9), tuning=range(0),
+        action_dim=2, state_dim=2, cameras=("top",), score_camera="top", eef_dims=(0, 1),
+    )  # fmt: skip
+    plan = Plan(policy="p", env="e", starts=4)
+    assert _retrieval(plan, {"e": env}, library).rule == "frame"
+    with pytest.raises(LibraryError, match="no events beyond episode starts; retrieve by `rule` frame"):
+        _retrieval(load_plan(None, {"policy": "p", "env": "e", "rule": "next"}), {"e": env}, library)
