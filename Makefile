@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit lint format bench fuzz docs integration wheel clean
+.PHONY: help demo test test-all unit failed lint format bench fuzz docs integration wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -19,10 +19,14 @@ demo: $(READY)  ## run the whole diagnosis on the embedded testbed and write run
 test: lint unit  ## check format, lint and types, and run the fast tests
 
 test-all: lint  ## the same with the slow simulations, and print the coverage
-	$(PYTEST) --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % (by file: $(BIN)/coverage report)"
 
 unit: $(READY)  ## run the fast tests alone
 	$(PYTEST) -m "not slow"
+
+failed: $(READY)  ## run the tests again that failed the last time, one at a time
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 lint: $(READY)  ## check format, lint and types
 	$(BIN)/ruff format --check src tests bench contrib
