@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import besttake
+from besttake.core import reject
 from besttake.core.estimate import Estimate
 from besttake.errors import PlanError, RunError
 from besttake.measure.scores import Scores
@@ -93,7 +94,8 @@ def test_every_number_of_the_page_is_that_of_the_json(run: Path, result: Verifie
 def test_the_table_for_a_spreadsheet_has_all_cells(result: VerifierResult, tmp_path: Path) -> None:
     with result.save(tmp_path / "t.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 3 * (3 * 3 + 3)
+    assert sum(row["kind"] == "scorer" for row in rows) == 3 * 3 * 3
+    assert sum(row["kind"] == "control" for row in rows) == 3 * 3
     first = result.pooled.verifiers[0]
     assert float(rows[0]["gain"]) == first.gain.value
     assert {row["policy"] for row in rows} == {"*", "testbed:half", "testbed:few"}
@@ -102,6 +104,30 @@ def test_the_table_for_a_spreadsheet_has_all_cells(result: VerifierResult, tmp_p
         ("*", scorer, result.pooled.windows[0]) for scorer in result.scorers
     ]
     assert float(retried[0]["retry_success_low"]) == result.pooled.retrying[0].success.low
+
+
+def test_the_table_for_a_spreadsheet_has_pairs_curves_and_calibration(result: VerifierResult, tmp_path: Path) -> None:
+    with result.save(tmp_path / "t.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["policy"] == "*"]
+    pooled = result.pooled
+    of = {kind: [row for row in rows if row["kind"] == kind] for kind in {row["kind"] for row in rows}}
+    assert [
+        (row["scorer"], row["minus"], float(row["difference"]), float(row["difference_low"])) for row in of["pair"]
+    ] == [(p.first, p.second, p.difference.value, p.difference.low) for p in pooled.pairs]
+    curve = [(one.scorer, point) for one in pooled.retrying for point in one.curve]
+    assert [(row["scorer"], float(row["mean_takes"]), float(row["mean_success"])) for row in of["retrying"]] == [
+        (scorer, point.takes, point.success) for scorer, point in curve
+    ]
+    assert [float(row["pass_rate"]) for row in of["retrying"]] == list(reject.RATES) * 3
+    assert [float(row["mean_success"]) for row in of["best of"]] == [
+        point.success for one in pooled.retrying for point in one.best_of
+    ]
+    (calibrated,) = pooled.calibration
+    assert [(float(row["stated"]), float(row["happened"]), int(row["bin_takes"])) for row in of["calibration"]] == [
+        (b.stated, b.happened.value, b.takes) for b in calibrated.bins
+    ]
+    (summed,) = [row for row in of["scorer"] if row["brier"]]
+    assert (summed["scorer"], float(summed["brier"])) == ("oracle-ish", calibrated.brier)
 
 
 def test_retrying_stands_beside_the_best_of_all_takes_with_its_picture(result: VerifierResult, tmp_path: Path) -> None:
@@ -140,12 +166,33 @@ def test_names_from_files_cannot_act_in_any_format(result: VerifierResult, tmp_p
         assert next(csv.DictReader(file))["policy"].startswith("'=cmd")
 
 
-def test_latex_is_one_whole_table(result: VerifierResult, tmp_path: Path) -> None:
+def tables_of(tex: str) -> list[list[str]]:
+    """The rows of each table of a LaTeX text, its head first."""
+    found = []
+    for _, body in re.findall(r"\\begin\{(tabular|longtable)\}(.*?)\\end\{\1\}", tex, re.DOTALL):
+        found.append([line for line in body.splitlines() if line.endswith("\\\\") and "\\caption" not in line])
+    return found
+
+
+def test_latex_has_every_table_of_the_page_and_each_is_whole(result: VerifierResult, tmp_path: Path) -> None:
     tex = result.save(tmp_path / "t.tex").read_text()
-    body = tex[tex.index("\\midrule") : tex.index("\\bottomrule")].strip().splitlines()[1:]
-    assert len(body) == 6
-    assert {line.count(" & ") for line in body} == {5}
-    assert all(line.endswith("\\\\") for line in body)
+    scorers, pairs, retried, points, calibrated, cells = tables_of(tex)
+    assert len(scorers) == 1 + 6
+    assert len(pairs) == 1 + len(result.pooled.pairs)
+    assert len(retried) == 1 + 3
+    assert len(points) == 1 + 3 * (11 + 3)
+    assert len(calibrated) == 1 + len(result.pooled.calibration[0].bins)
+    assert len(cells) == 1 + 2 * 3
+    for table in (scorers, pairs, retried, points, calibrated, cells):
+        assert len({line.count(" & ") for line in table}) == 1
+    columns = re.findall(r"\\begin\{(?:tabular|longtable)\}\{(l+r*)\}", tex)
+    assert [len(one) for one in columns] == [table[0].count(" & ") + 1 for table in tables_of(tex)]
+    text = result.save(tmp_path / "t.md").read_text()
+    assert points[5].split(" & ")[1].replace("\\", "") in text
+    alone = replace(
+        result, cells=result.cells[:1], pooled=replace(result.pooled, pairs=(), retrying=(), calibration=())
+    )
+    assert len(tables_of(alone.save(tmp_path / "one.tex").read_text())) == 1
 
 
 def test_runs_together_have_the_scorers_that_all_of_them_have(run: Path, tmp_path: Path, cache: Path) -> None:

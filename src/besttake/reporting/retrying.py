@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from besttake.core import reject
 from besttake.reporting.axes import Frame, datum, spread, tick_text, ticks
 from besttake.reporting.drawing import Element, Figure, Label, Mark, Polyline
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, number, percent
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 4
 HEAD = ("scorer", "takes on average", "success", "gain over one take", "success, best of all")
+POINTS = ("scorer", "rule", "takes on average", "success")
 
 
 def ordered(cell: Verified) -> list[tuple[int, Retrying]]:
@@ -32,6 +34,17 @@ def rows(cell: Verified) -> list[tuple[str, ...]]:
         )
         for _, one in ordered(cell)
     ]  # fmt: skip
+
+
+def points(cell: Verified) -> list[tuple[str, ...]]:
+    """The points of all curves as text: the best of 1 to n, and retrying by thresholds that so many takes pass."""
+    lines: list[tuple[str, ...]] = []
+    for _, one in ordered(cell):
+        rules = [(f"best of {k}", point) for k, point in enumerate(one.best_of, start=1)]
+        passed = zip(reject.RATES, one.curve, strict=True)
+        rules += [(f"retry, {100 * rate:.0f} % pass", point) for rate, point in passed]
+        lines += [(one.scorer, rule, number(point.takes, 2), percent(point.success)) for rule, point in rules]
+    return lines
 
 
 def context(cell: Verified, path: str) -> list[dict[str, Any]]:

@@ -1,17 +1,13 @@
-"""The verifier page: how well scorers find good takes, as HTML, Markdown, CSV and LaTeX."""
+"""The verifier page: how well scorers find good takes, as HTML and Markdown; `verifier_tables` has the others."""
 
 from __future__ import annotations
 
-import csv as tables
-import io
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from besttake.escapes import markdown as harmless
-from besttake.escapes import printable
 from besttake.measure.verifiers import harmful
-from besttake.recordings.table import escaped
 from besttake.reporting import retrying
 from besttake.reporting.axes import Frame, datum, horizontal, shorten
 from besttake.reporting.dots import DotRow, Style, dots
@@ -20,21 +16,13 @@ from besttake.reporting.numbers import count, estimate_percent, estimate_plain, 
 from besttake.reporting.page import Page, pointer, svg
 
 if TYPE_CHECKING:
-    from besttake.core.estimate import Estimate
     from besttake.measure.verifiers import Calibration, Verified, Verifier
     from besttake.verbs.verifiers import VerifierResult
 
-_HEAD = (
+HEAD = (
     "scorer", "window", "gain over random", "capture", "AUC within starts", "over shortest", "over the classifier",
     "harm", "s / take",
 )  # fmt: skip
-_NUMBERS = ("success", "gain", "capture", "auc", "over_shortest", "over_bar", "harm")
-_SPENT = ("takes", "success", "gain")
-_TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\N{MINUS SIGN}": "$-$", "<": "$<$", ">": "$>$",
-    "|": "$|$", '"': "''",
-}  # fmt: skip
 
 
 def summary(result: VerifierResult) -> list[str]:
@@ -58,7 +46,7 @@ def summary(result: VerifierResult) -> list[str]:
         lines.append(f"Not shown to differ from a random pick: {', '.join(blind)}.")
     harms = harmful(result.cells)
     for scorer in dict.fromkeys(v.scorer for _, v in harms):
-        own = [f"{_named(cell)} ({estimate_points(v.gain)})" for cell, v in harms if v.scorer == scorer]
+        own = [f"{named(cell)} ({estimate_points(v.gain)})" for cell, v in harms if v.scorer == scorer]
         lines.append(f"Picking by {scorer} is worse than a random pick for {', '.join(own)}.")
     if harms:
         asked = len(rows) * len(result.cells)
@@ -82,7 +70,7 @@ def html(result: VerifierResult) -> str:
 
 def section(result: VerifierResult) -> dict[str, Any]:
     """What the report of a run shows of the comparison."""
-    return {"rows": [_texts(result, v) for v in _leading(result)], "head": _HEAD, "summary": summary(result)}
+    return {"rows": [texts(result, v) for v in leading(result)], "head": HEAD, "summary": summary(result)}
 
 
 def _context(result: VerifierResult) -> dict[str, Any]:
@@ -92,7 +80,7 @@ def _context(result: VerifierResult) -> dict[str, Any]:
         "result": result, "pooled": pooled, "summary": summary(result), "gains": svg(gains(pooled, place)),
         "rows": [(v, f"{place}/verifiers/{i}") for i, v in enumerate(pooled.verifiers)],
         "controls": [(v, f"{place}/controls/{i}") for i, v in enumerate(pooled.controls)],
-        "place": place, "pointer": pointer, "matrix": _matrix(pooled, place), "named": _named,
+        "place": place, "pointer": pointer, "matrix": _matrix(pooled, place), "named": named,
         "calibration": [
             (c, f"{place}/calibration/{i}", svg(reliability(c, f"{place}/calibration/{i}")))
             for i, c in enumerate(pooled.calibration)
@@ -164,20 +152,20 @@ def _matrix(cell: Verified, path: str) -> list[tuple[str, list[tuple[str, str] |
     return lines
 
 
-def _named(cell: Verified) -> str:
+def named(cell: Verified) -> str:
     """Which cell, in words."""
     if cell.policy == "*":
         return "all cells together"
     return cell.policy if cell.tasks == "*" else f"{cell.policy} on {cell.tasks}"
 
 
-def _leading(result: VerifierResult) -> list[Verifier]:
+def leading(result: VerifierResult) -> list[Verifier]:
     """Scorers on the verdict's window, best first, then the controls."""
     first = [v for v in result.pooled.verifiers if v.window == result.pooled.windows[0]]
     return [*sorted(first, key=lambda v: -(v.gain.value or 0.0)), *result.pooled.controls]
 
 
-def _texts(result: VerifierResult, v: Verifier) -> tuple[str, ...]:
+def texts(result: VerifierResult, v: Verifier) -> tuple[str, ...]:
     """A line of a table; the controls have neither window nor costs."""
     length = " (reads length)" if v.scorer in result.length else ""
     seconds = result.seconds.get(v.scorer)
@@ -192,8 +180,8 @@ def markdown(result: VerifierResult) -> str:
     """Tables for notes and pull requests."""
     pooled = result.pooled
     parts = [f"# Scorers on {harmless(', '.join(result.runs))}", *(harmless(line) for line in summary(result))]
-    rows = [_texts(result, v) for v in (*pooled.verifiers, *pooled.controls)]
-    parts.append(_md_table(_HEAD, rows))
+    rows = [texts(result, v) for v in (*pooled.verifiers, *pooled.controls)]
+    parts.append(_md_table(HEAD, rows))
     if pooled.pairs:
         pairs = [(p.first, p.second, estimate_points(p.difference, "")) for p in pooled.pairs]
         parts += ["## Pairs on the same starts", _md_table(("scorer", "minus", "difference in gain"), pairs)]
@@ -203,6 +191,8 @@ def markdown(result: VerifierResult) -> str:
             "## Retrying until the score passes",
             f"At most {pooled.n} takes; thresholds come from other starts of the same cell.",
             _md_table(head, retrying.rows(pooled)),
+            "Success against mean takes, of every threshold and of the best of k:",
+            _md_table(retrying.POINTS, retrying.points(pooled)),
         ]
     for c in pooled.calibration:
         bins = [(percent(b.stated), estimate_percent(b.happened), str(b.takes)) for b in c.bins]
@@ -214,7 +204,7 @@ def markdown(result: VerifierResult) -> str:
     if len(result.cells) > 1:
         lines = [
             (
-                _named(cell),
+                named(cell),
                 str(cell.starts),
                 estimate_points(cell.headroom, ""),
                 *(_gain(cell, s) for s in result.scorers),
@@ -236,56 +226,3 @@ def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "| " + " | ".join(harmless(cell) if i != 1 else cell for cell in line) + " |" for i, line in enumerate(lines)
     )
-
-
-def csv(result: VerifierResult) -> str:
-    """One row per cell, scorer and window, fractions as they are; the pool comes first. Safe in a spreadsheet."""
-    file = io.StringIO()
-    writer = tables.writer(file, lineterminator="\n")
-    columns = [f"{name}{end}" for name in _NUMBERS for end in ("", "_low", "_high")]
-    head = ("policy", "env", "tasks", "starts", "takes", "n", "scorer", "window", "verdict_window", *columns)
-    spent = [f"retry_{name}{end}" for name in _SPENT for end in ("", "_low", "_high")]
-    writer.writerow((*head, "invalid", "blind", "seconds_per_take", "reads_length", *spent))
-    for cell in (result.pooled, *(result.cells if len(result.cells) > 1 else ())):
-        for v in (*cell.verifiers, *cell.controls):
-            ends = [end for name in _NUMBERS for end in _ends(getattr(v, name))]
-            where = [cell.policy, cell.env, cell.tasks, cell.starts, cell.takes, cell.n, v.scorer, v.window]
-            cost = result.seconds.get(v.scorer) if v.window else None
-            row = [*where, int(v.window == cell.windows[0]), *ends, v.invalid, v.blind, cost]
-            row += [int(v.scorer in result.length), *_retried(cell, v)]
-            writer.writerow([escaped(printable(x) if isinstance(x, str) else x) for x in row])
-    return file.getvalue()
-
-
-def _retried(cell: Verified, v: Verifier) -> list[float | None]:
-    """What retrying by a scorer takes and gives, where it was measured."""
-    own = next((one for one in cell.retrying if (one.scorer, one.window) == (v.scorer, v.window)), None)
-    if own is None:
-        return [None] * (3 * len(_SPENT))
-    return [end for name in _SPENT for end in _ends(getattr(own, name))]
-
-
-def _ends(estimate: Estimate) -> tuple[float | None, float | None, float | None]:
-    return estimate.value, estimate.low, estimate.high
-
-
-def latex(result: VerifierResult) -> str:
-    """A table for a paper (booktabs) of all scorers on the window that verdicts read."""
-    pooled = result.pooled
-    shown = [0, 2, 3, 4, 5, 7] if not result.bar else [0, 2, 3, 4, 5, 6, 7]
-    body = [" & ".join(_tex(_texts(result, v)[i]) for i in shown) + r" \\" for v in _leading(result)]
-    caption = (
-        f"Scorers on the same {pooled.takes} takes of {pooled.starts} starts, best of {pooled.n}, window"
-        f" {pooled.windows[0]}; 95 % intervals over starts. Gains and harm in points."
-    )
-    lines = [
-        "% Made by besttake verifiers.", r"\begin{table}", r"\centering", f"\\caption{{{_tex(caption)}}}",
-        f"\\begin{{tabular}}{{l{'r' * (len(shown) - 1)}}}", r"\toprule",
-        " & ".join(_tex(_HEAD[i]) for i in shown) + r" \\", r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
-        r"\end{table}",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in printable(text).replace("\N{NO-BREAK SPACE}", " "))

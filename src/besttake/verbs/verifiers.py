@@ -46,11 +46,12 @@ class VerifierResult(Tabular):
 
     def save(self, out: str | Path, format: str = "") -> Path:
         """Write the comparison as ``format`` (html, md, csv, tex or json), by default what the file's name ends in."""
+        from besttake.reporting import verifier_tables as tables
         from besttake.reporting import verifiers as pages
 
         kind = format or Path(out).suffix.removeprefix(".") or "html"
         texts = {
-            "html": pages.html, "md": pages.markdown, "csv": pages.csv, "tex": pages.latex,
+            "html": pages.html, "md": pages.markdown, "csv": tables.csv, "tex": tables.latex,
             "json": VerifierResult.to_json,
         }  # fmt: skip
         if kind not in texts:
