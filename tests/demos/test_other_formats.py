@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -145,7 +146,7 @@ def test_a_zipped_replay_buffer_is_read_as_well(replay, tmp_path):
     shutil.make_archive(str(tmp_path / "push_the_t.zarr"), "zip", replay)
     first = next(iter(registry.demos(f"zarr:{zipped}")))
     np.testing.assert_array_equal(first.actions, fixture_numbers(0)[1])
-    assert guess(zipped) == "zarr"
+    assert guess(zipped) == ("zarr", zipped)
 
 
 @pytest.mark.parametrize(
@@ -208,14 +209,14 @@ BARE = {
 @pytest.mark.parametrize("scheme", BARE)
 def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
     root = BARE[scheme](tmp_path / "data")
-    assert guess(root) == scheme
+    assert guess(root) == (scheme, root)
     source = source_of(str(root))
     assert isinstance(source, Noted)
     assert source.name == f"{scheme}:{root}"
     assert source.notes
     assert not isinstance(next(iter(source)), Bad)
     files = [p for p in root.iterdir() if p.suffix in (".hdf5", ".h5")]
-    assert {guess(p) for p in files} <= {scheme}
+    assert all(guess(p) == (scheme, p) for p in files)
 
 
 def test_a_bare_path_may_have_options(tmp_path):
@@ -240,3 +241,74 @@ def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
     with pytest.raises(LibraryError, match="on the hub it would be lerobot:org/libero"):
         source_of("org/libero")
     assert set(KNOWN) >= set(BARE)
+
+
+@pytest.mark.parametrize("above", ["", "tensorflow_datasets", "data/tensorflow_datasets"])
+@pytest.mark.parametrize("config", ["", "with_wrist"])
+def test_one_rlds_data_set_is_found_from_every_folder_above_it(tmp_path, above, config):
+    """tfds: DATA_DIR/NAME[/CONFIG]/VERSION. Pictures beside it are none of its demonstrations."""
+    root = writers.rlds_libero(tmp_path / above, EPISODES[:2])
+    version = root / "1.0.0"
+    if config:
+        (root / config).mkdir()
+        version = Path(shutil.move(version, root / config))
+    Image.fromarray(EPISODES[0].pictures["wrist"][0]).save(root / "preview.png")
+    (tmp_path / "downloads").mkdir()
+    steps = [len(demo.actions) for demo in registry.demos(f"rlds:{version}")]
+    folders = [p for p in (version, *version.parents) if p.is_relative_to(tmp_path)]
+    for folder in folders:
+        source = source_of(str(folder))
+        assert source.name.startswith("rlds:"), folder
+        assert [0 if isinstance(demo, Bad) else len(demo.actions) for demo in source] == steps
+    for folder in folders[:4]:
+        assert len(list(registry.demos(f"rlds:{folder}"))) == 2
+
+
+def test_an_unfinished_version_is_not_taken_and_two_data_sets_are_not_versions(tmp_path):
+    root = writers.rlds_libero(tmp_path / "all", EPISODES[:2])
+    unfinished = Path(shutil.copytree(root / "1.0.0", root / "1.0.0.incomplete7F3"))
+    for shard in unfinished.glob("*.tfrecord*"):
+        shard.unlink()
+    assert len(list(source_of(str(root)))) == 2
+    shutil.rmtree(unfinished)
+    for name in ("libero_10", "libero_goal"):
+        shutil.copytree(root / "1.0.0", tmp_path / "flat" / name)
+    for uri in (str(tmp_path / "flat"), f"rlds:{tmp_path / 'flat'}"):
+        with pytest.raises(LibraryError, match=r"holds 2 data sets \(libero_10, libero_goal\); name one of them"):
+            source_of(uri)
+
+
+def test_a_folder_with_one_data_set_of_any_format_is_that_data_set(tmp_path):
+    for scheme in ("lerobot", "zarr", "hdf5", "aloha"):
+        root = BARE[scheme](tmp_path / scheme / "the_set")
+        assert guess(tmp_path / scheme) == (scheme, root)
+
+
+@pytest.mark.parametrize(("scheme", "rate"), [("zarr", 10), ("aloha", 50), ("maniskill", 20), ("hdf5", 20)])
+def test_a_rate_that_the_data_do_not_say_is_told_and_can_be_said(tmp_path, scheme, rate):
+    root = BARE[scheme](tmp_path / "data")
+    for path in root.glob("*.hdf5"):
+        with h5py.File(path, "a") as file:
+            if "data" in file:
+                file["data"].attrs["env_args"] = json.dumps({"env_name": "Libero_Floor", "env_kwargs": {}})
+    source: Any = source_of(str(root))
+    assert source.fps == rate
+    assert any(f"taken as {rate} steps a second" in note and "?fps=" in note for note in source.notes)
+    said: Any = source_of(f"{root}?fps=30")
+    assert said.fps == registry.demos(said.uri).fps == 30
+    assert not any("taken as" in note for note in said.notes)
+
+
+def test_the_bridge_tasks_of_maniskill_have_their_own_rate(tmp_path):
+    """Their 5 steps a second are a default of the class, which RecordEpisode does not write down."""
+    path = writers.maniskill(tmp_path / "trajectory.h5", EPISODES)
+    beside = path.with_suffix(".json")
+    about = json.loads(beside.read_text())
+    about["env_info"]["env_id"] = "PutCarrotOnPlateInScene-v1"
+    beside.write_text(json.dumps(about))
+    assert registry.demos(f"maniskill:{path}").fps == 5
+    about["env_info"]["env_kwargs"]["sim_config"] = {"control_freq": 12}
+    beside.write_text(json.dumps(about))
+    source = registry.demos(f"maniskill:{path}")
+    assert source.fps == 12
+    assert not any("taken as" in note for note in source.notes)

@@ -137,6 +137,8 @@ def test_actions_in_parts_are_put_together_and_a_rate_that_is_not_known_is_asked
     path.write_text(json.dumps(described))
     other = tmp_path / "own_robot"
     shutil.move(root, other)
+    (shard,) = other.rglob("*.tfrecord*")
+    shard.rename(shard.with_name("own_robot-train.tfrecord-00000-of-00001"))
     with pytest.raises(LibraryError, match=r"does not say how many steps a second .*; add \?fps="):
         registry.demos(f"rlds:{other}")
     assert registry.demos(f"rlds:{other}?fps=7").fps == 7
@@ -174,3 +176,16 @@ def test_a_mutated_record_is_read_or_named(tmp_path):
                 example.numbers(name), example.texts(name)
         except Unreadable as error:
             assert "\n" not in str(error)
+
+
+def test_a_rate_known_by_name_is_the_files_own_name_and_is_said(tmp_path):
+    root = writers.rlds_libero(tmp_path, [writers.episode(0, length=4, side=16)], shards=1)
+    moved = Path(shutil.move(root, tmp_path / "from_bridge_disk"))
+    source = registry.demos(f"rlds:{moved}")
+    assert source.fps == 20
+    assert any("taken as 20 steps a second, as libero has; ?fps=" in note for note in source.notes)
+    assert not any("taken as" in note for note in registry.demos(f"rlds:{moved}?fps=10").notes)
+    (path,) = moved.rglob("*.tfrecord*")
+    path.rename(path.with_name("notlibero-train.tfrecord-00000-of-00001"))
+    with pytest.raises(LibraryError, match="does not say how many steps a second"):
+        registry.demos(f"rlds:{moved}")

@@ -402,3 +402,47 @@ def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
     console = Console(width=300, record=True, file=io.StringIO())
     console.print(render(ingest([tmp_path / "o.csv"])))
     assert "no score was measured" in console.export_text()
+
+
+def lines(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_what_only_later_lines_of_json_say_is_read(tmp_path: Path) -> None:
+    """A crash first, then episodes with all they have; settings before and a summary after them."""
+    rows: list[dict[str, object]] = [
+        {"config": {"suite": "libero_10"}},
+        {"task": "t", "episode": 0, "error": "EGL"},
+        {"task": "t", "episode": 0, "success": True, "seed": 1, "model": "a", "num_steps": 7},
+        {"task": "t", "episode": 0, "success": False, "seed": 1, "model": "b", "num_steps": 9},
+        {"event": "begin", "task": "t", "episode": 1},
+        {"summary": {"mean": 0.5}, "success_rate": 0.5},
+    ]
+    (recording,), notes = read([lines(tmp_path / "o.jsonl", rows)])
+    assert [(e.success, e.seed, e.policy, e.steps, e.error) for e in recording.episodes] == [
+        (None, "", "", None, "EGL"), (True, "1", "a", 7, ""), (False, "1", "b", 9, ""),
+    ]  # fmt: skip
+    assert any("left out what holds no outcome, lines 1, 5, 6" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("later", "says"),
+    [
+        ({"task": "t", "init_state_id": 1, "success": True}, "line 1 has 'episode' where other lines have"),
+        ({"task": "t", "episode": 1, "succeeded": True}, "line 2 has 'succeeded' where other lines have 'success'"),
+        ({"task_id": 4, "episode": 1, "success": True}, "line 2 has 'task_id' where other lines have 'task'"),
+    ],
+)
+def test_lines_of_json_that_name_one_thing_by_two_names_are_refused(
+    tmp_path: Path, later: dict[str, object], says: str
+) -> None:
+    path = lines(tmp_path / "o.jsonl", [{"task": "t", "episode": 0, "success": True}, later])
+    with pytest.raises(IngestError, match=says):
+        read([path])
+
+
+def test_a_policy_that_only_some_lines_of_json_name_is_asked_for(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"episode": i, "success": True, **({"model": "a"} if i else {})} for i in range(3)]
+    with pytest.raises(IngestError, match="does not say of which policy"):
+        ingest([lines(tmp_path / "o.jsonl", rows)])

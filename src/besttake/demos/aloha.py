@@ -22,13 +22,14 @@ import numpy as np
 
 from besttake.demos import h5
 from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes
+from besttake.demos.episodes import About, Episodes, assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 _FULL = 1 << 20
+_RATE = 50.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def make(
     rest: str,
     camera: str | None = None,
     task: str | None = None,
-    fps: float | str = 50.0,
+    fps: float | str | None = None,
     colours: str = "bgr",
     size: int | str = LARGEST,
     map: str = "",
@@ -101,9 +102,12 @@ def make(
     if compressed:
         taken = "exchanged, as Mobile ALOHA writes them; ?colours=rgb takes them" if exchanged else "taken"
         notes.append(f"red and blue of its JPEG pictures were {taken} as they are")
+    rate = _RATE if fps is None else read.number("fps", fps, 1e-3)
+    if fps is None:
+        notes.append(assumed_rate(rate, "as ALOHA runs"))
     again = uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map)
     print_of = h5.digest(files.values(), reader.camera, reader.task, reader.size, compressed and exchanged)
-    about = About(name, again, chosen.name, read.number("fps", fps, 1e-3), print_of, tuple(notes), None, 1)
+    about = About(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
     return Episodes(reader, about, cameras, named)
 
 

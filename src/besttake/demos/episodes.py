@@ -43,6 +43,11 @@ class About:
     eef_dims: tuple[int, ...] | None = None
 
 
+def assumed_rate(rate: float, why: str) -> str:
+    """The note of a reader whose data do not say how many steps a second they have."""
+    return f"it does not say its rate: taken as {rate:g} steps a second, {why}; ?fps=… says otherwise"
+
+
 class Episodes:
     """A `besttake.demos.base.Source` of what an `EpisodeReader` reads.
 

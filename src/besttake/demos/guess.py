@@ -1,4 +1,4 @@
-"""Which format a bare path has. The reader then says in its notes what it took the data for."""
+"""Which format a bare path has, and where in it the data set lies. The reader then says what it took the data for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from itertools import islice
 from pathlib import Path
 
-from besttake.demos import h5
+from besttake.demos import h5, rlds
 from besttake.demos.frames import Unreadable
 from besttake.demos.video import PICTURES, VIDEOS
 from besttake.errors import LibraryError, MissingExtra
@@ -23,19 +23,31 @@ KNOWN = {
     "video": "videos or folders of pictures",
 }
 """The formats by scheme, in the order in which they are tried."""
+_FOLDERS_ABOVE = 4
+"""tfds keeps a data set in NAME/CONFIG/VERSION of its directory, which may lie in another one."""
 _DEEPEST = 8
 _MOST_FOLDERS = 20_000
 
 
-def guess(path: Path) -> str:
-    """The scheme of the reader for ``path``; LibraryError where no format fits."""
-    scheme = _of_file(path) if path.is_file() else _of_directory(path)
-    if scheme is None:
-        inner = _sets_in(path) if path.is_dir() else []
-        if inner:
-            raise LibraryError(f"{path} holds {len(inner)} data sets ({', '.join(inner[:6])}); name one of them")
-        raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
-    return scheme
+def guess(path: Path) -> tuple[str, Path]:
+    """The scheme of the reader for ``path``, and the data set: ``path`` itself, or the only one in it.
+
+    LibraryError where no format fits, or where it holds several data sets.
+    """
+    here = path
+    for _ in range(_DEEPEST):
+        scheme = _of_file(here) if here.is_file() else _of_directory(here)
+        if scheme is not None:
+            return scheme, here
+        inner = _sets_in(here) if here.is_dir() else []
+        if len(inner) > 1:
+            raise LibraryError(f"{here} holds {len(inner)} data sets ({', '.join(inner[:6])}); name one of them")
+        if not inner:
+            break
+        here = here / inner[0]
+    if path.is_dir() and _shows(path):
+        return "video", path
+    raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
 
 
 def _of_file(path: Path) -> str | None:
@@ -55,7 +67,7 @@ def _of_directory(path: Path) -> str | None:
         return "lerobot"
     if (path / "run.json").is_file():
         return "run"
-    if (path / "features.json").is_file() or any(path.glob("*/features.json")):
+    if rlds.newest_version(path) is not None:
         return "rlds"
     if any((path / name).is_file() for name in (".zgroup", "zarr.json", ".zmetadata")):
         return "zarr"
@@ -64,17 +76,34 @@ def _of_directory(path: Path) -> str | None:
     files = h5.files_of(path, str(path))
     if files:
         return _of_hdf5(files[0])
+    return None
+
+
+def _shows(path: Path) -> bool:
+    """Whether it holds videos or folders of pictures, or folders of these."""
     names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())
     shown = (*VIDEOS, *PICTURES)
-    is_video = any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
-    return "video" if is_video else None
+    return any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
 
 
 def _sets_in(path: Path) -> list[str]:
-    """The data sets one step down, such as the suites of LIBERO side by side."""
-    marks = ("meta/info.json", "features.json", "*/features.json", ".zgroup", "zarr.json", "*.hdf5", "*.h5")
-    folders = sorted(p for p in islice(path.iterdir(), _MOST_FOLDERS) if p.is_dir())
-    return [p.name for p in folders if any(next(p.glob(mark), None) is not None for mark in marks)]
+    """The folders that are or hold a data set, such as the suites of LIBERO side by side."""
+    return [p.name for p in _folders_in(path) if _holds_set(p, _FOLDERS_ABOVE)]
+
+
+def _holds_set(path: Path, depth: int) -> bool:
+    marks = ("meta/info.json", "features.json", ".zgroup", "zarr.json", "*.hdf5", "*.h5")
+    if any(next(path.glob(mark), None) is not None for mark in marks):
+        return True
+    return depth > 0 and any(_holds_set(p, depth - 1) for p in _folders_in(path))
+
+
+def _folders_in(path: Path) -> list[Path]:
+    try:
+        folders = [p for p in islice(path.iterdir(), _MOST_FOLDERS) if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return []  # not ours to read
+    return sorted(p for p in folders if not p.name.startswith("."))
 
 
 def _has_pictures(path: Path) -> bool:

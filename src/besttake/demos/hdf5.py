@@ -15,8 +15,8 @@ observation, or of the one before. Otherwise LIBERO's own attributes tell it.
 
 Options: ``camera`` (``eye_in_hand_rgb`` …; by default the one in the hand), ``state`` (keys of ``obs`` joined by
 ``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``pairing`` (``before`` or ``after``, in
-place of the above), ``size`` (longest side of a frame, 320), ``map`` (``agentview:agentview_rgb``, where the names do
-not say which camera is which).
+place of the above), ``fps`` (by default what the files say, else 20), ``size`` (longest side of a frame, 320), ``map``
+(``agentview:agentview_rgb``, where the names do not say which camera is which).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from besttake.core.rotations import axis_angle
 from besttake.demos import h5
 from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
+from besttake.demos.episodes import assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable
 from besttake.envs.libero_conventions import upright
 from besttake.errors import LibraryError
@@ -40,6 +41,7 @@ from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 Pairing = Literal["before", "after"]
+_USUAL_RATE = 20.0
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 _LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
@@ -59,6 +61,7 @@ class Choice:
     pairing: Pairing | None = None
     size: int = LARGEST
     cameras: Mapping[str, str] = field(default_factory=dict)
+    fps: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,13 @@ class Hdf5Demos:
         if missing:
             raise LibraryError(f"{name} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(first.shapes))}")
         self._rotate = (180 if self._libero else 0) if choice.rotate is None else choice.rotate
-        self.fps = _rate(first.attributes)
+        said = choice.fps or _rate(first.attributes)
+        self.fps = said or _USUAL_RATE
         self.gripper_dim = first.action_dim - 1 if first.action_dim == 7 else None
         self.eef_dims = (0, 1, 2) if self._state == known else None
         self.notes = (
             f"{'LIBERO' if self._libero else 'robomimic'} HDF5, where {_PAIRED[choice.pairing or first.pairing]}",
+            *([] if said else [assumed_rate(self.fps, "as robosuite runs by default")]),
         )
         self.fingerprint = h5.digest(files, self._camera, self._state, self._rotate, self._size, choice.pairing, 2)
 
@@ -210,6 +215,7 @@ def make(
     state: str | None = None,
     rotate: int | str | None = None,
     pairing: str | None = None,
+    fps: float | str | None = None,
     size: int | str = LARGEST,
     map: str = "",
 ) -> Hdf5Demos:
@@ -222,8 +228,11 @@ def make(
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
     keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
-    again = uri_again("hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, size=size, map=map)
-    choice = Choice(camera, keys, turned, paired, read.whole("size", size), read.mapping("map", map))
+    rate = None if fps is None else read.number("fps", fps, 1e-3)
+    again = uri_again(
+        "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map
+    )  # fmt: skip
+    choice = Choice(camera, keys, turned, paired, read.whole("size", size), read.mapping("map", map), rate)
     return Hdf5Demos(read.uri, files, choice, again)
 
 
@@ -276,8 +285,8 @@ def _pairing(group: Any) -> Pairing:
     return "after" if is_libero and any(key in written for key in _LIBERO_WRITES) else "before"
 
 
-def _rate(attributes: Mapping[str, Any]) -> float:
-    """Steps a second; 20 where the file does not say, as robosuite runs by default."""
+def _rate(attributes: Mapping[str, Any]) -> float | None:
+    """Steps a second as the file says; None where it does not."""
     settings = h5.json_attribute(attributes, "env_args").get("env_kwargs", {})
-    rate = settings.get("control_freq", 20) if isinstance(settings, dict) else 20
-    return float(rate) if isinstance(rate, int | float) and 0 < rate < 1e6 else 20.0
+    rate = settings.get("control_freq") if isinstance(settings, dict) else None
+    return float(rate) if isinstance(rate, int | float) and 0 < rate < 1e6 else None

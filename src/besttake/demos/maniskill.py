@@ -6,11 +6,13 @@ quaternion, ``obs/extra/tcp_pose``) and the joints of the fingers, or all joints
 the JSON file says failed are left out, and counted in the notes. The gripper is the last action; +1 opens.
 
 Options: ``camera`` (by default the one in the hand), ``state`` (paths under ``obs`` joined by ``+``), ``failed``
-(``keep`` them), ``size`` (longest side of a frame, 320), ``map`` (``wrist:hand_camera``).
+(``keep`` them), ``fps`` (by default what the JSON file says, else 20, or 5 for the tasks of Bridge), ``size`` (longest
+side of a frame, 320), ``map`` (``wrist:hand_camera``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +22,16 @@ import numpy as np
 
 from besttake.demos import h5
 from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes
+from besttake.demos.episodes import About, Episodes, assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable
 from besttake.demos.paths import inside, read_json
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
+_RATE, _BRIDGE_RATE = 20.0, 5.0
+_BRIDGE = re.compile(r"InScene-v\d+$")
+"""The tasks of SimplerEnv's Bridge in ManiSkill 3, whose rate is their own and stands in no trajectory file."""
 _POSE, _JOINTS = "extra/tcp_pose", "agent/qpos"
 
 
@@ -91,6 +96,7 @@ def make(
     camera: str | None = None,
     state: str | None = None,
     failed: str = "leave out",
+    fps: float | str | None = None,
     size: int | str = LARGEST,
     map: str = "",
 ) -> Episodes:
@@ -100,7 +106,8 @@ def make(
     if not files:
         raise LibraryError(f"{name}: no such file, and no directory with .h5 files")
     keep = read.choice("failed", failed, ("leave out", "keep")) == "keep"
-    episodes, rate, left_out = _listed(files, keep, name)
+    episodes, said, left_out = _listed(files, keep, name)
+    usual = _BRIDGE_RATE if any(_BRIDGE.search(task) for task in episodes.values()) else _RATE
     cameras, keys, action_dim = _first(files, episodes, name)
     if not cameras:
         raise LibraryError(
@@ -114,19 +121,23 @@ def make(
     notes = [f"ManiSkill trajectories, {len(episodes)} episodes in {len(files)} files"]
     if left_out:
         notes.append(f"{left_out} episodes failed and were left out; ?failed=keep keeps them")
-    again = uri_again("maniskill", path, camera=camera, state=state, failed=failed, size=size, map=map)
+    given = None if fps is None else read.number("fps", fps, 1e-3)
+    if given is None and said is None:
+        notes.append(assumed_rate(usual, "as its env has by default"))
+    again = uri_again("maniskill", path, camera=camera, state=state, failed=failed, fps=fps, size=size, map=map)
     print_of = h5.digest(files.values(), reader.camera, states, keep, reader.size)
     about = About(
-        name, again, chosen.name, rate, print_of, tuple(notes), action_dim - 1 if action_dim in (7, 8) else None, 1,
+        name, again, chosen.name, given or said or usual, print_of, tuple(notes),
+        action_dim - 1 if action_dim in (7, 8) else None, 1,
         (0, 1, 2) if states and states[0] == _POSE else None,
     )  # fmt: skip
     return Episodes(reader, about, list(cameras), named)
 
 
-def _listed(files: Mapping[str, Path], keep: bool, name: str) -> tuple[dict[str, str], float, int]:
-    """The task of each episode to read, steps a second, and how many episodes failed and are left out."""
+def _listed(files: Mapping[str, Path], keep: bool, name: str) -> tuple[dict[str, str], float | None, int]:
+    """The task of each episode to read, steps a second if said, and how many episodes failed and are left out."""
     episodes: dict[str, str] = {}
-    rate, left_out = 20.0, 0
+    rate, left_out = None, 0
     for file, path in files.items():
         beside = path.with_suffix(".json")
         about = read_json(inside(path.parent, beside.name), name) if beside.is_file() else {}

@@ -60,7 +60,8 @@ def source_of(named: str) -> Source:
     (scheme, colon, _), known = named.partition(":"), (*registry.schemes("demos"), "python")
     path, query = (named, "") if _exists(named) else named.partition("?")[::2]
     if _exists(path) and not (colon and scheme in known):
-        return registry.demos(f"{guess(Path(path))}:{path}{'?' if query else ''}{query}")  # type: ignore[no-any-return]
+        scheme, place = guess(Path(path))
+        return registry.demos(f"{scheme}:{place}{'?' if query else ''}{query}")  # type: ignore[no-any-return]
     if colon or path in known:
         return registry.demos(named)  # type: ignore[no-any-return]
     hub = f"; on the hub it would be lerobot:{path}" if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) else ""

@@ -1,9 +1,10 @@
 """RLDS as tfds writes it, read without TensorFlow: ``rlds:DIRECTORY`` (Open X, Bridge, DROID, OpenVLA's LIBERO).
 
-The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or the one
-above it. An episode is one record; its ``steps`` are lists with an entry per step. The task and the instruction are the
-language instruction of the first step. How fast it was recorded is what ``metadata.json`` says (tfds writes there what
-the author of a data set adds), else what is known of a data set of that name, else ``fps`` has to say it.
+The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or one above
+it, where that holds no other data set. An episode is one record; its ``steps`` are lists with an entry per step. The
+task and the instruction are the language instruction of the first step. How fast it was recorded is what
+``metadata.json`` says (tfds writes there what the author of a data set adds), else what is known of data sets of that
+name, which a note says, else ``fps`` has to say it. The name is that of its files: a directory can be called anything.
 
 Options: ``split`` (``train``), ``camera`` (a picture among the observations; by default the one in the hand, else the
 first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, such as
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes
+from besttake.demos.episodes import About, Episodes, assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.demos.paths import check_links, inside, read_json
 from besttake.demos.tfrecord import Example, places, record_at
@@ -32,6 +33,8 @@ from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 _FULL = 1 << 20
+_FOLDERS_ABOVE = 3
+"""tfds keeps a version in NAME/CONFIG/VERSION of its own directory."""
 _DEEP = 16
 _STATES = (
     ("observation/state",),
@@ -49,7 +52,7 @@ _ACTIONS = (
 _INSTRUCTIONS = ("language_instruction", "observation/natural_language_instruction")
 _RATES = ("fps", "control_frequency", "control_freq", "control_hz", "frequency")
 _KNOWN = (("libero", 20.0, -1), ("bridge", 5.0, 1), ("droid", 15.0, -1), ("fractal", 3.0, -1))
-"""Begin of a name, steps a second, and the sign of the gripper command that opens, for data sets that people have."""
+"""A word of a name begins so; steps a second, and the sign of the gripper command that opens, of data people have."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +149,16 @@ def make(
     states, actions = _columns(features, state, _STATES, name), _columns(features, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
     reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
-    rate, sign = next(((rate, sign) for begin, rate, sign in _KNOWN if _is_named(root, begin)), (None, None))
+    kind, rate, sign = _known(_set_name(shards[0]))
     given = None if fps is None else read.number("fps", fps, 1e-3)
     again = uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map)
-    notes = [f"an RLDS data set, split {split} in {len(shards)} files"]
-    steps = given or _rate_said(root) or rate
+    notes = [f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files"]
+    said = given or _rate_said(root)
+    steps = said or rate
     if steps is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
+    if said is None:
+        notes.append(assumed_rate(steps, f"as {kind} has"))
     for columns, option in ((states, "state"), (actions, "action")):
         if columns is None:
             notes.append(
@@ -169,13 +175,33 @@ def make(
 
 
 def version_of(path: Path, name: str) -> Path:
-    """The directory of one version: ``path`` itself, or the newest of those in it."""
-    if (path / "features.json").is_file():
-        return path
-    versions = [p.parent for p in path.glob("*/features.json")] if path.is_dir() else []
+    """The directory of one version: that of ``path``, or of the only data set in it."""
+    versions = _sets_in(path, _FOLDERS_ABOVE)
+    if len(versions) > 1:
+        named = ", ".join(str(p.relative_to(path)) for p in versions[:6])
+        raise LibraryError(f"{name} holds {len(versions)} data sets ({named}); name one of them")
     if not versions:
         raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
-    return max(versions, key=lambda p: [int(n) for n in re.findall(r"\d{1,9}", p.name)])
+    return versions[0]
+
+
+def newest_version(path: Path) -> Path | None:
+    """``path`` itself where it is a version, else the newest of those in it; None where there is none."""
+    if (path / "features.json").is_file():
+        return path
+    # While tfds writes, and after it was killed, there is a 1.0.0.incompleteXYZ beside.
+    versions = [p.parent for p in path.glob("*/features.json") if re.fullmatch(r"\d{1,9}(\.\d{1,9}){2}", p.parent.name)]
+    return max(versions, key=lambda p: [int(n) for n in p.name.split(".")], default=None)
+
+
+def _sets_in(path: Path, depth: int) -> list[Path]:
+    """The newest version of each data set in ``path`` and the folders in it."""
+    if (version := newest_version(path)) is not None:
+        return [version]
+    if depth == 0 or not path.is_dir():
+        return []
+    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.is_symlink() and "incomplete" not in p.name)
+    return [version for folder in folders for version in _sets_in(folder, depth - 1)]
 
 
 def _rate_said(root: Path) -> float | None:
@@ -188,9 +214,15 @@ def _rate_said(root: Path) -> float | None:
     return next((float(r) for r in rates if isinstance(r, int | float) and 0 < r < 1e4 and r is not True), None)
 
 
-def _is_named(root: Path, begin: str) -> bool:
-    """Whether the data set's directory, or that of the version above it, is named so."""
-    return any(begin in each.name.lower() for each in (root, root.parent))
+def _set_name(shard: Path) -> str:
+    """``libero_goal`` of ``libero_goal-train.tfrecord-00000-of-00016``."""
+    return shard.name.split(".tfrecord-")[0].rpartition("-")[0]
+
+
+def _known(name: str) -> tuple[str, float | None, int | None]:
+    """What is known of data sets of this name."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return next((known for known in _KNOWN if any(word.startswith(known[0]) for word in words)), ("", None, None))
 
 
 def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:

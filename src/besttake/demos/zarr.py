@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes
+from besttake.demos.episodes import About, Episodes, assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
@@ -35,6 +35,7 @@ _PLAIN = {
     "blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "bytes", "crc32c", "transpose",
     "sharding_indexed", "bitround", "fixedscaleoffset", "astype", "quantize", "packbits",
 }  # fmt: skip
+_RATE = 10.0
 _STATES = (("state",), ("robot0_eef_pos", "robot0_eef_rot_axis_angle", "robot0_gripper_width"))
 _MOST_ROWS = 1 << 26
 _MOST_JSON = 1 << 20
@@ -98,7 +99,7 @@ def make(
     state: str | None = None,
     action: str | None = None,
     task: str | None = None,
-    fps: float | str = 10.0,
+    fps: float | str | None = None,
     size: int | str = LARGEST,
     map: str = "",
 ) -> Episodes:
@@ -124,7 +125,9 @@ def make(
     again = uri_again(
         "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map
     )  # fmt: skip
-    rate = read.number("fps", fps, 1e-3)
+    rate = _RATE if fps is None else read.number("fps", fps, 1e-3)
+    if fps is None:
+        notes.append(assumed_rate(rate, "as Diffusion Policy's PushT has (UMI's have 60)"))
     about = About(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
     return Episodes(reader, about, cameras, named)
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,10 @@ OWN = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
 """The columns of ``outcomes.csv``, which `ingest` writes; the last one after them is ``file``."""
 _IDS = ("task_id", "task_idx")
 _REPEATS = re.compile(r"seed|rep|trial|attempt|rollout|take|run(?:_?(?:id|idx|index|number))?$")
+_LINES = ("jsonl", "ndjson")
+_MOST_NAMES = 10_000
 _MOST_UNREAD = 40
+_MOST_NAMED = 3
 _FORMULA = "=+-@\t\r"
 _DELIMITERS = ",;\t"
 Row = Mapping[Any, Any]
@@ -51,25 +54,53 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         first = next(rows, None)
         if first is None:
             raise IngestError(f"{path}: the table has no rows")
-        chosen = _columns(path, [str(name) for name in first[1]], columns or {})
-        own = tuple(first[1]) == (*OWN, "file")
-        episodes, ids = [], []
-        asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(first[1], chosen)}
+        # Lines of JSON name their values each for itself: an error or a seed may stand in a few of them only.
+        names = _names_in(path) if kind in _LINES else [str(name) for name in first[1]]
+        chosen = _columns(path, names, columns or {})
+        known = {name: (columns or {}).get(name) for name in chosen}
+        own = tuple(names) == (*OWN, "file")
+        read = _Read({} if own else {name: [] for name in _unread(names, chosen)})
         for number, row in chain((first,), rows):
-            episodes.append(_episode(path, number, row, chosen, own))
-            for column, values in asides.items():
-                values.append(_text(row.get(column)))
-            ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
+            if kind in _LINES and _holds_no_outcome(path, number, row, chosen, known):
+                read.left_out.append(number)
+                continue
+            read.add(row, _episode(path, number, row, chosen, own))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise IngestError(f"{path}: cannot be read as a table ({one_line(error)}); save it as CSV in UTF-8") from error
-    _check_repeats(path, episodes, asides)
-    read = ", ".join(f"{ours} from {' and '.join(map(repr, theirs))}" for ours, theirs in chosen.items()
-                     if theirs != (ours,))  # fmt: skip
-    notes = (f"{path.name}: read {read}",) if read else ()
+    _check_repeats(path, read.episodes, read.asides)
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
-    told_apart = tuple(_told_apart(episodes, ids))
+    told_apart = tuple(_told_apart(read.episodes, read.ids))
+    notes = tuple(_notes(path, chosen, read.left_out))
     return [Recording(str(path), kind, told_apart, notes=notes, origin=str(place), words=words)]
+
+
+@dataclass
+class _Read:
+    """What was read of a table: episodes, the values of the columns that are none of ours, and lines left out."""
+
+    asides: dict[str, list[str]]
+    episodes: list[Episode] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
+
+    def add(self, row: Row, episode: Episode) -> None:
+        """One row and the episode that it is."""
+        self.episodes.append(episode)
+        for column, values in self.asides.items():
+            values.append(_text(row.get(column)))
+        self.ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
+
+
+def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence[int]) -> Iterator[str]:
+    read = ", ".join(f"{ours} from {' and '.join(map(repr, theirs))}" for ours, theirs in chosen.items()
+                     if theirs != (ours,))  # fmt: skip
+    if read:
+        yield f"{path.name}: read {read}"
+    if left_out:
+        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
+        lines = ", ".join(map(str, left_out[:_MOST_NAMED]))
+        yield f"{path.name}: left out what holds no outcome, line{'s' * (len(left_out) > 1)} {lines}{more}"
 
 
 def escaped(cell: Any) -> Any:
@@ -134,8 +165,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
-    """(line, object) of JSON lines. Columns are those of the first line; what others lack is empty."""
-    names: list[str] | None = None
+    """(line, object) of JSON lines."""
     for number, line in lines_of(path):
         if not line.strip():
             continue
@@ -145,8 +175,35 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
             raise IngestError(f"{path}: line {number} is damaged JSON ({one_line(error, 120)})") from error
         if not isinstance(row, dict):
             raise UnknownFormat(f"{path}: line {number} is not an object, as a line of outcomes is")
-        names = names or list(row)
-        yield number, {**dict.fromkeys(names), **row}
+        yield number, row
+
+
+def _names_in(path: Path) -> list[str]:
+    """The names in all lines of JSON lines, which are read one by one: actions and pictures may stand in them, too."""
+    names: dict[str, None] = {}
+    for number, row in _json_lines(path):
+        names.update(dict.fromkeys(row))
+        if len(names) > _MOST_NAMES:
+            raise UnknownFormat(f"{path}: more than {_MOST_NAMES} names in {number} lines are no table of outcomes")
+    return list(names)
+
+
+def _holds_no_outcome(
+    path: Path, number: int, row: Row, chosen: Mapping[str, tuple[str, ...]], known: Mapping[str, str | None]
+) -> bool:
+    """Whether a line of JSON is something else than an episode: settings, a summary, the begin of an episode.
+
+    IngestError where it calls by another name what other lines say: taking either for the other would be a guess.
+    """
+    for word, columns in chosen.items():
+        if known[word] is None and not any(column in row for column in columns):
+            other = next((name for name in row if name.strip().lower() in NAMES[word]), None)
+            if other is not None and other not in {c for own in chosen.values() for c in own}:
+                raise IngestError(
+                    f"{path}: line {number} has {other!r} where other lines have {columns[0]!r} for the {word}; "
+                    "call it the same in all lines, or make them two files"
+                )
+    return chosen["success"][0] not in row and not any(_text(row.get(c)) for c in chosen.get("error", ()))
 
 
 def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -177,10 +234,10 @@ name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)}
     return chosen
 
 
-def _unread(row: Row, chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _unread(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The columns that are none of ours and whose names do not say that they number repetitions."""
     taken = {column for columns in chosen.values() for column in columns}
-    unread = [str(column) for column in row if column not in taken and not _REPEATS.search(str(column).lower())]
+    unread = [column for column in names if column not in taken and not _REPEATS.search(column.lower())]
     return [column for column in unread if column.lower() not in _IDS][:_MOST_UNREAD]
 
 
