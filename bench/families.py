@@ -40,6 +40,9 @@ TITLES = {
     "eo1": "EO-1",
     "vla_jepa": "VLA-JEPA",
     "xvla": "X-VLA, `action_mode=auto`",
+    "wall_x": "WALL-X",
+    "molmoact2": "MolmoAct2, continuous",
+    "evo1": "EVO-1",
     "pi0_fast": "pi0-FAST, `temperature=1`",
     "act": "ACT",
     "vqbet": "VQ-BeT",
@@ -47,6 +50,8 @@ TITLES = {
     "gaussian_actor": "Gaussian actor (SAC)",
 }
 OPTIONS = {"pi0_fast": "temperature=1"}
+SAID = {"molmoact2": {"inference_action_mode": "continuous"}}
+"""What a user of LeRobot must say, and BestTake settles by itself."""
 
 
 def observations(count: int) -> list[Observation]:
@@ -82,6 +87,8 @@ def lerobots(directory: Path, options: str = "") -> tuple[Any, Any, Any]:
     config = PreTrainedConfig.from_pretrained(directory)
     for key, value in (option.split("=") for option in options.split("&") if option):
         setattr(config, key, float(value))
+    for key, said in SAID.get(config.type, {}).items():
+        setattr(config, key, said)
     policy = get_policy_class(config.type).from_pretrained(directory, config=config).eval()
     return policy, *make_pre_post_processors(config, pretrained_path=str(directory))
 
@@ -105,7 +112,7 @@ def played(
 
 @contextlib.contextmanager
 def answered(draw: Draw, latent: tuple[int, ...]) -> Iterator[None]:
-    """torch's normal draws by hand: the row's noise, then those of a generator seeded by it."""
+    """torch's draws by hand: the row's noise, then those of a generator seeded by it; `rand` is EVO-1's."""
     import torch
 
     if not latent:
@@ -117,7 +124,12 @@ def answered(draw: Draw, latent: tuple[int, ...]) -> Iterator[None]:
     def answer(*_: Any, **__: Any) -> Any:
         return ready.pop() if ready else plain(latent, generator=generator)[None]
 
-    with mock.patch.object(torch, "randn", answer), mock.patch.object(torch, "normal", answer):
+    def from_0_to_1(*_: Any, **__: Any) -> Any:
+        return (torch.from_numpy(draw.uniform(latent)).reshape(1, -1) + 1) / 2
+
+    with contextlib.ExitStack() as stack:
+        for name, by_hand in (("randn", answer), ("normal", answer), ("rand", from_0_to_1)):
+            stack.enter_context(mock.patch.object(torch, name, by_hand))
         yield
 
 

@@ -62,5 +62,13 @@ def test_what_was_measured_once_is_kept_for_the_same_names(tmp_path: Path, monke
 def test_a_class_that_knows_no_float16_and_one_that_is_not_known_are_one_line() -> None:
     with pytest.raises(ComponentError, match="dtype=float16: a pi0 policy computes in float32 or bfloat16"):
         settle_dtype(SimpleNamespace(type="pi0", dtype="float32", device="cpu"), "float16", "x")
+    with pytest.raises(ComponentError, match="dtype=float32: a wall_x policy computes in bfloat16 alone"):
+        settle_dtype(SimpleNamespace(type="wall_x", device="cpu"), "float32", "x")
     with pytest.raises(ComponentError, match="compile=1 is known for smolvla, act, not for tdmpc"):
         compile_parts(object(), "tdmpc", "x")
+
+
+def test_evo1_computes_on_a_gpu_in_the_precision_that_is_asked_for() -> None:
+    config = SimpleNamespace(type="evo1", vlm_dtype="bfloat16", use_amp=True, device="cuda")
+    settle_dtype(config, "float32", "x")
+    assert (config.vlm_dtype, config.use_amp) == ("float32", False)

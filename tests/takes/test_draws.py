@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,14 @@ def test_long_draws_do_not_run_into_the_next_address() -> None:
     here, there = Draw(0, "pick", 0, 0, 0).normal((100_000,)), Draw(0, "pick", 0, 0, 1).normal((1000,))
     windows = np.lib.stride_tricks.sliding_window_view(here, 4)
     assert not (windows == there[:4]).all(axis=1).any()
+
+
+def test_uniform_noise_fills_the_range_from_minus_one_to_one_and_halves_exactly() -> None:
+    """EVO-1 makes it from 0 to 1 and stretches that again: no bit may be lost on the way."""
+    x = np.concatenate([Draw(5, "stack", s, 0).uniform((50,)) for s in range(200)])
+    assert x.dtype == np.float32
+    assert scipy.stats.kstest(x, "uniform", (-1, 2)).pvalue > 1e-3
+    np.testing.assert_array_equal((x + 1) / 2 * 2 - 1, x)
 
 
 def test_noise_is_standard_normal() -> None:

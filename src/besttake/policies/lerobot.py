@@ -23,7 +23,7 @@ from besttake.files import version
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import Asked, Checkpoint, load, steps_key, trained_on
 from besttake.policies.lerobot_compute import AUTO, DTYPES, best_width, kept_width, machine
-from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, unfed
+from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, turned_gripper, unfed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
@@ -89,6 +89,7 @@ class LerobotPolicy:
         trained = trained_on(checkpoint)
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
+        self._turned = (-1, gripper) if gripper is not None else turned_gripper(config)
         self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         self._width = 1 if self._family.alone else width
@@ -114,7 +115,7 @@ class LerobotPolicy:
             flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
             fingerprint=f"/w{self._width}/".join(self._fingerprint),
             convention=trained if gripper is None else replace(trained, gripper=gripper),
-            prompted=any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
+            prompted=self._family.prompted or any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip
         self._shape = (horizon, self.spec.action_dim)
@@ -183,8 +184,10 @@ class LerobotPolicy:
             raise ComponentError(
                 f"{self.spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
             )
-        if self._gripper is not None:
-            chunks = np.concatenate([chunks[..., :-1], self._gripper.openness(chunks[..., -1:])], axis=-1)
+        if self._turned is not None:
+            index, gripper = self._turned
+            chunks = chunks.copy()
+            chunks[..., index] = gripper.openness(chunks[..., index])
         return self._family.place(self._checkpoint.before(self._batch(observations, chunks))["action"])
 
     def _reads(self) -> str:
@@ -223,7 +226,7 @@ class LerobotPolicy:
 
     def _noise(self, layer: Sequence[Row]) -> F32:
         """What each row of a layer starts from, float32 (width, *latent)."""
-        noise = np.stack([draw.normal(self._family.latent) for _, draw, _ in layer])
+        noise = np.stack([self._family.noise(draw) for _, draw, _ in layer])
         chunks = np.zeros((len(layer), *self._shape), np.float32)
         given = {row: warm.chunk for row, (_, _, warm) in enumerate(layer) if warm and warm.chunk is not None}
         for row, chunk in given.items():

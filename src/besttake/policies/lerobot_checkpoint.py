@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from besttake.errors import ComponentError, need, one_clear_error, one_line
 from besttake.files import read_json
 from besttake.policies.checkpoints import digest, directory
 from besttake.policies.lerobot_compute import compile_parts, settle_dtype
+from besttake.policies.lerobot_families import turned_gripper
 
 _FILES = ("*.json", "*.safetensors")
 _WEIGHTS = "model.safetensors"
@@ -27,13 +28,16 @@ _OWN_STEPS = re.compile(r"lerobot\.(processor|policies)\.[\w.]+\.[A-Z]\w*Step")
 """Classes that a saved processor may name: LeRobot imports and calls whatever stands there."""
 
 _RUNS_NO_CODE = (
-    *("act", "diffusion", "eo1", "gaussian_actor", "multi_task_dit", "pi0", "pi05", "smolvla", "tdmpc"),
-    *("vla_jepa", "vqbet", "xvla"),
+    *("act", "diffusion", "eo1", "evo1", "gaussian_actor", "molmoact2", "multi_task_dit", "pi0", "pi05", "smolvla"),
+    *("tdmpc", "vla_jepa", "vqbet", "wall_x", "xvla"),
 )
-"""Families that load nothing with transformers' ``trust_remote_code``. groot, pi0_fast and wall_x do, unasked."""
+"""Families that load nothing with transformers' ``trust_remote_code``. groot and pi0_fast do, unasked."""
 
-_RUNS_CODE_OF = {"gaussian_actor": "vision_encoder_name"}
-"""Settings that make a family load what they name with ``trust_remote_code``."""
+_RUNS_CODE_OF: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "gaussian_actor": ("vision_encoder_name", bool),
+    "wall_x": ("prediction_mode", lambda mode: mode == "fast"),
+}
+"""Settings that make a family load what they name with ``trust_remote_code``, and for which values."""
 
 _STEPS = ("num_inference_steps", "num_steps", "num_denoise_steps", "num_denoising_steps", "num_inference_timesteps")
 """What families call the number of their denoising steps."""
@@ -120,6 +124,8 @@ def trained_on(checkpoint: Checkpoint) -> Convention:
     gripper = gripper_in(actions, -1) if len(actions) == _ARM_AND_GRIPPER else None
     if not actions and not getattr(config, "use_relative_actions", False):
         gripper = _gripper_by_moments(checkpoint)
+    if turned := turned_gripper(config):
+        gripper = replace(turned[1], open=None)  # 1 may have meant open or closed
     return Convention(gripper, state_in(ranges["observation.state"]), action_in(actions))
 
 
@@ -140,8 +146,14 @@ def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
         for low, high in (("min", "max"), ("q01", "q99")):
             if low in kept and high in kept:
                 ends = (np.asarray(kept[end], np.float64).ravel().tolist() for end in (low, high))
-                return list(zip(*ends, strict=True))
+                # EVO-1 keeps its statistics filled up to the width of its network.
+                return list(zip(*ends, strict=True))[: _size(checkpoint.config, key)]
     return []
+
+
+def _size(config: Any, key: str) -> int | None:
+    feature = {**(config.input_features or {}), **(config.output_features or {})}.get(key)
+    return None if feature is None else int(feature.shape[0])
 
 
 def _family(where: Path, name: str) -> str:
@@ -164,8 +176,8 @@ def _family(where: Path, name: str) -> str:
 
 def check_family(where: Path, family: str) -> None:
     """ComponentError where the class of a family may run code that the checkpoint names, and nobody trusts it."""
-    named = _RUNS_CODE_OF.get(family)
-    if named and read_json(where / "config.json").get(named):
+    named, runs = _RUNS_CODE_OF.get(family, ("", bool))
+    if named and runs(read_json(where / "config.json").get(named)):
         registry.check_trusted(where / "config.json", f"by {named} of a {family} policy; `trust_remote_code` allows it")
     if family not in _RUNS_NO_CODE:
         registry.check_trusted(where / "config.json", f"by a {family} policy; `trust_remote_code` allows it")
@@ -209,10 +221,15 @@ def _settle(config: Any, asked: Asked, name: str) -> None:
             setattr(config, flag, False)
     if getattr(config, "rtc_config", None) is not None:
         config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
+    if getattr(config, "inference_action_mode", "") is None:
+        # MolmoAct2 wants to be told which of its heads acts.
+        config.inference_action_mode = "discrete" if config.action_mode == "discrete" else "continuous"
     if steps is not None:
         key = steps_key(config)
         if key is None:
-            raise ComponentError(f"lerobot:{name}: steps={steps}, but a {config.type} policy does not denoise")
+            raise ComponentError(
+                f"lerobot:{name}: steps={steps}, but a {config.type} policy does not denoise, or has no setting for it"
+            )
         setattr(config, key, steps)
     if temperature is not None:
         if not hasattr(config, "temperature"):

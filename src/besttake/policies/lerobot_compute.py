@@ -18,8 +18,11 @@ from besttake.files import cache_dir, read_json, short_hash, write_text
 
 AUTO = "auto"
 DTYPES = ("float32", "bfloat16", "float16")
-_OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype")
+_OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype", "vlm_dtype")
 """What configs call the precision of their model. A class that has none is run under torch's autocast."""
+
+_FIXED = {"wall_x": "bfloat16"}
+"""Classes whose own code turns parts of what they compute into one precision."""
 
 _COMPILED = {"smolvla": "model.vlm_with_expert.forward", "act": "model"}
 """The part of each class that does nearly all the work, whose shapes are always the same; only what was tried."""
@@ -35,6 +38,11 @@ def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], Abst
     """Let a config ask for ``dtype``; what to sample under where its class cannot be asked."""
     if dtype is None:
         return nullcontext
+    if config.type in _FIXED:
+        fixed = _FIXED[config.type]
+        if dtype != fixed:
+            raise ComponentError(f"lerobot:{name}: dtype={dtype}: a {config.type} policy computes in {fixed} alone")
+        return nullcontext
     key = next((key for key in _OWN_SETTINGS if hasattr(config, key)), None)
     if key is not None:
         if key == "dtype" and dtype == "float16":
@@ -42,6 +50,8 @@ def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], Abst
                 f"lerobot:{name}: dtype=float16: a {config.type} policy computes in float32 or bfloat16"
             )
         setattr(config, key, dtype)
+        if key == "vlm_dtype":
+            config.use_amp = dtype == "bfloat16"  # EVO-1 computes so on CUDA, whatever its weights are
         return nullcontext
     if dtype == "float32":
         return nullcontext

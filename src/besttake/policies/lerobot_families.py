@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from besttake.conventions import Gripper
 from besttake.policies.torch_noise import given_noise
 from besttake.takes.draws import Draw
-from besttake.types import PolicyKind
+from besttake.types import F32, PolicyKind
 
 Batch = dict[str, Any]
 STATE = "observation.state"
@@ -25,6 +26,7 @@ class Family(ABC):
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``shares``: ``noise`` and
     ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
     ``begins_midway``: `predict` heeds ``times``, the flow time (0 noise, 1 action) from which each row goes on.
+    ``prompted``: it always reads an instruction, also where no step of its processors is a tokenizer's.
     """
 
     horizon: int
@@ -36,6 +38,11 @@ class Family(ABC):
     resizes: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     begins_midway: ClassVar[bool] = False
+    prompted: ClassVar[bool] = False
+
+    def noise(self, draw: Draw) -> F32:
+        """What a row starts from, float32 of the shape ``latent``."""
+        return draw.normal(self.latent)
 
     def place(self, chunk: Any) -> Any:
         """A normalised chunk (B, horizon, action_dim) as a latent (B, *latent), in a family that has one."""
@@ -59,12 +66,13 @@ class Padded(Family):
 
 
 class Inward(Padded):
-    """EO-1 and VLA-JEPA: they draw their noise where no argument reaches it, and are given the row's there.
+    """EO-1, VLA-JEPA and WALL-X: they draw their noise where no argument reaches it, and are given the row's there.
 
     Their processors fill instructions up to the longest of a batch, so rows go one by one.
     """
 
     alone = True
+    prompted = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The class's own call."""
@@ -78,6 +86,29 @@ class InwardTogether(Inward):
 
     alone = False
     resizes = False
+
+
+class InwardCut(Inward):
+    """MolmoAct2: as `Inward`; what it hands out is the beginning of the chunk that it denoises."""
+
+    def place(self, chunk: Any) -> Any:
+        """The last action stands for those after it, as DiffusionPolicy's does."""
+        index = np.minimum(np.arange(self.latent[0]), chunk.shape[1] - 1)
+        return super().place(chunk[:, index])
+
+
+class InwardUniform(Inward):
+    """EVO-1: as `Inward`, but its noise is uniform from -1 to 1, the range that it normalises actions to."""
+
+    def noise(self, draw: Draw) -> F32:
+        """Uniform numbers."""
+        return draw.uniform(self.latent)
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+        """The class's own call, which draws one flat row from 0 to 1 and stretches it."""
+        policy.reset()
+        with given_noise(type(policy).__name__, (noise.flatten(1) + 1) / 2, draws, uniform=True):
+            return policy.predict_action_chunk(dict(batch))
 
 
 class Flow(Padded):
@@ -188,6 +219,7 @@ class SeededChunk(Seeded):
     """GR00T and pi0-FAST: one call gives the whole chunk, of which their queues may hold less."""
 
     resizes = True
+    prompted = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
         """The class's own call, under a seed."""
@@ -200,7 +232,7 @@ class SeededChunk(Seeded):
 
 
 class Greedy(SeededChunk):
-    """pi0-FAST at temperature 0."""
+    """pi0-FAST at temperature 0, and MolmoAct2 where it says its actions as tokens."""
 
     kind = "deterministic"
 
@@ -211,7 +243,9 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     horizon = int(getattr(config, "chunk_size", replan))
     if name in ("pi0", "pi05", "smolvla"):
         return Flow(horizon, replan, (horizon, int(config.max_action_dim)))
-    if name in ("eo1", "vla_jepa", "xvla"):
+    if name == "molmoact2" and config.inference_action_mode == "discrete":
+        return Greedy(replan, replan, notes=("its tokens are greedy: sampling has nothing to reuse",))
+    if name in _INWARD and getattr(config, "prediction_mode", "") != "fast":
         return _inward(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):
         past = int(config.n_obs_steps) - 1
@@ -237,14 +271,25 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     return Seeded(ready, ready, notes=(seeded,))
 
 
+_INWARD: Mapping[str, type[Inward]] = {
+    **dict.fromkeys(("eo1", "vla_jepa", "wall_x"), Inward),
+    "xvla": InwardTogether,
+    "molmoact2": InwardCut,
+    "evo1": InwardUniform,
+}
+
+
 def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
-    if name == "eo1":
-        return Inward(int(config.chunk_size), replan, (int(config.chunk_size), int(config.max_action_dim)))
+    steps, dim = int(getattr(config, "chunk_size", 0)), int(getattr(config, "max_action_dim", 0))
+    horizon = steps
     if name == "vla_jepa":
-        shape = (int(policy.model.action_model.action_horizon), int(config.action_dim))
-        return Inward(shape[0], min(replan, shape[0]), shape)
-    shape = (int(config.chunk_size), int(policy.model.dim_action))
-    return InwardTogether(shape[0], replan, shape)
+        steps, dim = int(policy.model.action_model.action_horizon), int(config.action_dim)
+        horizon, replan = steps, min(replan, steps)
+    if name == "xvla":
+        dim = int(policy.model.dim_action)
+    if name == "molmoact2":
+        horizon, dim = replan, int(config.expected_max_action_dim)
+    return _INWARD[name](horizon, replan, (steps, dim))
 
 
 def _repeat(value: Any, times: int) -> Any:
@@ -264,3 +309,11 @@ def images_in(config: Any) -> Mapping[str, Any]:
 
 def _is_image(feature: Any) -> bool:
     return str(feature.type.value) == "VISUAL"
+
+
+def turned_gripper(config: Any) -> tuple[int, Gripper] | None:
+    """Where an action's gripper is that the policy's own processor turns from 0 to 1 into two commands, and those."""
+    if not getattr(config, "binarize_gripper", False):
+        return None
+    low, high = (float(getattr(config, f"gripper_{side}_threshold_value")) for side in ("below", "above"))
+    return int(config.gripper_index), Gripper(min(low, high), max(low, high), open=high)

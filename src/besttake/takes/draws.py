@@ -40,6 +40,10 @@ class Draw:
         """Standard normal numbers, float32."""
         return self.generator(stream).standard_normal(shape, dtype=np.float32)
 
+    def uniform(self, shape: tuple[int, ...], stream: str = "noise") -> NDArray[np.float32]:
+        """Uniform numbers from -1 to 1, float32."""
+        return 2 * self.generator(stream).random(shape, dtype=np.float32) - 1
+
     def integer(self, stream: str = "extra") -> int:
         """A non-negative 63-bit integer, to seed generators that are not ours."""
         return int(self.generator(stream).integers(0, 2**63 - 1))

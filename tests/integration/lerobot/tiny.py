@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHUNK = 6
+LOUDER = {"pi0": 0.05, "pi05": 0.05, "smolvla": 0.05, "vla_jepa": 0.05, "molmoact2": 0.3}
 WORDS = "pick up the cube push open the drawer and stack it"
 
 
@@ -64,11 +65,11 @@ def save(directory: Path, kind: str, robot: Robot = LIBERO, **settings) -> None:
     torch.manual_seed(0)
     config = make_policy_config(kind, **{**features(robot), **settings})
     policy = get_policy_class(kind)(config).eval()
-    if kind in ("pi0", "pi05", "smolvla"):
+    if kind in LOUDER:
         with torch.no_grad():
             for parameter in policy.parameters():
                 # Fresh layers are nearly silent, and pi0.5's gates are zero: louder, every input shows in the actions.
-                parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
+                parameter.mul_(1.5).add_(LOUDER[kind] * torch.randn_like(parameter))
     policy.save_pretrained(directory)
     for processor in make_pre_post_processors(config, dataset_stats=statistics(robot)):
         processor.save_pretrained(directory)
@@ -423,10 +424,139 @@ def make_vla_jepa(directory: Path) -> None:
         n_action_steps=4,
         num_inference_timesteps=3,
         action_hidden_size=32,
-        action_num_layers=1,
+        action_num_layers=2,  # the first attends to the prompt alone
         action_num_heads=2,
         action_attention_head_dim=16,
         num_embodied_action_tokens_per_instruction=4,
+    )
+
+
+def make_evo1(directory: Path, **settings) -> None:
+    from transformers import InternVLConfig, InternVLModel
+
+    where, words = directory.parent / f"{directory.name}-vlm", tokenizer()
+    words.add_tokens(["<img>", "</img>", "<IMG_CONTEXT>"], special_tokens=True)
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {**sizes, "model_type": "qwen2", "num_key_value_heads": 1, "vocab_size": len(words), "pad_token_id": 0}
+    vision = {**sizes, "num_hidden_layers": 1, "image_size": [28, 28], "patch_size": [7, 7]}
+    context = words.convert_tokens_to_ids("<IMG_CONTEXT>")
+    torch.manual_seed(0)
+    config = InternVLConfig(text_config=text, vision_config=vision, image_token_id=context, image_seq_length=4)
+    InternVLModel(config).save_pretrained(where)
+    words.save_pretrained(where)
+    save(
+        directory,
+        "evo1",
+        vlm_model_name=str(where),
+        vlm_num_layers=1,
+        vlm_dtype="float32",
+        use_flash_attn=False,
+        chunk_size=CHUNK,
+        n_action_steps=4,
+        max_action_dim=10,
+        max_state_dim=12,
+        image_resolution=(28, 28),
+        max_text_length=256,
+        embed_dim=32,
+        hidden_dim=32,
+        state_hidden_dim=32,
+        num_heads=2,
+        num_layers=1,
+        num_inference_timesteps=3,
+        **settings,
+    )
+
+
+def make_wall_x(directory: Path) -> None:
+    """Its class wants weights where the base model lies, which the checkpoint's then replace."""
+    from lerobot.policies.wall_x.modeling_wall_x import Qwen2_5_VLMoEForAction
+    from lerobot.policies.wall_x.qwen_model.configuration_qwen2_5_vl import Qwen2_5_VLConfig
+    from safetensors.torch import save_file
+    from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor, Qwen2VLVideoProcessor
+
+    where, words = directory.parent / f"{directory.name}-vlm", qwen_tokenizer()
+    words.add_tokens(["<|action|>", "<|propri|>"], special_tokens=True)
+    text = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text |= {"num_key_value_heads": 1, "vocab_size": len(words), "num_experts": 2, "dim_inputs": [32, 32]}
+    text |= {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "mlp_moe": True}
+    text |= {"experts": [{"hidden_size": 32, "intermediate_size": 32, "hidden_act": "silu"}] * 2}
+    text |= {"dof_config": {"arm": 7, "rest": 13}}
+    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+    vision |= {"fullatt_block_indexes": [0]}
+    tokens = qwen_tokens(words)
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, agent_pos_config={"arm": 8, "rest": 12}, **tokens)
+    config.save_pretrained(where)
+    processor = Qwen2_5_VLProcessor(Qwen2VLImageProcessor(), words, Qwen2VLVideoProcessor(), chat_template=CHAT)
+    processor.save_pretrained(where)
+    torch.manual_seed(0)
+    config._attn_implementation = "eager"
+    save_file(Qwen2_5_VLMoEForAction(config, processor=processor).state_dict(), where / "model.safetensors")
+    save(directory, "wall_x", pretrained_name_or_path=str(where), chunk_size=CHUNK, n_action_steps=4)
+
+
+def make_molmoact2(directory: Path, **settings) -> None:
+    from lerobot.policies.molmoact2.molmoact2_hf_model.configuration_molmoact2 import MolmoAct2Config
+    from lerobot.policies.molmoact2.molmoact2_hf_model.modeling_molmoact2 import MolmoAct2ForConditionalGeneration
+    from transformers import Qwen2Tokenizer
+
+    where = directory.parent / f"{directory.name}-vlm"
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = Qwen2Tokenizer(vocab={letter: index for index, letter in enumerate(letters)}, merges=[])
+    images = ["<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>", "<frame_start>", "<im_end>", "<frame_end>"]
+    actions = ["<action_output>", "<action_start>", "<action_end>", *(f"<action_{each}>" for each in range(64))]
+    states = ["<state_start>", "<state_end>", *(f"<state_{each}>" for each in range(256))]
+    marks = ["<|im_start|>", "<|im_end|>", "<setup_start>", "<setup_end>", "<control_start>", "<control_end>"]
+    words.add_tokens([*images, "<im_low>", *marks, *actions, *states], special_tokens=True)
+    ids = {token: words.convert_tokens_to_ids(token) for token in words.get_added_vocab()}
+    words.save_pretrained(where)
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    vit = {**sizes, "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 2, "image_num_pos": 16}
+    vit |= {"image_default_input_size": (28, 28), "image_patch_size": 7}
+    adapter = {**sizes, "num_key_value_heads": 2, "head_dim": 16, "vit_layers": (-1, -2), "text_hidden_size": 32}
+    text = {**sizes, "head_dim": 16, "vocab_size": len(words), "num_hidden_layers": 2}
+    expert = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "ffn_multiple_of": 8, "timestep_embed_dim": 16}
+    config = MolmoAct2Config(
+        vit_config=vit,
+        adapter_config=adapter,
+        text_config=text,
+        action_expert_config=expert,
+        image_start_token_id=ids["<im_start>"],
+        low_res_image_start_token_id=ids["<low_res_im_start>"],
+        image_end_token_id=ids["<im_end>"],
+        image_low_res_id=ids["<im_low>"],
+        image_patch_id=ids["<im_patch>"],
+        image_col_id=ids["<im_col>"],
+        frame_start_token_id=ids["<frame_start>"],
+        frame_end_token_id=ids["<frame_end>"],
+        max_action_horizon=CHUNK,
+        action_output_token_id=ids["<action_output>"],
+        action_start_token_id=ids["<action_start>"],
+        action_end_token_id=ids["<action_end>"],
+        action_token_start_id=ids["<action_0>"],
+        num_action_tokens=64,
+        state_start_token_id=ids["<state_start>"],
+        state_end_token_id=ids["<state_end>"],
+        state_token_start_id=ids["<state_0>"],
+        num_state_tokens=256,
+        eos_token_id=words.eos_token_id,
+    )
+    torch.manual_seed(0)
+    MolmoAct2ForConditionalGeneration(config).save_pretrained(where)
+    picture = {"size": {"height": 28, "width": 28}, "patch_size": 7, "max_crops": 1, "crop_mode": "resize"}
+    (where / "processor_config.json").write_text(json.dumps({"image_processor": picture}))
+    save(
+        directory,
+        "molmoact2",
+        checkpoint_path=str(where),
+        action_mode="continuous",
+        model_dtype="float32",
+        chunk_size=CHUNK,
+        n_action_steps=4,
+        num_inference_steps=3,
+        setup_type="tiny arm",
+        control_mode="delta pose",
+        max_sequence_length=1024,
+        **settings,
     )
 
 
@@ -466,6 +596,9 @@ MAKERS = {
     "pi0_fast": make_pi0_fast,
     "vla_jepa": make_vla_jepa,
     "xvla": make_xvla,
+    "evo1": make_evo1,
+    "wall_x": make_wall_x,
+    "molmoact2": make_molmoact2,
     "multi_task": make_multi_task,
     "multi_task_flow": make_multi_task_flow,
     "eo1": make_eo1,
