@@ -11,10 +11,10 @@ import pytest
 
 # Integration environments need not have hypothesis.
 if find_spec("hypothesis"):
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
     # Machines are shared: how long a test takes says nothing about the code.
-    settings.register_profile("besttake", deadline=None)
+    settings.register_profile("besttake", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("besttake")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

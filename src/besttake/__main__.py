@@ -2,15 +2,18 @@
 
 from typing import NoReturn
 
-from besttake.cli.interrupt import end_at_once
+from besttake.cli.interrupt import end_at_once, leave
 
 
 def main() -> NoReturn:
-    """Entry point: load the command line and run it."""
+    """Entry point: load the command line, run it, and end the process."""
     end_at_once()
     from besttake.cli.main import main as run
 
-    run()
+    try:
+        run()
+    except SystemExit as end:
+        leave(end.code)
 
 
 if __name__ == "__main__":

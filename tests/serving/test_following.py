@@ -81,7 +81,7 @@ def vla_eval_client(url: str, start: int) -> Iterator[Any]:
         def act(seen: Observation, states: list[F32]) -> F32:
             payload = {"images": dict(seen.images), "states": seen.state, "task_description": seen.instruction}
             socket.send(pack_message(Message("observation", payload, 1)))
-            answer = unpack_message(socket.recv(timeout=20))
+            answer = unpack_message(socket.recv(timeout=120))
             assert answer.type == "action", answer.payload
             return np.asarray(answer.payload["actions"])[None]
 
@@ -92,7 +92,7 @@ def vla_eval_client(url: str, start: int) -> Iterator[Any]:
 def openpi_client(url: str, start: int, *, tells: bool = True) -> Iterator[Any]:
     """``act(seen, states)`` is the part of a chunk that is executed; ``tells`` the server of the episode or not."""
     with connect(url) as socket:
-        replan = unpack_openpi(socket.recv(timeout=20))["besttake"]["replan"]
+        replan = unpack_openpi(socket.recv(timeout=120))["besttake"]["replan"]
         told = [0]
 
         def act(seen: Observation, states: list[F32]) -> F32:
@@ -103,7 +103,7 @@ def openpi_client(url: str, start: int, *, tells: bool = True) -> Iterator[Any]:
                 request["besttake"] = entry
             told[0] = len(states)
             socket.send(pack_openpi(request))
-            answer = socket.recv(timeout=20)
+            answer = socket.recv(timeout=120)
             assert isinstance(answer, bytes), answer
             return unpack_openpi(answer)["actions"][:replan]
 
@@ -224,10 +224,10 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
     request = {"wrist": seen.images["wrist"], "state": seen.state, "prompt": TASK}
     augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
     with serve(augmented, "openpi") as server, connect(server.url) as socket:
-        socket.recv(timeout=20)
+        socket.recv(timeout=120)
         for sent, fine in (({"step": 0}, True), (entry, False), ({"step": 0}, True)):
             socket.send(pack_openpi({**request, "besttake": sent}))
-            answer = socket.recv(timeout=20)
+            answer = socket.recv(timeout=120)
             assert isinstance(answer, bytes) == fine
             if not fine:
                 assert words in answer
@@ -237,6 +237,6 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
 def test_a_step_of_an_episode_that_never_began_is_said(library: Library) -> None:
     augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
     with serve(augmented, "openpi") as server, connect(server.url) as socket:
-        socket.recv(timeout=20)
+        socket.recv(timeout=120)
         socket.send(pack_openpi({"besttake": {"step": 4}}))
-        assert "begin with step 0" in str(socket.recv(timeout=20))
+        assert "begin with step 0" in str(socket.recv(timeout=120))

@@ -67,7 +67,7 @@ def test_a_run_without_retrieval_cannot_be_served_so(library: Library, tmp_path:
 )
 def test_wrong_flags_are_one_line(tmp_path: Path, flags: list[str], words: str) -> None:
     command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:half", "--port", "0", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

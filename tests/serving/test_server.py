@@ -31,7 +31,7 @@ def payload(observation, **changes):
 
 def exchange(socket, message):
     socket.send(pack_message(message))
-    return unpack_message(socket.recv(timeout=10))
+    return unpack_message(socket.recv(timeout=120))
 
 
 def act(socket, observation, seq=1, **changes):
@@ -70,11 +70,11 @@ def test_openpi_clients_get_metadata_and_then_whole_chunks(policy, observation):
         "prompt": "push",
     }
     with serve(policy, "openpi", seed=2) as server, connect(server.url) as socket:
-        metadata = unpack_openpi(socket.recv(timeout=10))
+        metadata = unpack_openpi(socket.recv(timeout=120))
         assert metadata["besttake"]["horizon"] == 4
         for chunk in range(2):
             socket.send(pack_openpi(request))
-            got = unpack_openpi(socket.recv(timeout=10))["actions"]
+            got = unpack_openpi(socket.recv(timeout=120))["actions"]
             draw = Draw(2, "connection", 0, 0, chunk)
             np.testing.assert_array_equal(got, policy.sample([observation], [draw])[0])
 
@@ -106,17 +106,17 @@ MALFORMED = {
 def test_a_malformed_frame_is_answered_and_the_session_goes_on(policy, observation, protocol, frame):
     with serve(policy, protocol) as server, connect(server.url) as socket:
         if protocol == "openpi":
-            socket.recv(timeout=10)
+            socket.recv(timeout=120)
             socket.send(frame)
-            report = socket.recv(timeout=10)
+            report = socket.recv(timeout=120)
             assert isinstance(report, str)
             assert "\n" not in report
             good = {"wrist": observation.images["wrist"], "state": observation.state}
             socket.send(pack_openpi(good))
-            assert unpack_openpi(socket.recv(timeout=10))["actions"].shape == (4, 3)
+            assert unpack_openpi(socket.recv(timeout=120))["actions"].shape == (4, 3)
         else:
             socket.send(frame)
-            assert unpack_message(socket.recv(timeout=10)).type == "error"
+            assert unpack_message(socket.recv(timeout=120)).type == "error"
             assert act(socket, observation).payload["actions"].shape == (3,)
 
 
@@ -152,9 +152,9 @@ def test_what_a_client_leaves_out_is_named_before_a_sample_is_spent(policy, obse
     monkeypatch.setattr(policy, "sample", None)
     with serve(policy, protocol) as server, connect(server.url) as socket:
         if protocol == "openpi":
-            socket.recv(timeout=10)
+            socket.recv(timeout=120)
             socket.send(pack_openpi({"observation/front": observation.images["wrist"]}))
-            assert socket.recv(timeout=10) == line.format("front")
+            assert socket.recv(timeout=120) == line.format("front")
         else:
             reply = exchange(socket, Message("observation", {}, 1))
             assert reply.payload["error"] == line.format("none")
@@ -200,7 +200,7 @@ def test_a_request_over_the_limit_ends_that_connection_only(policy, observation)
         with connect(server.url) as socket:
             socket.send(b"\0" * 5000)
             with pytest.raises(ConnectionClosed) as closed:
-                socket.recv(timeout=10)
+                socket.recv(timeout=120)
         assert closed.value.rcvd.code == 1009
         with connect(server.url) as socket:
             assert act(socket, observation).type == "action"
@@ -216,7 +216,7 @@ def test_another_protocol_version_is_refused_in_words(policy):
 @pytest.mark.parametrize("path", ["/health", "/healthz"])
 def test_health_is_open_and_says_what_is_served(policy, path):
     with serve(policy, token="secret") as server:
-        answer = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10).read())
+        answer = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=120).read())
     assert answer == {"status": "ok", "protocol": "vla-eval", "policy": "noisy"}
 
 
@@ -272,7 +272,7 @@ def test_web_pages_are_refused_unless_their_origin_is_allowed(policy, observatio
 
 @pytest.mark.parametrize("path", ["//[", "/%", "//[::1", "/health\x7f"])
 def test_an_odd_address_is_answered_without_a_traceback(policy, path, capfd):
-    with serve(policy) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with serve(policy) as server, socket.create_connection(("127.0.0.1", server.port), timeout=120) as raw:
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         answer = raw.recv(4096)
         assert answer == b"" or b" 500 " not in answer.partition(b"\r\n")[0]
@@ -280,12 +280,13 @@ def test_an_odd_address_is_answered_without_a_traceback(policy, path, capfd):
 
 
 def test_connections_are_bounded_also_before_the_handshake(policy, observation):
+    before = set(threading.enumerate())  # other tests may have left some
     with serve(policy, limits=Limits(max_sessions=3)) as server:
-        idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(3)]
+        idle = [socket.create_connection(("127.0.0.1", server.port), timeout=120) for _ in range(20)]
         time.sleep(0.3)
         with pytest.raises((OSError, EOFError, InvalidMessage, ConnectionClosed)):
-            connect(server.url, open_timeout=5)
-        assert sum("handler" in thread.name or "Thread-" in thread.name for thread in threading.enumerate()) < 12
+            connect(server.url, open_timeout=60)
+        assert len(set(threading.enumerate()) - before) < 12
         for each in idle:
             each.close()
         _until_it_answers(server, observation)
@@ -299,9 +300,9 @@ def test_the_system_watches_for_clients_that_vanish(policy, observation):
 
 
 def _until_it_answers(server, observation):
-    for _ in range(50):
+    for _ in range(600):
         try:
-            with connect(server.url, open_timeout=5) as client:
+            with connect(server.url, open_timeout=60) as client:
                 assert act(client, observation).type == "action"
                 return
         except (OSError, EOFError, InvalidMessage, ConnectionClosed):

@@ -147,7 +147,7 @@ def test_replicas_end_with_their_fleet() -> None:
     with Fleet([partial(ProcessMember, 1, None, {})], lambda text: None) as fleet:
         member = fleet.members[0]
         assert isinstance(member, ProcessMember)
-    for _ in range(50):
+    for _ in range(600):
         if not os.path.exists(f"/proc/{member.pid}"):
             return
         time.sleep(0.1)
@@ -180,16 +180,16 @@ def test_takes_that_wait_to_be_embedded_do_not_fill_the_memory(monkeypatch: pyte
 
     class Slow:
         def encode(self, images: Any) -> Any:
-            go_on.wait(10)
+            go_on.wait(120)
             return np.zeros((len(images), 2), np.float32)
 
     monkeypatch.setattr("besttake.takes.replica._MOST_WAITING", 4 * len(take.film.data))
     embedder = Embedder(Slow(), heard.put, counts=True)
     for _ in range(20):
         embedder.add(take)
-    early = [heard.get(timeout=5) for _ in range(15)]
+    early = [heard.get(timeout=60) for _ in range(15)]
     assert not any(news.vectors for news in early)
     go_on.set()
     embedder.end()
-    late = [heard.get(timeout=5) for _ in range(5)]
+    late = [heard.get(timeout=60) for _ in range(5)]
     assert all(news.vectors for news in late)

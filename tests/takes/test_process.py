@@ -43,11 +43,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the te
 pool = LocalPool(2)
 pool.map(abs, [1, 2, 3, 4])
 print(*pool.pids, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
-def gone(pid: int, within: float = 10.0) -> bool:
+def gone(pid: int, within: float = 60.0) -> bool:
     """Whether a process has ended; one that nobody has waited for yet counts."""
     until = time.monotonic() + within
     while time.monotonic() < until:
@@ -65,7 +65,7 @@ def test_a_plain_script_with_a_module_beside_it_diagnoses_and_runs_once(tmp_path
     (tmp_path / "script.py").write_text(PLAIN_SCRIPT)
     (tmp_path / "world.py").write_text(WORLD)
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.strip()) == 64
@@ -82,7 +82,7 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path: Path, how: sign
     assert len(pids) == 2
     assert not any(gone(pid, 0.1) for pid in pids)
     parent.send_signal(how)
-    parent.wait(timeout=10)
+    parent.wait(timeout=60)
     parent.stdout.close()
     assert all(gone(pid) for pid in pids)
 

@@ -179,20 +179,26 @@ def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: Loca
 
 
 def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp_path: Path, pool: LocalPool) -> None:
-    own = LocalPool(2, patience=1.0)
+    own = LocalPool(2, patience=4.0)
     own.map(toy.halved, [2, 4, 6])
     stopped = own.pids[0]
     os.kill(stopped, signal.SIGSTOP)
     tally, _, hurt = run(tmp_path / "hurt", jobs(), own)
     assert stopped not in own.pids
     assert not os.path.exists(f"/proc/{stopped}")
-    os.kill(own.pids[1], signal.SIGSTOP)
-    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
     own.close()
     assert (tally.done, tally.failed) == (12, 0)
-    assert tally.stalled >= 1, "more on a machine so busy that a new worker gives no answer within a second either"
-    assert own.stalled > tally.stalled
+    assert tally.stalled >= 1, "more on a machine so busy that a new worker gives no answer in time either"
     assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
+
+
+def test_a_worker_that_stops_during_other_work_is_replaced_too() -> None:
+    own = LocalPool(2, patience=0.4)  # other work has ten times as long
+    own.map(toy.halved, [2, 4, 6])
+    os.kill(own.pids[1], signal.SIGSTOP)
+    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
+    assert own.stalled >= 1
+    own.close()
 
 
 def test_a_worker_killed_in_the_middle_of_its_answer_is_replaced(tmp_path: Path) -> None:
@@ -253,7 +259,7 @@ def test_workers_end_when_their_parent_is_gone() -> None:
     own = LocalPool(1)
     pid = own.pids[0]
     own.close()
-    for _ in range(50):
+    for _ in range(600):
         if not os.path.exists(f"/proc/{pid}"):
             break
         time.sleep(0.1)

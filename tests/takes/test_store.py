@@ -102,7 +102,7 @@ def test_a_damaged_file_is_noticed_and_not_trusted(tmp_path: Path, damage: str) 
 def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
     code = (
         "import sys, time; from besttake.takes.store import Store; from besttake.takes.manifest import Manifest\n"
-        f"store = Store.write({str(tmp_path / 'run')!r}, Manifest()); print('have it', flush=True); time.sleep(60)"
+        f"store = Store.write({str(tmp_path / 'run')!r}, Manifest()); print('have it', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:

@@ -7,8 +7,12 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable
+from threading import Lock
 from types import ModuleType
 from typing import Any
+
+# Python 3.11 counts the depth of its parser once for all threads, and two at a time can raise SystemError.
+_ONE_PARSER = Lock()
 
 
 def fingerprint(*values: Any, code: tuple[ModuleType | Callable[..., Any], ...] = ()) -> str:
@@ -20,7 +24,9 @@ def fingerprint(*values: Any, code: tuple[ModuleType | Callable[..., Any], ...] 
 def without_words(source: str) -> str:
     """``source`` without docstrings, comment lines and blank lines: words may change and the fingerprint stays."""
     lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
+    with _ONE_PARSER:
+        tree = ast.parse(source)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             last = node.end_lineno or node.lineno
             lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)

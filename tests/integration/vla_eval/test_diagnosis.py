@@ -50,7 +50,7 @@ def plan(policy: str) -> Plan:
 
 @pytest.fixture
 def options():
-    return "?map=&state_dim=20&horizon=10&timeout=20"
+    return "?map=&state_dim=20&horizon=10&timeout=120"
 
 
 def test_a_vla_eval_server_drives_a_whole_diagnosis(tmp_path, options):

@@ -88,7 +88,7 @@ def test_an_exception_in_the_model_is_one_line_and_the_next_sample_works():
 
 def test_a_server_that_is_killed_and_comes_back_is_found_again():
     server = serve_background(Countdown())
-    policy = registry.policy(f"vla-eval:{server.url}?timeout=5")
+    policy = registry.policy(f"vla-eval:{server.url}?timeout=60")
     server.close()
     with pytest.raises(ComponentError, match="is the server running"):
         policy.sample([observation(0)], [DRAW])
