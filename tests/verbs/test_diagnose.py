@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -321,3 +323,23 @@ def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
         text = made.read_text().lower()
         assert line in text
         assert ">nan<" not in text
+
+
+def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    half: Any = importlib.import_module("large_half")
+    flags = {**FLAGS, "policy": ["python:large_half:make"], "task": ["pick"], "arms": "base", "probe_states": 0}
+
+    def unplugged(*_: object) -> NoReturn:
+        raise RuntimeError("the machine was unplugged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(half.Large, "sample", unplugged)
+        (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
+        assert (cell.takes, cell.errors) == (0, 6)
+        for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
+            assert "no finished take" in made.read_text()
+    (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
+    assert (cell.takes, cell.errors) == (6, 0)

@@ -216,7 +216,7 @@ def _scored(
     made = Made(lost={s.spec.name: why for s in work.scorers.values() if (why := work.barred(s))})
     work = replace(work, scorers={uri: s for uri, s in work.scorers.items() if s.spec.name not in made.lost})
     shared = pool if all(s.spec.small for s in work.scorers.values()) and work.library is not None else None
-    if not work.scorers:
+    if not work.scorers or not portions:
         return made
     if shared is not None and work.library is not None:
         most = max(sum(map(len, portion)) for portion in portions)
