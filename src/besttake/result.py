@@ -351,6 +351,7 @@ class Cell(_Model):
     env: str
     group: str
     starts: int
+    spare: int | None = Field(None, description="how many more starts its envs have; null where that is not known")
     seeds: int
     takes: int
     errors: int

@@ -211,8 +211,8 @@ def test_json_in_a_script_cannot_end_it() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"rate": 1.0}, "Every take succeeded"),
-        ({"rate": 0.0}, "Every take failed"),
+        ({"rate": 1.0}, "Every base take succeeded"),
+        ({"rate": 0.0}, "Every base take failed"),
         ({"scored": False}, "no score"),
         ({"starts": 1, "seeds": 1, "tasks": ("pick",), "arms": ("base",)}, "one take"),
         ({"seeds": 1}, "one take per start"),

@@ -21,7 +21,7 @@ from besttake.measure.verdict import judge
 from besttake.reporting import html, markdown, words
 from besttake.reporting.takes import PageTakes
 from besttake.reporting.terminal.verdict import verdict_table
-from besttake.result import ActNow, Cell, Cost, Menu, Option, Relation, Result
+from besttake.result import ActNow, Cell, CellPath, Cost, Menu, Option, Relation, Result
 
 WORTH = 0.03
 ANSWERS = {
@@ -87,6 +87,19 @@ CASES = {
     ),
     "no pair": Case(
         "headroom=yes gain=yes combine=no retrieve_selection=yes", "select gain", combine="no small-gain"
+    ),
+    "nothing to select": Case(
+        "headroom=yes gain=yes cooled=yes combine_cooled=yes cooled_selection=no",
+        "select gain", "cool cooled-only", "no small-gain",
+    ),
+    "neither pair": Case(
+        "headroom=yes gain=yes retrieve=yes cooled=yes content=no combine=yes retrieve_selection=no "
+        "combine_cooled=no cooled_selection=yes",
+        "select gain", "cool cooling", "no small-gain",
+    ),
+    "one take of two arms": Case(
+        "headroom=open retrieve=yes cooled=yes content=open combine=yes combine_cooled=yes",
+        "undecided one-take", "cool-or-retrieve choice", "not-measured one-take", seeds=1,
     ),
 }  # fmt: skip
 
@@ -322,6 +335,8 @@ def test_the_forecast_is_the_same_everywhere() -> None:
     [
         (None, ""),
         (Forecast(40, 210, 500), "40 to 210 more starts are likely to settle it"),
+        (Forecast(7, 7, 500), "about 7 more starts are likely to settle it"),
+        (Forecast(1, 1, 500), "1 more start is likely to settle it"),
         (Forecast(120, None, 500), "120 or more further starts are needed, perhaps over 500"),
         (Forecast(None, None, 80), "not likely to be settled within 80 more starts"),
         (Forecast(None, None, 0), "there are no more starts"),
@@ -395,3 +410,56 @@ def test_nothing_is_said_of_what_was_not_tried() -> None:
     verdict = alone.verdict.model_copy(update={"questions": only, "retrieve": retrieve, "headline": ""})
     text = words.headline(alone.model_copy(update={"verdict": verdict}))
     assert text == "Leave it as it is: more takes are not worth it; retrieval was not measured."
+
+
+def test_where_both_do_not_add_up_the_sentence_names_the_part_that_gains_too_little() -> None:
+    def said(name: str) -> tuple[str, str]:
+        answer = words.answers(cell_of(name), WORTH)[2]
+        return answer.sentence, answer.because
+
+    sentence, why = said("nothing to select")
+    assert sentence == "Selection on top of cooling does not gain 3 points (+0.4 points [\N{MINUS SIGN}1.0, 1.8])."
+    assert "cooled takes gains +11.2 points [8.0, 14.3], and against cooling alone +0.4 points" in why
+    assert why.endswith("1.8], less than the 3 points worth acting on.")
+    sentence, _ = said("neither pair")
+    assert sentence.startswith("Neither retrieval nor cooling adds up with selection")
+    assert "on top of selection does not gain 3 points (+0.4" in said("no pair")[0]
+
+
+def test_retrieval_that_was_not_run_is_not_said_to_be_open() -> None:
+    cell = cell_of("one take")
+    assert cell.verdict
+    text = words.headline(with_menu(cell, MENUS["act"]))
+    assert "retriev" not in text.lower()
+    assert "Whether cooling alone gains is undecided" in text
+    assert "hether retrieving beats cooling is open" in words.headline(with_menu(cell_of("open"), MENUS["act"]))
+
+
+def test_two_arms_that_gain_are_shown_to_gain_and_one_is() -> None:
+    assert "] and `cooled` +11.2 points [8.0, 14.3] are shown to gain" in words.because(
+        "retrieve", cell_of("one take of two arms"), WORTH
+    )
+    assert "+11.2 points [8.0, 14.3] is shown to gain" in words.because("retrieve", cell_of("cool or retrieve"), WORTH)
+
+
+def test_a_menu_of_one_option_that_is_ruled_out_is_said_in_the_singular() -> None:
+    assert words.menu_lines(with_menu(cell_of("none"), MENUS["none"]), WORTH)[0] == (
+        "The only option is ruled out: it does not gain 3 points."
+    )
+
+
+def test_a_run_that_leaves_something_open_does_not_say_that_it_saved_takes() -> None:
+    def said(stopped: str, unsettled: list[str]) -> str:
+        path = CellPath(stopped=stopped, unsettled=unsettled, takes=90, paper_takes=1500, settled={}, points={})
+        return words.path(cell_of("select").model_copy(update={"path": path}))
+
+    decided, hopeless = said("decided", []), said("hopeless", ["retrieve"])
+    assert decided.startswith("Everything asked was decided after 90 takes; the paper's 500 starts")
+    assert decided.endswith("were saved.")
+    assert hopeless.startswith("What is left of budget and starts will hardly decide it; stopped after 90 takes, with")
+    assert "saved" not in hopeless
+
+
+def with_menu(cell: Cell, menu: Menu) -> Cell:
+    assert cell.verdict
+    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"menu": menu, "headline": ""})})

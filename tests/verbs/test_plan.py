@@ -159,3 +159,14 @@ def test_a_plan_asks_for_no_more_starts_than_the_env_has(tmp_path: Path) -> None
         assert (asked <= cell.starts + 7) == (most == 7)
     assert f"there are {cell.starts + 7} starts in all" in texts[7]
     assert "in all" not in texts[500]
+
+
+@pytest.mark.parametrize("spare", [0, 510])
+def test_a_pilot_that_knows_its_spare_starts_is_held_to_them_whatever_it_forecasts(tmp_path: Path, spare: int) -> None:
+    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
+    cell = result.policies[0].model_copy(update={"spare": spare})
+    result.model_copy(update={"policies": [cell]}).save(tmp_path / "pilot" / "result.json")
+    (found,) = plan(pilot=tmp_path / "pilot", worth=1)
+    assert found.available == cell.starts + spare < found.plan.half_width_starts
+    assert int(found.flags.split()[1]) * found.tasks <= cell.starts + spare
+    assert any(f"there are {cell.starts + spare} starts in all" in line for line in sentences(found))

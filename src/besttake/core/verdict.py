@@ -48,7 +48,8 @@ Retrieve, from R = retrieve - base, K = cooled - base, and the content gain C = 
 Combine, for each arm that acts (retrieve, cooled), from D = selection on its takes - selection on base takes and E =
 selection on its takes - mean of its takes. An arm composes with selection where both are YES (the pair beats either
 alone), and does not where one is NO; without E, D decides. Combine is yes where an arm composes, no where none does,
-else undecided; with two arms a YES stands Holm's test over them. ``by_cooling`` is set where retrieving composes but is
+else undecided; with two arms a YES stands Holm's test over them. With one take per start it is not-measured.
+``by_cooling`` is set where retrieving composes but is
 not shown to beat selection on cooled takes: cooling and selecting may do as well, without a library of actions.
 """
 
@@ -198,6 +199,10 @@ def decide(
     else:
         reuse = _reuse(findings["headroom"], gain, n, leak and not leak_free)
     retrieve, combine = _retrieve(findings), _combine(findings, n)
+    if reuse.reason == "one-take" and combine.answer != "not-measured":
+        combine = Part(
+            "not-measured", "one-take", Estimate(reason="one take per start leaves nothing to choose from"), n
+        )
     any_chunk = retrieve.answer == "retrieve" and _not_shown(findings.get("beyond_shuffled"))
     retrieving = all(findings[name].answer == "yes" for name in PAIRS["retrieve"] if name in findings)
     by_cooling = combine.answer == "yes" and retrieving and _not_shown(findings.get("combine_content"))
@@ -264,10 +269,10 @@ def _combine(findings: Mapping[str, Finding], n: int) -> Part:
         beats_cooling = len(composes) == 1 or not _not_shown(findings.get("combine_content"))
         arm = composes[0] if beats_cooling else "cooled"
         return Part("yes", "composes", pairs[arm][0].estimate, n, arm=arm)
-    estimate = next(iter(pairs.values()))[0].estimate
-    if all(any(part.answer == "no" for part in parts) for parts in pairs.values()):
-        return Part("no", "small-gain", estimate, n)
-    return Part("undecided", "open", estimate, n)
+    ruled_out = [[part for part in parts if part.answer == "no"] for parts in pairs.values()]
+    if all(ruled_out):
+        return Part("no", "small-gain", ruled_out[0][0].estimate, n)
+    return Part("undecided", "open", next(iter(pairs.values()))[0].estimate, n)
 
 
 def _composing(pairs: Mapping[str, Sequence[Finding]], alpha: float = 0.05) -> list[str]:

@@ -105,7 +105,8 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     """One cell of the result. Each question is estimated once; whatever shows a quantity reads that estimate."""
     takes = sum(arm.takes for arm in data.arms.values())
     whole = r.Cell(
-        policy=data.policy, env=data.env, group=data.group, starts=len(data.units), seeds=settings.seeds, takes=takes,
+        policy=data.policy, env=data.env, group=data.group, starts=len(data.units), spare=data.spare,
+        seeds=settings.seeds, takes=takes,
         errors=data.errors, missing=data.planned - takes - data.errors, window=data.windows[0], scorer=data.scorer,
         dfe=_dfe(data, settings.probe_samples),
     )  # fmt: skip

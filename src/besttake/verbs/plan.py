@@ -25,7 +25,7 @@ class PlanResult:
     ``cautious`` is the same plan for the largest variance that pass@1 allows, where only pass@1 is known; ``flags``
     are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further``: how
     many more starts the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
-    ``available``: how many starts the pilot's envs have in all, where its verdict says so; the flags ask for no more.
+    ``available``: how many starts the pilot's envs have in all, where it says so; the flags ask for no more.
     """
 
     name: str
@@ -163,7 +163,12 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
 
 
 def _available(cell: Cell) -> int | None:
-    """How many starts there are, those of the pilot included; None where its forecast ended before they did."""
+    """How many starts there are, those of the pilot included; None where that is not known.
+
+    Results of before say it only by a forecast that ended with the starts.
+    """
+    if cell.spare is not None:
+        return cell.starts + cell.spare
     forecasts = [getattr(cell.verdict, part).further for part in PARTS] if cell.verdict is not None else []
     spare = min((one.most for one in forecasts if one is not None), default=MOST)
     return cell.starts + spare if spare < MOST else None

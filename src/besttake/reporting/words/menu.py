@@ -56,6 +56,8 @@ def _menu_claim(menu: Menu, worth: float, error: str) -> str:
             return f"Of {options}, {shown} {'is' if shown == 1 else 'are'} shown to gain, by {least} or more in the \
 estimate; the chance that any option is shown that gains nothing is at most {error}, over the whole menu."
         case "none":
+            if len(menu.options) == 1:
+                return f"The only option is ruled out: it does not gain {least}."
             return f"Each of {options} is ruled out: none gains {least}."
     return f"Of {options} none is shown to gain, by {least} or more in the estimate, with an error of at most {error} \
 over the whole menu."
@@ -91,7 +93,7 @@ _STOPPED = {
     "decided": "Everything asked was decided after",
     "budget": "The budget ended it after",
     "starts": "There were no more starts after",
-    "hopeless": "What is left of the budget cannot decide it; stopped after",
+    "hopeless": "What is left of budget and starts will hardly decide it; stopped after",
 }
 _PART_NAMES = {"reuse": "more takes", "retrieve": "retrieve or cool", "combine": "both", "arms": "the other arms"}
 
@@ -107,9 +109,9 @@ def path(cell: Cell) -> str:
     if own.unsettled:
         text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in own.unsettled)} still open"
     if own.paper_takes > own.takes:
-        saved = percent(1 - own.takes / own.paper_takes)
+        saved = "" if own.unsettled else f", so {percent(1 - own.takes / own.paper_takes)} were saved"
         paper = count(own.paper_takes, "take")
-        text += f"; the paper's 500 starts for each of these arms take {paper}, so {saved} were saved"
+        text += f"; the paper's 500 starts for each of these arms take {paper}{saved}"
     return f"{text}."
 
 

@@ -89,6 +89,9 @@ def further(forecast: Forecast | None) -> str:
         return f"not likely to be settled within {count(forecast.most, 'more start')}"
     if forecast.high is None:
         return f"{forecast.low} or more further starts are needed, perhaps over {forecast.most}"
+    if forecast.low == forecast.high:
+        more = "1 more start is" if forecast.low == 1 else f"about {forecast.low} more starts are"
+        return f"{more} likely to settle it"
     return f"{forecast.low} to {forecast.high} more starts are likely to settle it"
 
 

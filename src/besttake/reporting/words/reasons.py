@@ -89,9 +89,10 @@ from calmer noise."
 worth acting on."
         case "choice":
             known = {"retrieve": f"retrieval {full}", "cooled": f"`cooled` {cooled}"}
-            gains = " and ".join(text for name, text in known.items() if asked[name].answer == "yes")
+            shown = [text for name, text in known.items() if asked[name].answer == "yes"]
+            gains = f"{' and '.join(shown)} {'is' if len(shown) == 1 else 'are'} shown to gain"
             three = [asked.get(name) for name in ("cooled", "content")]
-            return f"Against base, {gains} is shown to gain, so to act is right. Which of the two is better is open: \
+            return f"Against base, {gains}, so to act is right. Which of the two is better is open: \
 against `cooled`, retrieved content adds {content}{_open(decision, *three)}."
         case _:
             three = [asked.get(name) for name in ("retrieve", "cooled", "content")]
@@ -106,13 +107,13 @@ def _why_combine(cell: Cell, verdict: Verdict, worth: float) -> str:
     asked, decision = verdict.questions, verdict.combine
     if decision.reason == "not-run":
         return "Selection on the takes of `retrieve` or `cooled` was not measured."
+    if decision.reason == "one-take":
+        return "One take per start leaves nothing to choose from: run at least two seeds."
     shown = [arm for arm in PAIRS if PAIRS[arm][0] in asked and decision.arm in ("", arm)]
-    text = "; ".join(_pair(arm, asked, kept_of(cell)) for arm in shown)
-    if decision.reason == "small-gain":
-        text += f": less than the {whole_points(worth)} worth acting on"
-    elif decision.reason == "composes":
+    text = "; ".join(_pair(arm, asked, kept_of(cell), whole_points(worth)) for arm in shown)
+    if decision.reason == "composes":
         text += ": the two compose"
-    else:
+    elif decision.reason != "small-gain":
         text += f": not enough to tell{_open(decision, *(asked.get(name) for arm in shown for name in PAIRS[arm]))}"
     if verdict.by_cooling:
         text += f", though against selection on `cooled` takes retrieving gains {say(asked['combine_content'])}, so \
@@ -120,14 +121,19 @@ cooling may do as well"
     return sentence(text)
 
 
-def _pair(arm: str, asked: Mapping[str, Finding], n: int) -> str:
-    """What an arm and selection do together, against either alone."""
+def _pair(arm: str, asked: Mapping[str, Finding], n: int, least: str) -> str:
+    """What an arm and selection do together, against either alone, and against which of them it is ruled out."""
     kind = {"retrieve": "retrieval", "cooled": "cooled"}[arm]
     pair, alone = (asked.get(name) for name in PAIRS[arm])
-    text = f"against selection alone, selecting among {n} {kind} takes gains {say(pair)}"
+    text = f"against selection alone, selecting among {n} {kind} takes gains {say(pair)}{_less(pair, least)}"
     if alone is not None:
-        text += f", and against {'cooling' if arm == 'cooled' else kind} alone {say(alone)}"
+        text += f", and against {'cooling' if arm == 'cooled' else kind} alone {say(alone)}{_less(alone, least)}"
     return text
+
+
+def _less(finding: Finding | None, least: str) -> str:
+    ruled_out = finding is not None and finding.answer == "no"
+    return f", less than the {least} worth acting on" if ruled_out else ""
 
 
 def _open(decision: Decision, *findings: Finding | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from besttake.core.verdict import PAIRS
 from besttake.reporting.numbers import count, estimate_points, number, sentence, whole_points
 from besttake.reporting.words.menu import action, price
 from besttake.reporting.words.phrases import PARTS, Tone, gain_of, kept_of, more_starts, moved, price_of, say
@@ -118,10 +119,12 @@ def _headline(cell: Cell) -> str:
         sentences.append(
             f"cheaper and not shown to be worse: {action(cheaper)}, {estimate_points(cheaper.gain)}, {price(cheaper)}"
         )
-    if verdict.retrieve.answer in ("cool-or-retrieve", "undecided") and best.arm not in ("base", "retrieve"):
+    run = "retrieve" in verdict.questions
+    if run and verdict.retrieve.answer in ("cool-or-retrieve", "undecided") and best.arm not in ("base", "retrieve"):
         sentences.append(f"whether retrieving beats cooling is open{more_starts(verdict.retrieve, ' ({})')}")
     elif verdict.retrieve.answer == "undecided":
-        sentences.append(f"whether to {_open_choice(verdict)} is undecided{more_starts(verdict.retrieve, ' ({})')}")
+        asked = "cooling alone gains" if not run and best.arm != "base" else f"to {_open_choice(verdict)}"
+        sentences.append(f"whether {asked} is undecided{more_starts(verdict.retrieve, ' ({})')}")
     if verdict.reuse.answer == "undecided" and best.takes == 1:
         sentences.append(f"whether to run more takes is undecided{more_starts(verdict.reuse, ' ({})')}")
     return " ".join(sentence(text) for text in sentences)
@@ -177,6 +180,21 @@ def _none_of(cell: Cell, where: str = "") -> str:
     return f"Neither retrieval nor cooling{where} gains"
 
 
+def _no_pair(cell: Cell, least: str, aside: str) -> str:
+    """Which way selection and an arm do not add up: the arm adds too little to selection, or selection to the arm."""
+    asked = cell.verdict.questions if cell.verdict is not None else {}
+    pairs = {arm: [asked[name].answer for name in names if name in asked] for arm, names in PAIRS.items()}
+    first = [answers[0] == "no" for answers in pairs.values() if answers]
+    if all(first):
+        return f"{_none_of(cell, ' on top of selection')} {least}{aside}."
+    run = [text for arm, text in (("retrieve", "retrieval"), ("cooled", "cooling")) if pairs[arm]]
+    if not any(first):
+        return f"Selection on top of {' or '.join(run)} does not gain {least}{aside}."
+    return (
+        f"Neither {' nor '.join(run)} adds up with selection: each pair gains less than {least} over one of its parts."
+    )
+
+
 def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
     n, gain, least = kept_of(cell), estimate_points(decision.gain), whole_points(worth)
     cost = price_of(decision.cost, decision.arm)
@@ -196,7 +214,7 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
             rest = f"Retrieved actions add less than {least}"
             if decision.reason == "cooled-only":
                 how = LEFT_OUT if cell.verdict is not None and cell.verdict.left_out else "not measured"
-                rest = f"Whether retrieved actions add to it was {how}"
+                rest = f"Retrieval was {how}, so whether it adds to that is not known"
             return f"Cool the sampling noise{known}, {cost}. {rest}."
         case "retrieve", "cool-or-retrieve":
             do = "Retrieve" if decision.arm == "retrieve" else "Cool the sampling noise"
@@ -208,7 +226,7 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
             what = "Cooling" if decision.arm == "cooled" else "Retrieval"
             return f"{what} on top of selection adds{known.removeprefix(':')}, {cost}."
         case "combine", "no":
-            return f"{_none_of(cell, ' on top of selection')} {least}{aside}."
+            return _no_pair(cell, least, aside)
         case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
             return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
         case _, "undecided":
@@ -230,9 +248,10 @@ def state(cell: Cell) -> str:
         outcome = "succeeded" if first else "failed"
         return f"There is one take, and it {outcome}: one take says nothing about others."
     if first == 1:
-        return "Every take succeeded: there is nothing to gain."
+        return "Every base take succeeded: these starts leave nothing to gain."
     if first == 0:
-        return f"Every take failed, so there is no headroom within {count(cell.headroom.n, 'take')} per start."
+        within = count(cell.headroom.n, "take")
+        return f"Every base take failed, so these starts show no headroom within {within} per start."
     if cell.headroom.n == 1:
         return "There is one take per start, so headroom is not known."
     if cell.selectors is None or not cell.selectors.scored:
