@@ -37,8 +37,10 @@ from besttake.core.events import EventConfig  # noqa: E402
 from besttake.core.retrieve import Candidates, Match, RetrievalConfig, Retriever  # noqa: E402
 from besttake.core.search import Index  # noqa: E402
 from besttake.demos.head import DemoHead, EncoderHead, LibraryContent  # noqa: E402
+from besttake.demos.index import FOLDER  # noqa: E402
 from besttake.demos.library import Library  # noqa: E402
 from besttake.demos.write import writing  # noqa: E402
+from besttake.files import cache_dir  # noqa: E402
 
 HORIZON, ACTION, STATE, LENGTH = 16, 7, 8, 100
 Maker = Callable[[np.random.Generator, int, int], np.ndarray]
@@ -179,6 +181,7 @@ def written(path: Path, make: Maker, frames: int, dim: int) -> Library:
 
 def frames(make: Maker, args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     path, config = scratch / "library", RetrievalConfig(rule="frame")
+    os.environ["BESTTAKE_CACHE"] = str(scratch / "cache")
     written(path, make, args.frames, args.dim).file("embeddings.npy")
     library = Library.open(path)
     known = library.view("t").candidates(config, HORIZON)
@@ -189,7 +192,7 @@ def frames(make: Maker, args: argparse.Namespace, scratch: Path) -> dict[str, An
     )  # fmt: skip
     with private() as memory:
         again, _ = timed(lambda: Library.open(path).view("t").retriever(config, HORIZON))
-    size = sum(file.stat().st_size for file in (path / "index").iterdir())
+    size = sum(file.stat().st_size for file in (cache_dir() / FOLDER).iterdir())
     return result | {
         "set_up_again_s": round(again, 2), "memory_again_mb": round(memory["peak"]), "index_mb": round(size / 2**20),
     }  # fmt: skip

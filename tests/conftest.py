@@ -22,9 +22,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache of libraries for the whole session, apart from the user's own."""
+    """One cache for the whole session, apart from the user's own, which may hold what other code made."""
     path = tmp_path_factory.mktemp("cache")
     os.environ["BESTTAKE_CACHE"] = str(path)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,20 +194,42 @@ def test_a_library_of_one_demonstration_cannot_be_held_out_and_says_so(cache: Pa
     assert "it runs as next, start 0.3, which nothing chose" in made.notes[0]
 
 
-def test_a_check_is_made_once_and_kept_in_the_library(
+def test_a_check_is_made_once_and_kept_in_the_cache(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = planned(library, seed=5).check
     monkeypatch.setattr(module, "check_retrieval_of", lambda *_: pytest.fail("it was made already"))
     assert planned(library, seed=5).check == first
     assert first in [one.check for one in kept(library)]
-    damaged = sorted((library.path / module.FOLDER).glob("*.json"))[0]
+    place = module._place(library)
+    damaged = sorted(place.glob("*.json"))[0]
     text = damaged.read_text()
     damaged.write_text(text[:-40])
-    assert len(kept(library)) == len(list((library.path / module.FOLDER).glob("*.json"))) - 1
+    assert len(kept(library)) == len(list(place.glob("*.json"))) - 1
     damaged.write_text(text)
     monkeypatch.setattr(module, "_VERSION", module._VERSION + 1)
     assert kept(library) == [], "a check by another rule is not shown"
+
+
+def test_a_check_that_comes_with_a_library_is_not_believed(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sum can be right and its numbers made up: the report would show what nobody measured."""
+    copy = Library.open(shutil.copytree(library.path, tmp_path / "library"))
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+    true = planned(copy, seed=7).check
+    (file,) = module._place(copy).glob("*.json")
+    values = json.loads(file.read_text())
+    values["check"]["base"]["value"] = 99.0
+    del values["sha256"]
+    module._keep(file, values)
+    assert planned(copy, seed=7).check != true, "this is what one could do who writes into the cache"
+    for folder in (copy.path / "checks", copy.path / "checks" / file.parent.name):
+        folder.mkdir(exist_ok=True)
+        shutil.copy(file, folder / file.name)
+    shutil.rmtree(tmp_path / "cache")
+    assert planned(copy, seed=7).check == true
+    assert [one.check for one in kept(copy)] == [true]
 
 
 def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path, tmp_path: Path) -> None:

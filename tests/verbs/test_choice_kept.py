@@ -1,4 +1,4 @@
-"""What a check or a tuning chose is kept in the library, and is not believed when it was changed."""
+"""What a check or a tuning chose is kept, and is not believed when it was changed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What retrieval and scores prepare of a library, kept beside it: in ``index/``, memory-mapped, a file per purpose.
+"""What retrieval and scores prepare of a library, kept in the user's cache, memory-mapped, a file per purpose.
 
-An index only makes things fast. Its name is a hash of all that it depends on, its head has the sha256 of the rest, and
-what is not as it was written is made anew. The sum finds damage; it does not prove who wrote an index, so one that came
-with a library is believed as the library is. A library without one, or one that cannot be written to, works as well. An
-index is no part of the library's fingerprint: no result depends on it.
+An index only makes things fast: no result depends on it. Its name is a hash of all that it depends on, the library's
+fingerprint among them, its head has the sha256 of the rest, and what is not as it was written is made anew. The sum
+finds damage; it does not prove who wrote an index, and one that someone else made could change matches without a word.
+So none is ever read from a library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,29 +23,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.errors import one_line
-from besttake.files import leads_out, read_json
+from besttake.files import cache_dir, read_json
 
 Arrays = Mapping[str, NDArray[Any]]
-FOLDER = "index"
+FOLDER = "indexes"
 # Changed whenever what is kept means something else.
 _VERSION = 1
 _MAGIC, _HEAD, _ALIGNED = b"BestTake index\n", 4096, 64
+_DAYS = 60
+"""An index that nobody used for so many days is removed when another is written."""
 _log = logging.getLogger(__name__)
 
 
-def kept(library: Path, key: str, make: Callable[[], Arrays], fits: Callable[[Arrays], bool]) -> Arrays:
-    """The arrays of the index of ``library`` for ``key``: as they were kept, else by ``make``, and then kept.
+def kept(key: str, make: Callable[[], Arrays], fits: Callable[[Arrays], bool]) -> Arrays:
+    """The arrays of the index for ``key``: as they were kept, else by ``make``, and then kept.
 
     ``fits``: whether arrays can be what ``make`` gives; those that cannot were never written here.
     """
     name = hashlib.sha256(f"{_VERSION} {key}".encode()).hexdigest()
-    path = library / FOLDER / f"{name[:20]}.index"
-    if leads_out(library, path.absolute()):
-        _log.warning("%s leads out of the library and is not used", path)
-        return make()
+    path = cache_dir() / FOLDER / f"{name[:40]}.index"
     try:
         arrays = _read(path, name)
         if fits(arrays):
+            with suppress(OSError):
+                os.utime(path)
             return arrays
         raise ValueError("it is of something else")
     except FileNotFoundError:
@@ -53,8 +56,9 @@ def kept(library: Path, key: str, make: Callable[[], Arrays], fits: Callable[[Ar
     arrays = make()
     try:
         _write(path, name, arrays)
+        _remove_unused(path.parent)
         return _read(path, name)
-    except (OSError, ValueError) as error:  # a full disk, or a library that may only be read
+    except (OSError, ValueError) as error:  # a full disk, or a cache that may only be read
         _log.info("%s cannot be kept (%s); every process makes it anew", path, one_line(error, 100))
         return arrays
 
@@ -68,7 +72,7 @@ def _write(path: Path, name: str, arrays: Arrays) -> None:
         parts.append(np.zeros(-parts[-1].size % _ALIGNED, np.uint8))
         end += parts[-2].size + parts[-1].size
     head = {"name": name, "arrays": places, "size": end, "sha256": _sum(name, places, parts)}
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -80,6 +84,14 @@ def _write(path: Path, name: str, arrays: Arrays) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_unused(folder: Path) -> None:
+    oldest = time.time() - _DAYS * 86400
+    for path in folder.glob("*.index*"):  # among them what a killed process was writing
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def _read(path: Path, name: str) -> Arrays:

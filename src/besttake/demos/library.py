@@ -6,7 +6,6 @@ embeddings.npy       float32 or float16 (F, d)               frame_demo.npy, fra
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
 encoder.safetensors  the encoder, where it is fitted to the library
-index/               what searches prepared of a large library (`besttake.demos.index`); may be deleted
 ```
 
 ``library.json`` has the sha256 of every file and of itself. The head is compared when a library is opened, each file

@@ -113,7 +113,7 @@ class View:
         library = self.library
         if prod(values.shape) < _KEPT:
             return make()
-        return kept(library.path, f"{library.fingerprint} {self.demos.tolist()} {key}", make, fits)
+        return kept(f"{library.fingerprint} {self.demos.tolist()} {key}", make, fits)
 
     def _rows(self, demo: int, steps: I64) -> I64:
         """The frame of the library that stands for each of the events that begin at ``steps`` of ``demo``."""

@@ -1,7 +1,8 @@
 """Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
 
-The check (`besttake.verbs.check`) runs before the first take. Its outcome is kept in the library, by policy, so that
-every later run of that policy with that library has the same configuration.
+The check (`besttake.verbs.check`) runs before the first take. Its outcome is kept in the user's cache, by library and
+policy, so that every later run of that policy with that library has the same configuration. It is never read from the
+library itself: a library that someone else made could say what was never measured.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import PlanError
-from besttake.files import read_json, short_hash, write_text
+from besttake.files import cache_dir, read_json, short_hash, write_text
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
@@ -86,7 +87,7 @@ def rolled(
     model: Mapping[str, Policy], plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """What rollouts on tuning starts choose of what the check names; made once, and kept in the library."""
+    """What rollouts on tuning starts choose of what the check names; made once, and kept."""
     (policy,) = model.values()
     name, uri = policy.spec.name, next(uri for uri, env in envs.items() if env.tuning or uri == [*envs][-1])
     env = replace(envs[uri], tasks=plan.chosen_tasks(envs[uri]))
@@ -95,7 +96,7 @@ def rolled(
     starts = tuple(env.tuning[:_STARTS])
     given = {**plan.retrieval.given(), "env": f"{uri} {env.fingerprint}"}
     key = _key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed, given))
-    place = library.path / FOLDER / f"{key}.tuned"
+    place = _place(library) / f"{key}.tuned"
     try:
         values = _checked(read_json(place))
         config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
@@ -130,8 +131,8 @@ def _settled(plan: Plan, library: Library) -> bool:
 
 
 def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:
-    """The check of ``policy``, read from the library where it was made before, else made and kept there."""
-    place = library.path / FOLDER / f"{_key(policy.spec, library, tasks, asked)}.json"
+    """The check of ``policy``, read from the cache where it was made before, else made and kept there."""
+    place = _place(library) / f"{_key(policy.spec, library, tasks, asked)}.json"
     known = _read(place)
     if known is not None:
         _log.info("check of %s: as kept in %s", policy.spec.name, place)
@@ -151,16 +152,20 @@ def least_bad(check: Check, base: RetrievalConfig) -> RetrievalConfig:
 
 @dataclass(frozen=True)
 class Kept:
-    """A check as the library keeps it."""
+    """A check as it is kept."""
 
     policy: str
     check: Check
 
 
 def kept(library: Library) -> list[Kept]:
-    """The checks that a library keeps, by the names of their policies."""
-    files = sorted((library.path / FOLDER).glob("*.json"))
+    """The checks of a library that were kept, by the names of their policies."""
+    files = sorted(_place(library).glob("*.json"))
     return sorted((known for file in files if (known := _read(file)) is not None), key=lambda one: one.policy)
+
+
+def _place(library: Library) -> Path:
+    return cache_dir() / FOLDER / short_hash(library.fingerprint)
 
 
 def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: Asked) -> str:
@@ -182,12 +187,12 @@ def _read(place: Path) -> Kept | None:
 
 
 def _keep(place: Path, values: Mapping[str, Any]) -> None:
-    """Write what was found; a library that cannot be written to does without."""
+    """Write what was found; a cache that cannot be written to does without."""
     try:
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         write_text(place, json.dumps({**values, "sha256": _checksum(values)}, indent=1))
     except OSError as error:
-        _log.info("the check was not kept in the library: %s", error)
+        _log.info("the check was not kept: %s", error)
 
 
 def _checked(values: Any) -> Mapping[str, Any]:
