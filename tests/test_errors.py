@@ -16,6 +16,14 @@ def test_an_error_without_a_message_gives_its_type() -> None:
     assert one_line(PlanError()) == "PlanError"
 
 
+def test_an_error_that_cannot_say_what_it_is_gives_its_type() -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise Speechless
+
+    assert one_line(Speechless()) == "Speechless"
+
+
 def test_a_long_error_is_cut() -> None:
     assert one_line(ValueError("x" * 1000), most=20) == "ValueError: xxxxxxxx"
 

@@ -69,7 +69,10 @@ def one_line(error: BaseException, most: int = 500) -> str:
     >>> one_line(ValueError("bad\\n  value"))
     'ValueError: bad value'
     """
-    message = " ".join(str(error).split())
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # an error of someone else's may not even be able to say what it is
+        message = ""
     if not isinstance(error, BestTakeError) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")
     return message[:most]

@@ -124,6 +124,12 @@ class Secretive(Calm):
     _mean = Consensus._mean
 
 
+class Boastful(Calm):
+    """Calls its numbers probabilities."""
+
+    spec = ScorerSpec("boastful", reads=("actions",), fingerprint="1", probability=True)
+
+
 class Impostor(Calm):
     """Calls itself by the name of ours."""
 
@@ -138,6 +144,7 @@ class Impostor(Calm):
         (Endless(), "infinite"),
         (First(), "order of the takes"),
         (Secretive(), "compares=True"),
+        (Boastful(), "boastful: a score is no probability"),
         (Impostor(), "manifold: this is the name of a scorer of BestTake"),
     ],
 )
@@ -192,9 +199,16 @@ def test_a_scorer_that_gives_no_scores_is_told_what_is_needed(scorer: Scorer, gi
         ("calm", "actions", r'scorer calm: reads is a tuple, as in reads=\("actions",\)'),
         ("a/b", ("actions",), "scorer 'a/b': a name is needed, without a slash"),
         ("", ("actions",), "scorer '': a name is needed"),
+        (" ", ("actions",), "scorer ' ': a name is needed"),
+        (7, ("actions",), "scorer 7: a name is needed"),
+        ("a\nb", ("actions",), r"scorer 'a\\nb': a name is one line of at most 200 printable characters"),
+        ("\x1b[31m", ("actions",), "a name is one line of at most 200 printable"),
+        ("\ud800", ("actions",), r"scorer '\\ud800': a name is one line of at most 200 printable"),
+        ("a" * 201, ("actions",), "a name is one line of at most 200 printable"),
+        ("random", ("actions",), "scorer random: this is the name of a control; give it another"),
     ],
 )
-def test_a_spec_that_cannot_be_is_refused_where_it_is_made(name: str, reads: Any, says: str) -> None:
+def test_a_spec_that_cannot_be_is_refused_where_it_is_made(name: Any, reads: Any, says: str) -> None:
     with pytest.raises(ComponentError, match=says):
         ScorerSpec(name, reads, "1")
 

@@ -21,11 +21,15 @@ from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
 
 SCORER = """
-import os, time
+import os, sys, time
 import numpy as np
 from pathlib import Path
 from besttake.errors import BestTakeError
 from besttake.scorers.base import Score, ScorerSpec
+
+class Speechless(Exception):
+    def __str__(self):
+        raise Speechless()
 
 class Unreadable(BestTakeError):
     def __init__(self, one, two):
@@ -57,6 +61,16 @@ class Odd:
             time.sleep(1.5)
         if self.way == "half":
             return [Score([np.nan if i else 1.0] * 3) for i, take in enumerate(takes)]
+        if self.way == "exits":
+            sys.exit("no weights here")
+        if self.way == "speechless":
+            raise Speechless()
+        if self.way == "ours":
+            raise BestTakeError("not\\ntoday " * 500)
+        if self.way == "endless":
+            return iter(lambda: Score([1.0] * 3), None)
+        if self.way == "wide_trace":
+            return [Score([1.0] * 3, np.zeros((len(take.steps), 2), np.float32)) for take in takes]
         if self.way == "short":
             takes = takes[:-1]
         value = np.nan if self.way == "nan" else 1.0
@@ -66,8 +80,18 @@ class Length(Odd):
     def score(self, takes, demos):
         return [Score([-float(len(take.actions))] * 3) for take in takes]
 
+class Restless(Odd):
+    calls, weight = 0, 0.0
+
+    def score(self, takes, demos):
+        self.calls += 1
+        return [Score([self.calls - self.weight * len(take.actions)] * 3) for take in takes]
+
+class RestlessLength(Restless):
+    weight = 1000.0
+
 def make(way="well"):
-    return Length(way) if way == "length" else Odd(way)
+    return {"length": Length, "restless": Restless, "restless length": RestlessLength}.get(way, Odd)(way)
 
 def with_camera():
     return Odd("camera", camera="wrist")
@@ -91,10 +115,15 @@ WRONG = {
     "raises": r"^scorer odd raises: ValueError: no such thing \(.*odd_scorer\.py:\d+\)$",
     "dies": r"^scorer odd dies: its process died",
     "short": r"^scorer odd short: 2 scores for 3 takes$",
+    "exits": r"^scorer odd exits: SystemExit: no weights here$",
+    "speechless": r"^scorer odd speechless: Speechless \(.*odd_scorer\.py:\d+\)$",
+    "ours": r"^scorer odd ours: not today not today [^\n]{1,520}$",
+    "endless": r"^scorer odd endless: 4 scores for 3 takes$",
+    "wide_trace": r"^scorer odd wide_trace: a trace of \d+ x 2 for \d+ frames$",
 }
 
 
-@pytest.mark.parametrize(("way", "workers"), [("raises", 1), ("dies", 0), ("short", 0)])
+@pytest.mark.parametrize(("way", "workers"), [(way, int(way == "raises")) for way in WRONG])
 def test_a_scorer_that_fails_loses_its_own_column_with_one_line(
     run: Path, library: Library, way: str, workers: int
 ) -> None:
@@ -167,6 +196,17 @@ def test_a_scorer_that_reads_length_is_noticed_though_it_does_not_say_so(run: Pa
     assert kept.length == {"odd length"}
 
 
+def test_a_scorer_that_never_says_the_same_is_not_taken_for_one_that_reads_length(
+    run: Path, library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "besttake"):
+        scores = scored(
+            run, library, "python:odd_scorer:make?way=restless", "python:odd_scorer:make?way=restless length"
+        )
+    assert scores.length == {"odd restless length"}
+    assert "the scorer odd restless gives the same take another score each time it is asked" in caplog.text
+
+
 def test_a_run_that_goes_on_remembers_that_a_scorer_reads_length(run: Path, tmp_path: Path) -> None:
     uri = "python:odd_scorer:make?way=length"
     odd = registry.scorer(uri)
@@ -211,8 +251,8 @@ def test_a_scorer_that_failed_late_goes_on_where_it_stopped(
     again = scored(run, library, "python:odd_scorer:make?way=raises")
     starts = 18
     assert first < starts
-    assert len(list(marks.iterdir())) - first == starts - (first - 2) + 1, (
-        "one call failed, one each looked at the length"
+    assert len(list(marks.iterdir())) - first == starts - (first - 3) + 2, (
+        "one call failed, two each looked at the length"
     )
     assert not (run / "scoring").exists()
     with Store.open(run) as store:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 import logging
 import math
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -235,6 +239,43 @@ def test_a_server_that_hangs_or_is_gone_is_one_line(stub: Stub) -> None:
         gone.ask({})
 
 
+def drip(pieces: Iterator[bytes]) -> tuple[str, threading.Thread]:
+    """A server that sends ``pieces`` to all who connect, one every twentieth of a second; its URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError), listening:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 20)
+                for piece in pieces:
+                    connection.sendall(piece)
+                    time.sleep(0.05)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", thread
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX-Slow: ",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\n",
+    ],
+)
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up_in_time(head: bytes) -> None:
+    url, thread = drip(itertools.chain([head], itertools.repeat(b" ", 400)))
+    began = time.monotonic()
+    with pytest.raises(ComponentError, match="does not answer .*(timed out|404)"):
+        Server.at(url, timeout=0.5, retries=0).ask({})
+    assert time.monotonic() - began < 8
+    thread.join(15)
+    assert not thread.is_alive()
+
+
 @pytest.mark.parametrize(
     "data", [b"<html>", b"{}", b'{"choices": []}', b'{"choices": [{"message": "x"}]}', b"[" * 5000, b" " * (2 << 20)]
 )
@@ -315,6 +356,36 @@ def test_a_plan_file_may_not_allow_uploads(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="a file may not allow it; give `allow_upload` yourself"):
         load_plan(path, {})
     assert load_plan(path, {"allow_upload": True}).allow_upload
+
+
+def test_a_judge_that_misbehaves_loses_its_column_alone_with_one_line(
+    stub: Stub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BESTTAKE_CACHE", str(cache))
+    plan = Plan(
+        policy=["testbed:half"], env=["testbed:pick"], starts=2, seeds=2, arms=("base",), demos_per_task=2,
+        probe_states=0, check_states=0,
+    )  # fmt: skip
+    diagnose(plan, tmp_path / "run")
+    elsewhere = {"Location": "http://192.0.2.1/v1/chat/completions"}
+    wrong: dict[str, Reply] = {
+        "redirects": (307, elsewhere, b""),
+        "huge": (200, {}, b" " * (3 << 20)),
+        "nonsense": (200, {}, b"\xff\x00<html>"),
+        "refuses": (403, {}, b"go\naway"),
+        "wordy": said("I think it went rather well"),
+    }
+    stub.reply = lambda body: wrong[body["model"]]
+    judges = [f"judge:{stub.url}?model={name}&frames=2" for name in wrong]
+    result = score(tmp_path / "run", [*judges, "smoothness"])
+    assert list(result.lost) == [f"judge {name}" for name in wrong]
+    for name, why in result.lost.items():
+        assert name in why
+        assert "\n" not in why
+        assert len(why) < 500
+    scores = Scores.open(tmp_path / "run")
+    assert scores is not None
+    assert set(scores.scorers) == {"manifold", "coverage", "smoothness"}
 
 
 def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: Path) -> None:

@@ -78,6 +78,26 @@ def test_a_stated_probability_is_calibrated_and_others_are_not(result: VerifierR
     assert result.pooled.calibration[0].takes == 48
 
 
+def test_a_score_that_is_no_probability_is_not_calibrated_though_it_says_so(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    with Store.open(copy) as store:
+        manifest = store.manifest
+    with Store.write(copy, manifest) as store:
+        scores = Scores.open(copy)
+        assert scores is not None
+        boasts = {
+            key: replace(one, scores={name._replace(scorer="boast"): 1.5 for name in one.scores})
+            for key, one in scores.items()
+        }
+        scores.joined(boasts, {"boast": "1"}).with_probability({"oracle-ish", "boast"}).save(store)
+    judged = besttake.verifiers(copy)
+    assert [c.scorer for c in judged.pooled.calibration] == ["oracle-ish"]
+    assert [note for note in judged.notes if "boast" in note] == [
+        "boast says that its scores are probabilities, but 144 of them are not from 0 to 1, so their calibration is not"
+        " shown"
+    ]
+
+
 def test_every_number_of_the_page_is_that_of_the_json(run: Path, result: VerifierResult, tmp_path: Path) -> None:
     page = result.save(tmp_path / "page.html").read_text()
     document = json.loads(result.save(tmp_path / "page.json").read_text())

@@ -30,6 +30,7 @@ from besttake.measure.scores import ScoreName
 
 F64 = NDArray[np.float64]
 BINS = 10
+_ROUNDING = 1e-6
 _NO_BAR = Estimate(reason="no scorer was trained on other starts")
 
 
@@ -259,6 +260,12 @@ def retrying(name: ScoreName, parts: Sequence[CellData], n: int) -> Retrying:
         *name, *rejection.estimates(takes, success, single, n), tuple(curve),
         tuple(Spent(float(k), value) for k, value in enumerate(best, start=1)),
     )  # fmt: skip
+
+
+def outside(data: CellData, scorer: str) -> int:
+    """How many of a scorer's scores, on any window, are numbers but no probabilities."""
+    scores = (own for name, own in data.arms["base"].scores.items() if name.scorer == scorer)
+    return sum(int(np.sum(np.isfinite(own) & ((own < -_ROUNDING) | (own > 1 + _ROUNDING)))) for own in scores)
 
 
 def calibration(scorer: str, window: str, outcomes: F64, scores: F64 | None) -> Calibration:

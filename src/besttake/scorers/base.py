@@ -29,6 +29,9 @@ from besttake.types import F32, U8
 if TYPE_CHECKING:
     from besttake.demos.view import View
 
+CONTROLS = ("random", "shortest", "oracle")
+"""What every scorer is compared with (`besttake.core.select`)."""
+_LONGEST_NAME = 200
 Reads = Literal["frames", "embeddings", "nearest", "visited", "actions", "states", "instruction", "library"]
 
 
@@ -63,8 +66,14 @@ class ScorerSpec:
 
     def __post_init__(self) -> None:
         """ComponentError for a name or a ``reads`` that cannot be."""
-        if not self.name or "/" in self.name:
-            raise ComponentError(f"scorer {self.name!r}: a name is needed, without a slash")
+        if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
+            raise ComponentError(f"scorer {self.name!r:.100}: a name is needed, without a slash")
+        if not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
+            raise ComponentError(
+                f"scorer {self.name!r:.100}: a name is one line of at most {_LONGEST_NAME} printable characters"
+            )
+        if self.name in CONTROLS:
+            raise ComponentError(f"scorer {self.name}: this is the name of a control; give it another")
         if isinstance(self.reads, str):
             raise ComponentError(f'scorer {self.name}: reads is a tuple, as in reads=("{self.reads}",)')
         for field_name in self.reads:

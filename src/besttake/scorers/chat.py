@@ -9,14 +9,16 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPException
-from typing import Any
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from besttake.errors import ComponentError, one_line
@@ -77,9 +79,9 @@ class Server:
         for attempt in range(self.retries + 1):
             try:
                 return self._choice(self._post(question))
-            except urllib.error.HTTPError as error:
-                reason, wait = self._refusal(error), _retry_after(error.headers.get("Retry-After"))
-                if error.code not in _BUSY:
+            except _Refused as refused:
+                reason, wait = refused.reason, refused.wait
+                if refused.code not in _BUSY:
                     break
             except (OSError, HTTPException) as error:  # refused, reset, timed out, cut off
                 reason, wait = self._hidden(one_line(error, 200)), None
@@ -92,8 +94,14 @@ class Server:
         if key := os.environ.get(KEY):
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(question).encode(), headers)
-        with _opener(urlsplit(self.url).hostname or "").open(request, timeout=self.timeout) as response:
-            return bytes(response.read(_MOST_BYTES + 1))
+        with _Deadline(self.timeout) as deadline:
+            opener = _opener(urlsplit(self.url).hostname or "", deadline)
+            try:
+                with opener.open(request, timeout=self.timeout) as response:
+                    return bytes(response.read(_MOST_BYTES + 1))
+            except urllib.error.HTTPError as error:
+                wait = _retry_after(error.headers.get("Retry-After"))
+                raise _Refused(error.code, self._refusal(error), wait) from None
 
     def _choice(self, data: bytes) -> dict[str, Any]:
         try:
@@ -121,15 +129,81 @@ class Server:
         return text.replace(key, "[key]") if key else text
 
 
+class _Refused(Exception):
+    """The server answered with an error: its code, what it said, and how long it asks us to wait."""
+
+    def __init__(self, code: int, reason: str, wait: float | None) -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.wait = code, reason, wait
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """None, so that urllib raises the redirect as an error."""
 
 
-def _opener(host: str) -> urllib.request.OpenerDirector:
+class _Deadline:
+    """Cuts connections after ``seconds``, whatever they are doing, and leaves with a TimeoutError then.
+
+    The timeout of a socket starts anew with every byte, so a server that sends one now and then would keep us for ever.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._sockets, self._over = seconds, list[socket.socket](), False
+        self._lock, self._timer = threading.Lock(), threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._over:
+            raise TimeoutError(f"timed out: no whole answer within {self._seconds:g} s") from None
+
+    def watch(self, connection: socket.socket) -> None:
+        """Cut this one, too."""
+        with self._lock:
+            self._sockets.append(connection)
+            if self._over:
+                _hang_up(connection)
+
+    def _cut(self) -> None:
+        with self._lock:
+            self._over = True
+            for connection in self._sockets:
+                _hang_up(connection)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(host: str, deadline: _Deadline) -> urllib.request.OpenerDirector:
     """Without a proxy for this machine's own servers: it would be another machine."""
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+            return self.do_open(Plain, request)
+
+    class SecureHandler(urllib.request.HTTPSHandler):
+        def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+            return self.do_open(Secure, request)
+
     proxies = [urllib.request.ProxyHandler({})] if _is_loopback(host) else []
-    return urllib.request.build_opener(_NoRedirect, *proxies)
+    return urllib.request.build_opener(_NoRedirect, PlainHandler, SecureHandler, *proxies)
 
 
 def _is_loopback(host: str) -> bool:

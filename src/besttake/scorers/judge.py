@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from traceback import extract_tb
 from typing import Any, TypeVar, get_args
 
@@ -101,7 +101,11 @@ def asked(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None
     demos = view if "library" in spec.reads else None
     calls = starts if spec.compares else [takes]
     try:
-        scores = [score for call in calls for score in scorer.score(shown(scorer, call), demos)]
+        scores = [
+            score  # no more than one too many, however many it would give
+            for call in calls
+            for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
+        ]
     except BestTakeError:
         raise
     except Exception as error:
@@ -113,8 +117,9 @@ def asked(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None
             raise ComponentError(f"scorer {spec.name}: a Score with a value per window is needed, not {score!r:.60}")
         if len(score.values) != len(take.windows):
             raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
-        if score.trace is not None and len(score.trace) != len(take.steps):
-            raise ComponentError(f"scorer {spec.name}: a trace of {len(score.trace)} for {len(take.steps)} frames")
+        if score.trace is not None and np.shape(score.trace) != take.steps.shape:
+            given = " x ".join(map(str, np.shape(score.trace))) or "one number"
+            raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
     return scores
 
 

@@ -53,6 +53,8 @@ def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float 
         raise ContractError(f"{spec.name}: a score is infinite; give NaN where there is none")
     if np.isnan(whole[:, :-1]).all():
         raise ContractError(f"{spec.name}: no take got a score")
+    if spec.probability and np.any((whole < -1e-6) | (whole > 1 + 1e-6)):
+        raise ContractError(f"{spec.name}: a score is no probability (0 to 1), though the spec says so")
     _same(whole, scores(takes), 0.0, f"{spec.name}: the same takes, other scores")
     _same(whole[::-1], scores(takes[::-1]), atol, f"{spec.name}: a score depends on the order of the takes")
     twins = scores([takes[0], takes[1], takes[0]])

@@ -12,7 +12,7 @@ from besttake.files import as_paths, version, write_text
 from besttake.measure.again import base_of, units_of
 from besttake.measure.cells import CellData, merge_cells
 from besttake.measure.scores import ScoreName, Scores
-from besttake.measure.verifiers import Verified, verified
+from besttake.measure.verifiers import Verified, outside, verified
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Result
 from besttake.scorers.scoring import costs_of
@@ -94,6 +94,8 @@ def verifiers(
         raise RunError("no cell of these runs has scored takes to compare scorers on; besttake score adds scores")
     n = min(n for _, n in data)
     parts, one = [cell for cell, _ in data], len(data) == 1
+    no_chances = {s: count for s in sorted(probability) if (count := sum(outside(cell, s) for cell in parts))}
+    probability -= {*no_chances}
     cells = tuple(
         verified(cell, m, bar=bar, probability=probability, pairs=one, parts=parts if one else ()) for cell, m in data
     )
@@ -104,7 +106,14 @@ def verifiers(
         tuple(str(run.path) for run in opened), tuple(scorers), pooled, cells, bar,
         {s: max(c[s] for c in costs if s in c) for s in scorers if any(s in c for c in costs)},
         tuple(s for s in scorers if whole.leaks(ScoreName(s, "episode"))),
-        tuple(f"not all runs have scores by {s}, so it is left out" for s in left),
+        (
+            *(f"not all runs have scores by {s}, so it is left out" for s in left),
+            *(
+                f"{s} says that its scores are probabilities, but {k} of them are not from 0 to 1, so their calibration"
+                " is not shown"
+                for s, k in no_chances.items()
+            ),
+        ),
     )  # fmt: skip
     if out is not None:
         result.save(out)
