@@ -12,8 +12,10 @@ from fnmatch import fnmatch
 import numpy as np
 import pytest
 import writers
+from typer.testing import CliRunner
 
 from besttake import registry
+from besttake.cli.main import app
 from besttake.demos.base import match_cameras
 from besttake.demos.build import Options, build
 from besttake.demos.checks import check_camera, check_gripper, check_retrieval
@@ -216,3 +218,16 @@ def test_all_layouts_give_the_same_library(tmp_path):
                 same = (view.library.chunk(int(one), 0, 24), views[0].library.chunk(int(other), 0, 24))
                 np.testing.assert_array_equal(*same)
             np.testing.assert_allclose(view.embeddings, views[0].embeddings, atol=1e-6)
+
+
+def test_doctor_shows_the_size_of_pictures_in_80_columns_and_names_the_data_as_the_user_does(made, monkeypatch):
+    root, *_ = made
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(app, ["doctor", "--demos", str(root), "--policy", "testbed:half", "--env", "testbed"])
+    assert done.exit_code == 1
+    text = done.output
+    assert max(map(len, text.splitlines())) <= 80
+    (sizes,) = (" ".join(line.split()) for line in text.splitlines() if line.startswith("picture size"))
+    assert sizes == "picture size 256 x 256 unknown 48 x 48"
+    assert f"{root} has actions of 7 numbers, but testbed has 4" in " ".join(text.split())
+    assert "besttake-doctor-" not in text

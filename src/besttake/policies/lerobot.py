@@ -86,12 +86,13 @@ class LerobotPolicy:
         if missing := ", ".join(unfed(config)):
             raise ComponentError(f"{name}: reads {missing}, which no env here gives; {_SERVE_IT}")
         self._checkpoint, self._taken, self._gripper = checkpoint, list(taken), gripper
-        trained = trained_on(checkpoint)
+        self._cameras, self._sizes = _camera_map(checkpoint, cameras)
+        sizes = dict.fromkeys(f"{width} x {height}" for height, width in self._sizes.values())
+        trained = replace(trained_on(checkpoint), size=", ".join(sizes))
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
         self._turned = (-1, gripper) if gripper is not None else turned_gripper(config)
         self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
-        self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         self._width = 1 if self._family.alone else width
         self._state_dim = None if config.robot_state_feature is None else int(config.robot_state_feature.shape[0])
         if taken and len(taken) != self._state_dim:

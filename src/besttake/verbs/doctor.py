@@ -26,6 +26,7 @@ from besttake.arms import chosen
 from besttake.compatibility import check_compatible, check_library, env_convention, library_convention
 from besttake.conventions import Line, side_by_side
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
 from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
@@ -38,7 +39,7 @@ from besttake.verbs.setup import gripper_of
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _IMPORT_SECONDS = 120
-_MOST_TASKS = 6
+_MOST_TASKS = 3
 _FEW_DEMOS, _FEW_FRAMES = 3, 10
 _UNKNOWN = "not known: name it with `{}`"
 
@@ -264,7 +265,7 @@ def _pair(
             check_retrieval(library, env, RetrievalConfig(rule="frame"))
             check_library(library, env)
     means = (
-        None if library is None else library_convention(library),
+        None if library is None else replace(library_convention(library), size=_picture_size(library)),
         None if policy is None else policy.convention,
         None if env is None else replace(env_convention(env), size=size),
     )
@@ -274,8 +275,10 @@ def _pair(
     lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
     notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
     notes += [*(getattr(library.head, "notes", ()) if library else ()), *_missing(library, policy, env)]
+    # The small library is gone when this is read: problems are those of what the user named.
+    told = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
     return Pairing(
-        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(problems)),
+        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(told)),
         tuple(notes),
     )  # fmt: skip
 
@@ -312,13 +315,23 @@ def _small_library(demos: str, env: EnvSpec | None, where: Path) -> Library:
     return build(source_of(demos), registry.encoder("hog"), where / "library", options)
 
 
+def _picture_size(library: Library) -> str:
+    """The size of the pictures that a policy would be shown; empty where the source is gone."""
+    camera = library.head.camera
+    try:
+        shown = library.show(0, 0, (camera,))[camera]
+    except (BestTakeError, KeyError):
+        return ""
+    return f"{shown.shape[1]} x {shown.shape[0]}"
+
+
 def _library_side(library: Library, policy: PolicySpec | None) -> dict[str, str]:
     head = library.head
     shown = "" if policy is None or not policy.cameras else (
         f" (shows the policy's: {'yes' if library.can_show(policy.cameras) else 'NO'})"
     )  # fmt: skip
     return {
-        "cameras": f"{head.camera}{shown}",
+        "cameras": f"{last_word(head.camera)}{shown}",
         "state": "none" if head.state_dim is None else str(head.state_dim),
         "action": "none" if head.action_dim is None else str(head.action_dim),
         "gripper": _UNKNOWN.format("gripper_dim") if head.gripper_dim is None else f"action {head.gripper_dim}",

@@ -51,8 +51,8 @@ def written(name, directory):
     return f"lerobot:{SETS[name](directory / 'data', episodes)}"
 
 
-def besttake(*words):
-    done = CliRunner(env={"COLUMNS": "250"}).invoke(app, [*words, "-q"] if words[0] != "doctor" else list(words))
+def besttake(*words, columns=250):
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, [*words, "-q"] if words[0] != "doctor" else list(words))
     assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
     return done.stdout
 
@@ -101,8 +101,15 @@ def test_the_lerobot_convention_is_that_of_lerobot_eval():
 
 def test_doctor_says_in_one_screen_that_they_fit(checkpoint, tmp_path):
     data = written("IPEC-COMMUNITY", tmp_path)
-    shown = besttake("doctor", "--demos", data, "--policy", f"lerobot:{checkpoint('pi0')}", "--env", ENV)
+    words = ("doctor", "--demos", data, "--policy", f"lerobot:{checkpoint('pi0')}", "--env", "libero:spatial")
+    shown = besttake(*words)
     assert "They fit." in shown
     assert "position 3, axis-angle 3, fingers 2" in shown
-    assert "360 x 360" in shown
     assert len(shown.splitlines()) < 50
+    narrow = besttake(*words, columns=80)
+    (sizes,) = (" ".join(line.split()) for line in narrow.splitlines() if line.startswith("picture size"))
+    assert sizes == "picture size 256 x 256 64 x 64 360 x 360"
+    assert len(narrow.splitlines()) < 60
+    # No cell of the table is cut within a word.
+    for cell in ("wrist_image (shows", "agentview (found),", "cooled, renoised,", "axis-angle 3,"):
+        assert cell in narrow

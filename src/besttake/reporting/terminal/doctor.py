@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from besttake.verbs.doctor import DoctorResult, Pairing
 
 
+_TASKS = "tasks"
+
+
 def render(result: DoctorResult) -> RenderableType:
     """Checks as a table; below it, whether the named demonstrations, policy and env fit."""
     rows: list[tuple[Value, ...]] = []
@@ -31,12 +34,18 @@ def render(result: DoctorResult) -> RenderableType:
 
 
 def _pairing(pairing: Pairing) -> list[RenderableType]:
-    kinds = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
-    head = ("", *(f"{kind} {name}" for kind, name in kinds if name))
-    rows: list[tuple[Value, ...]] = [_row(pairing, line) for line in pairing.lines if any(pairing.sides(line))]
-    rows.append((Text("conventions", style="bold"), *("" for _ in pairing.named)))
+    """Names and lists of tasks are long: they stand above and below the table, whose columns stay narrow."""
+    sides = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
+    kinds = {kind: name for kind, name in sides if name}
+    lines = [line for line in pairing.lines if any(pairing.sides(line))]
+    rows: list[tuple[Value, ...]] = [_row(pairing, line) for line in lines if line.what != _TASKS]
+    rows.append((Text("conventions", style="bold"), *("" for _ in kinds)))
     rows += [_row(pairing, line) for line in pairing.conventions]
-    parts: list[RenderableType] = [table(head, rows)]
+    parts: list[RenderableType] = [Text.assemble((f"{kind} ", "bold"), name) for kind, name in kinds.items()]
+    parts.append(table(("", *kinds), rows))
+    for line in (line for line in lines if line.what == _TASKS):
+        told = zip(kinds, pairing.sides(line), strict=True)
+        parts += [Text(f"{_TASKS}, {kind}: {names}") for kind, names in told if names]
     parts += [Text(problem, style="red") for problem in pairing.problems]
     if not pairing.problems and len(pairing.named) > 1:
         parts.append(Text("They fit.", style="green"))
