@@ -40,6 +40,7 @@ TITLES = {
     "eo1": "EO-1",
     "vla_jepa": "VLA-JEPA",
     "xvla": "X-VLA, `action_mode=auto`",
+    "groot": "GR00T N1.7",
     "wall_x": "WALL-X",
     "molmoact2": "MolmoAct2, continuous",
     "evo1": "EVO-1",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from besttake.conventions import Gripper
+from besttake.conventions import CLOSES_UP, Gripper
 from besttake.policies.torch_noise import given_noise
 from besttake.takes.draws import Draw
 from besttake.types import F32, PolicyKind
@@ -66,7 +66,7 @@ class Padded(Family):
 
 
 class Inward(Padded):
-    """EO-1, VLA-JEPA and WALL-X: they draw their noise where no argument reaches it, and are given the row's there.
+    """EO-1, VLA-JEPA, WALL-X and GR00T: they draw their noise where no argument reaches it, and are given the row's.
 
     Their processors fill instructions up to the longest of a batch, so rows go one by one.
     """
@@ -216,7 +216,7 @@ class Seeded(Family):
 
 
 class SeededChunk(Seeded):
-    """GR00T and pi0-FAST: one call gives the whole chunk, of which their queues may hold less."""
+    """pi0-FAST: one call gives the whole chunk."""
 
     resizes = True
     prompted = True
@@ -260,10 +260,6 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
         greedy = not config.temperature
         note = "greedy: sampling has nothing to reuse; ?temperature= above 0 samples" if greedy else seeded
         return (Greedy if greedy else SeededChunk)(replan, replan, notes=(note,))
-    if name == "groot":
-        # The chunk that the class hands out is cut to the shortest of several horizons, its queue shorter still.
-        whole = int(policy._resolve_prediction_horizon(np.empty((1, horizon, 1))))
-        return SeededChunk(whole, min(int(policy._action_queue_steps), whole), notes=(seeded,))
     # What these classes call the number of actions that one inference gives them to execute.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
@@ -272,7 +268,7 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
 
 
 _INWARD: Mapping[str, type[Inward]] = {
-    **dict.fromkeys(("eo1", "vla_jepa", "wall_x"), Inward),
+    **dict.fromkeys(("eo1", "groot", "vla_jepa", "wall_x"), Inward),
     "xvla": InwardTogether,
     "molmoact2": InwardCut,
     "evo1": InwardUniform,
@@ -285,6 +281,12 @@ def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
     if name == "vla_jepa":
         steps, dim = int(policy.model.action_model.action_horizon), int(config.action_dim)
         horizon, replan = steps, min(replan, steps)
+    if name == "groot":
+        # The chunk that the class hands out is cut to the shortest of several horizons, its queue shorter still.
+        sizes = policy._groot_model.config
+        steps, dim = int(sizes.action_horizon), int(sizes.max_action_dim)
+        horizon = int(policy._resolve_prediction_horizon(np.empty((1, steps, 1))))
+        replan = min(int(policy._action_queue_steps), horizon)
     if name == "xvla":
         dim = int(policy.model.dim_action)
     if name == "molmoact2":
@@ -313,7 +315,9 @@ def _is_image(feature: Any) -> bool:
 
 def turned_gripper(config: Any) -> tuple[int, Gripper] | None:
     """Where an action's gripper is that the policy's own processor turns from 0 to 1 into two commands, and those."""
-    if not getattr(config, "binarize_gripper", False):
+    if getattr(config, "action_decode_transform", None) == "libero":  # GR00T: above a half is -1, below it +1
+        return -1, CLOSES_UP
+    if not getattr(config, "binarize_gripper", False):  # EVO-1
         return None
     low, high = (float(getattr(config, f"gripper_{side}_threshold_value")) for side in ("below", "above"))
     return int(config.gripper_index), Gripper(min(low, high), max(low, high), open=high)

@@ -18,7 +18,6 @@ from bench.families import compare
 from besttake import registry
 from besttake.conventions import CONTROLLER, Gripper
 from besttake.errors import ComponentError
-from besttake.policies.lerobot_families import family_of
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm
@@ -26,7 +25,7 @@ from besttake.verbs import doctor
 
 HERE = Path(__file__).parent
 FLOW = ("pi0", "pi05", "relative", "smolvla")
-INWARD = ("multi_task", "multi_task_flow", "eo1", "vla_jepa", "xvla", "wall_x", "molmoact2", "evo1")
+INWARD = ("multi_task", "multi_task_flow", "eo1", "vla_jepa", "xvla", "wall_x", "molmoact2", "evo1", "groot")
 VLAS = (*FLOW, *INWARD[2:])
 NOISY = (*FLOW, "diffusion", "ddpm")
 OTHERS = ("vqbet", "tdmpc", "gaussian_actor")
@@ -38,7 +37,7 @@ def policy(checkpoint):
 
     def of(name):
         if name not in made:
-            made[name] = registry.policy(f"lerobot:{checkpoint(name)}?width=4")
+            made[name] = registry.policy(f"lerobot:{checkpoint(name)}?width=4", trust_remote_code=name == "groot")
         return made[name]
 
     return of
@@ -211,22 +210,22 @@ def test_noise_drawn_inside_a_class_is_the_rows_own(policy, checkpoint, name, mo
     np.testing.assert_array_equal(warm, ours.sample(seen, which))
 
 
-@pytest.mark.parametrize("name", ["eo1", "wall_x", "molmoact2", "evo1"])
+@pytest.mark.parametrize("name", ["eo1", "wall_x", "molmoact2", "evo1", "groot"])
 def test_a_chunk_lies_in_the_latent_of_an_inward_class_as_its_own_processors_put_it(policy, name):
     """Back through the postprocessor it is the chunk again; zeros beyond the robot's own numbers."""
     ours = policy(name)
     sent = 0.5 * chunks(ours, 1)  # within the quantiles, to which MolmoAct2 clips
     latent = ours.latent(observations(1), sent)
-    width = {"eo1": 32, "wall_x": 20, "molmoact2": 32, "evo1": 10}[name]
+    width = {"eo1": 32, "wall_x": 20, "molmoact2": 32, "evo1": 10, "groot": 10}[name]
     assert latent.shape == (1, tiny.CHUNK, width)
     assert float(latent[:, :, 7:].abs().max()) == 0
     kept = latent if name == "evo1" else latent[:, :, :7]
     back = ours._checkpoint.after(kept[:, : ours.spec.horizon]).numpy()
     np.testing.assert_allclose(back, sent, atol=1e-6)
-    if name == "molmoact2":
+    if name in ("molmoact2", "groot"):
         assert (ours.spec.horizon, ours.spec.replan) == (4, 4)
-        assert torch.equal(latent[0, 4], latent[0, 3])
-        assert torch.equal(latent[0, 5], latent[0, 3])
+        after = latent[0, 3] if name == "molmoact2" else torch.zeros(width)
+        assert torch.equal(latent[0, 4:], after.expand(2, width))
 
 
 def test_a_gripper_that_evo1_turns_itself_is_turned_back_for_a_warm_start(tmp_path):
@@ -309,34 +308,24 @@ def test_pi0_fast_is_greedy_unless_a_temperature_is_given(checkpoint):
         registry.policy(f"lerobot:{checkpoint('act')}?temperature=1")
 
 
-def test_a_chunk_of_groot_is_one_inference():
-    """GR00T's own methods around a stand-in network: its queue of 8 would glue two inferences to a chunk of 16."""
-    from types import SimpleNamespace
-
-    from lerobot.policies.groot.modeling_groot import GrootPolicy
-
-    asked = []
-
-    def get_action(inputs):
-        asked.append(inputs)
-        return {"action_pred": torch.randn(1, 40, 32)}
-
-    groot = GrootPolicy.__new__(GrootPolicy)
-    torch.nn.Module.__init__(groot)
-    groot.layer = torch.nn.Linear(1, 1)
-    feature = SimpleNamespace(shape=(7,))
-    sizes = {"chunk_size": 40, "n_action_steps": 16, "base_model_path": None, "embodiment_tag": "libero_sim"}
-    groot.config = SimpleNamespace(output_features={"action": feature}, use_bf16=False, **sizes)
-    groot._groot_model = SimpleNamespace(get_action=get_action)
-    groot._action_queue_steps = 8
-    groot.reset()
-    family = family_of("groot", groot.config, groot)
-    assert (family.horizon, family.replan) == (16, 8)
-    (draw,) = draws(1)
-    chunk = family.predict(groot, {"state": torch.zeros(1, 1, 8)}, None, [draw])
-    torch.manual_seed(draw.integer())
-    torch.testing.assert_close(chunk, torch.randn(1, 40, 32)[:, :16, :7], rtol=0, atol=0)
-    assert len(asked) == 1
+def test_a_chunk_of_groot_is_one_inference_and_its_gripper_is_liberos(tmp_path):
+    """On LIBERO its queue holds 8 actions, however many it predicts: glued queues would be two inferences."""
+    tiny.make_groot(tmp_path / "made", chunk=12, steps=12, embodiment_tag="libero_sim")
+    with pytest.raises(ComponentError, match="by a groot policy; `trust_remote_code` allows it"):
+        registry.policy(f"lerobot:{tmp_path / 'made'}")
+    ours = registry.policy(f"lerobot:{tmp_path / 'made'}", trust_remote_code=True)
+    assert (ours.spec.horizon, ours.spec.replan) == (12, 8)
+    assert ours.spec.convention.gripper == Gripper(-1, 1)
+    seen, which = observations(1), draws(1)
+    model = type(ours._checkpoint.policy._groot_model)
+    with mock.patch.object(model, "get_action", autospec=True, side_effect=model.get_action) as asked:
+        chunk = ours.sample(seen, which)
+    assert asked.call_count == 1
+    assert set(np.unique(chunk[..., 6])) == {-1.0, 1.0}
+    _, far = compare(tmp_path / "made")
+    assert far == 0
+    back = ours._checkpoint.after(ours.latent(seen, chunk)[:, :, :7]).numpy()
+    np.testing.assert_array_equal(back[..., 6], chunk[..., 6])
 
 
 def test_pictures_that_are_not_bytes_are_refused_and_not_divided_twice(policy):

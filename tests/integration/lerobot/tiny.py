@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHUNK = 6
-LOUDER = {"pi0": 0.05, "pi05": 0.05, "smolvla": 0.05, "vla_jepa": 0.05, "molmoact2": 0.3}
+LOUDER = {"pi0": 0.05, "pi05": 0.05, "smolvla": 0.05, "vla_jepa": 0.05, "molmoact2": 0.3, "groot": 0.1}
 WORDS = "pick up the cube push open the drawer and stack it"
 
 
@@ -168,15 +168,21 @@ def make_relative(directory: Path) -> None:
 
 def paligemma_tokenizer() -> None:
     """The name is fixed in LeRobot, so a stand-in tokenizer goes where the hub's cache would have the real one."""
-    root = Path(os.environ["HF_HOME"]) / "hub" / "models--google--paligemma-3b-pt-224"
+    if (snapshot := cached("google/paligemma-3b-pt-224")) is not None:
+        tokenizer().save_pretrained(snapshot)
+        (snapshot / "config.json").write_text(json.dumps({"model_type": "paligemma"}))
+
+
+def cached(name: str) -> Path | None:
+    """A new directory that the hub's cache takes for the repository ``name``; None where it has one."""
+    root = Path(os.environ["HF_HOME"]) / "hub" / f"models--{name.replace('/', '--')}"
     if (root / "refs").exists():
-        return
+        return None
     snapshot = root / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
-    tokenizer().save_pretrained(snapshot)
-    (snapshot / "config.json").write_text(json.dumps({"model_type": "paligemma"}))
     (root / "refs").mkdir()
     (root / "refs" / "main").write_text("0" * 40)
+    return snapshot
 
 
 @contextlib.contextmanager
@@ -398,17 +404,7 @@ def make_vla_jepa(directory: Path) -> None:
     )
 
     where, words = directory.parent / f"{directory.name}-vlm", qwen_tokenizer()
-    text = {
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "head_dim": 16,
-    }
-    text |= {"num_key_value_heads": 1, "vocab_size": 340}
-    text |= {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True}}
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
-    vision |= {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
+    text, vision = qwen3()
     config = Qwen3VLConfig(text_config=text, vision_config=vision, **qwen_tokens(words))
     torch.manual_seed(0)
     Qwen3VLForConditionalGeneration(config).save_pretrained(where)
@@ -465,6 +461,58 @@ def make_evo1(directory: Path, **settings) -> None:
         num_inference_timesteps=3,
         **settings,
     )
+
+
+def make_groot(directory: Path, chunk: int = CHUNK, steps: int = 4, **settings) -> None:
+    """GR00T N1.7 from its own config; the names of its tokenizer and image processor are fixed in LeRobot."""
+    from lerobot.policies.groot.groot_n1_7 import GR00TN17, GR00TN17Config
+    from transformers import Qwen2VLImageProcessor, Qwen3VLConfig, Qwen3VLVideoProcessor
+
+    where, words = directory.parent / f"{directory.name}-base", qwen_tokenizer()
+    words.chat_template = CHAT
+    if (snapshot := cached("nvidia/Cosmos-Reason2-2B")) is not None:
+        words.save_pretrained(snapshot)
+        Qwen2VLImageProcessor(patch_size=16, min_pixels=64 * 64, max_pixels=64 * 64).save_pretrained(snapshot)
+        Qwen3VLVideoProcessor().save_pretrained(snapshot)
+        (snapshot / "config.json").write_text(json.dumps({"model_type": "qwen3_vl"}))
+    backbone = directory.parent / f"{directory.name}-vlm"
+    text, vision = qwen3()
+    Qwen3VLConfig(text_config=text, vision_config=vision, **qwen_tokens(words)).save_pretrained(backbone)
+    attention = {"num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 16, "dropout": 0.0}
+    config = GR00TN17Config(
+        model_name=str(backbone),
+        model_dtype="float32",
+        dtype="float32",
+        backbone_embedding_dim=32,
+        select_layer=2,
+        max_state_dim=12,
+        max_action_dim=10,
+        action_horizon=chunk,
+        hidden_size=32,
+        input_embedding_dim=32,
+        max_seq_len=64,
+        diffusion_model_cfg={**attention, "norm_type": "ada_norm", "final_dropout": True, "output_dim": 32,
+                             "interleave_self_attention": True, "positional_embeddings": None},
+        vl_self_attention_cfg={**attention, "num_layers": 1, "positional_embeddings": None},
+        num_inference_timesteps=7,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    GR00TN17(config, load_backbone_weights=False).save_pretrained(where)
+    known = {"libero_sim": {"action": {"delta_indices": list(range(chunk))}}}
+    (where / "processor_config.json").write_text(json.dumps({"processor_kwargs": {"modality_configs": known}}))
+    sizes = {"chunk_size": chunk, "n_action_steps": steps, "max_state_dim": 12, "max_action_dim": 10}
+    settings |= {"num_inference_timesteps": 3, "use_bf16": False}
+    save(directory, "groot", base_model_path=str(where), **sizes, **settings)
+
+
+def qwen3() -> tuple[dict, dict]:
+    """Sizes of the text and vision parts of a small Qwen3-VL."""
+    text = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text |= {"head_dim": 16, "num_key_value_heads": 1, "vocab_size": 340}
+    text |= {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True}}
+    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+    vision |= {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
+    return text, vision
 
 
 def make_wall_x(directory: Path) -> None:
@@ -597,6 +645,7 @@ MAKERS = {
     "vla_jepa": make_vla_jepa,
     "xvla": make_xvla,
     "evo1": make_evo1,
+    "groot": make_groot,
     "wall_x": make_wall_x,
     "molmoact2": make_molmoact2,
     "multi_task": make_multi_task,
