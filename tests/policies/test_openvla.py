@@ -9,7 +9,7 @@ import pytest
 from besttake import registry
 from besttake.conventions import CLOSES_UP, OPENNESS, Gripper
 from besttake.errors import ComponentError, MissingExtra
-from besttake.policies.openvla import convention_of
+from besttake.policies.openvla import convention_of, refuse_oft
 
 without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
 
@@ -39,6 +39,20 @@ def test_the_statistics_of_a_checkpoint_tell_what_its_gripper_means():
     assert convention_of(stats(0.0, 1.0), "libero").gripper == CLOSES_UP
     assert convention_of({"action": {"q01": [0.0] * 7, "q99": [1.0] * 7}}, "raw").gripper == OPENNESS
     assert convention_of({}, "raw").gripper is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("action_head--150000_checkpoint.pt", ""),
+        ("modeling_prismatic.py", "def predict_action(self, action_head=None)"),
+    ],
+)
+def test_an_oft_is_refused_with_the_way_that_it_can_be_run(tmp_path, file, text):
+    refuse_oft("openvla:x", tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ComponentError, match=r"openvla:x: an OpenVLA-OFT; serve it .* vla-eval:ws://host:port"):
+        refuse_oft("openvla:x", tmp_path)
 
 
 @without_torch

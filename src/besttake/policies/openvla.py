@@ -11,6 +11,7 @@ import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -72,6 +73,7 @@ class OpenvlaPolicy:
         self._torch = need("torch", self._name)
         self._device = pick_device(self._torch, device)
         where = directory(self._name, name, revision, _FILES)
+        refuse_oft(self._name, where)
         self._processor, self._model = self._load(str(where))
         stats = getattr(self._model, "norm_stats", None) or {}
         key = settings.unnorm_key or (next(iter(stats)) if len(stats) == 1 else None)
@@ -147,6 +149,16 @@ class OpenvlaPolicy:
         if not hasattr(model, "predict_action"):
             raise ComponentError(f"{self._name}: a {type(model).__name__}, which has no predict_action; not an OpenVLA")
         return processor, model.to(self._device).eval()
+
+
+def refuse_oft(uri: str, where: Path) -> None:
+    """ComponentError for an OpenVLA-OFT: its actions come from a head beside the model, not from the model's tokens."""
+    code = where / "modeling_prismatic.py"
+    if any(where.glob("action_head--*")) or (code.is_file() and "action_head" in code.read_text(errors="replace")):
+        raise ComponentError(
+            f"{uri}: an OpenVLA-OFT; serve it with vla-eval's OFT server and name it vla-eval:ws://host:port"
+            " (docs/policies.md, OpenVLA-OFT)"
+        )
 
 
 def convention_of(stats: Mapping[str, Any], gripper: Gripper) -> Convention:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from besttake import registry
@@ -155,6 +157,8 @@ def test_a_whole_diagnosis_with_cooling_and_re_ranking_at_every_step(make_checkp
 def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_checkpoint, tmp_path):
     stats = policy._model.norm_stats["bridge"]
     two = make_checkpoint(tmp_path, {"bridge": stats, "fractal": stats})
+    oft = shutil.copytree(two, tmp_path.parent / f"{tmp_path.name}-oft")
+    shutil.copy(tiny.code("openvla_oft") / "modeling_prismatic.py", oft)
     chunk = np.zeros((1, 7), np.float32)
     cases = [
         (lambda: registry.policy(f"openvla:{checkpoint}"), "runs code from its checkpoint"),
@@ -163,6 +167,7 @@ def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_
             lambda: registry.policy(f"openvla:{two}?trust_remote_code=true&unnorm_key=libero"),
             "unnorm_key=libero is not there",
         ),
+        (lambda: registry.policy(f"openvla:{oft}?trust_remote_code=true"), "an OpenVLA-OFT; serve it with vla-eval's"),
         (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "the hub did not give it"),
         (lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3, chunk)]), "cannot be warm-started"),
         (lambda: greedy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3)]), "nothing to cool"),

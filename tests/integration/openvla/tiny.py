@@ -33,15 +33,19 @@ def small_vision() -> Iterator[None]:
         yield
 
 
+def code(model: str) -> Path:
+    """Where vla-arena has the code of a model: it imports a simulator at its top, but its files are all we need."""
+    package = Path(importlib.util.find_spec("vla_arena").submodule_search_locations[0])
+    return package / "models" / model / "prismatic" / "extern" / "hf"
+
+
 def make(directory: Path, norm_stats) -> Path:
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoConfig, AutoModelForVision2Seq, PreTrainedTokenizerFast
 
-    # The package that carries the code imports a simulator at its top; the files are all that is needed of it.
-    package = Path(importlib.util.find_spec("vla_arena").submodule_search_locations[0])
     for name in CODE:
-        shutil.copy(package / "models" / "openvla" / "prismatic" / "extern" / "hf" / name, directory / name)
+        shutil.copy(code("openvla") / name, directory / name)
     text = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     text |= {"num_key_value_heads": 2, "vocab_size": 32064, "pad_token_id": 32000}
     config = {"model_type": "openvla", "vision_backbone_id": "siglip-vit-so400m", "llm_backbone_id": "llama2-7b-pure"}

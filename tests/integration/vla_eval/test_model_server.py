@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
 import pytest
 from vla_eval.api import serve_background
@@ -39,6 +42,51 @@ class Countdown(PredictModelServer):
 
     def get_observation_spec(self):
         return {}
+
+
+CHUNK, PROPRIO = 8, 8
+"""OpenVLA-OFT's constants for LIBERO."""
+
+
+@pytest.fixture
+def oft(monkeypatch):
+    """The names that vla-eval's OFT server imports from openvla-oft, which is on no package index."""
+    asked: list[tuple[dict, str]] = []
+
+    def get_vla_action(cfg, vla, processor, obs, task_label, action_head=None, proprio_projector=None):
+        asked.append((obs, task_label))
+        rows = np.full((CHUNK, 7), float(obs["state"][0]))
+        rows[:, 0], rows[:, 6] = np.arange(CHUNK), [1.0, 0.0] * (CHUNK // 2)
+        return list(rows)
+
+    utils = types.ModuleType("experiments.robot.openvla_utils")
+    utils.get_vla = lambda cfg: types.SimpleNamespace(llm_dim=32)
+    utils.get_processor = utils.get_action_head = utils.get_proprio_projector = lambda cfg, **sizes: None
+    utils.get_vla_action = get_vla_action
+    constants = types.ModuleType("prismatic.vla.constants")
+    constants.NUM_ACTIONS_CHUNK, constants.PROPRIO_DIM = CHUNK, PROPRIO
+    modules = {"experiments": None, "experiments.robot": None, utils.__name__: utils}
+    modules |= {"prismatic": None, "prismatic.vla": None, constants.__name__: constants}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module or types.ModuleType(name))
+    return asked
+
+
+def test_the_way_to_openvla_oft(oft):
+    """vla-eval's own OFT server, as docs/policies.md runs it, around a stand-in for openvla-oft's functions."""
+    from vla_eval.model_servers.oft import OFTModelServer
+
+    with serve_background(OFTModelServer("somewhere", num_images_in_input=2, chunk_size=CHUNK)) as server:
+        policy = registry.policy(f"vla-eval:{server.url}?map=agentview:agentview,wrist:wrist&horizon=8")
+        before = len(oft)
+        pictures = {camera: np.full((32, 32, 3), shade, np.uint8) for camera, shade in (("agentview", 1), ("wrist", 2))}
+        chunk = policy.sample([Observation(pictures, np.full(8, 0.25, np.float32), "open the drawer")], [DRAW])[0]
+        policy.close()
+    (seen, task), *more = oft[before:]
+    assert (task, more) == ("open the drawer", []), "a chunk is one inference"
+    assert (seen["full_image"].max(), seen["wrist_image"].max(), list(seen["state"])) == (1, 2, [0.25] * 8)
+    np.testing.assert_array_equal(chunk[:, 0], np.arange(CHUNK))
+    np.testing.assert_array_equal(chunk[:, 6], [-1, 1] * (CHUNK // 2), "open is -1 in LIBERO")
 
 
 def observation(value: float, instruction: str = "push") -> Observation:
