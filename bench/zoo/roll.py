@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import besttake
@@ -34,9 +35,9 @@ def uri_of(directory: Path, name: str) -> str:
     return f"testbed:{name}" if name in SHIPPED else f"flow:{directory / 'policies' / name}.safetensors"
 
 
-def train(directory: Path) -> None:
-    """The weights of every recipe, each in a process of its own."""
-    for name in deficits():
+def train(directory: Path, names: Iterable[str] = ()) -> None:
+    """The weights of every recipe, or of those ``names``, each in a process of its own."""
+    for name in names or deficits():
         out = directory / "policies" / f"{name}.safetensors"
         if name in SHIPPED or out.is_file():
             continue
