@@ -225,8 +225,21 @@ def test_runs_together_have_the_scorers_that_all_of_them_have(run: Path, tmp_pat
     assert both.scorers == ("manifold", "coverage")
     assert both.pooled.starts == 19
     assert len(both.cells) == 3
-    assert any("oracle-ish" in note for note in both.notes)
+    assert both.notes == ("not all runs have scores by oracle-ish, so it is left out",)
     assert not both.pooled.calibration
+
+
+def test_scorers_of_one_name_that_differ_between_runs_are_told_apart_in_a_note(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    with Store.open(copy) as store:
+        manifest = store.manifest
+    with Store.write(copy, manifest) as store:
+        scores = Scores.open(copy)
+        assert scores is not None
+        scores.joined(dict(scores), {"oracle-ish": "2"}).save(store)
+    assert besttake.verifiers([run, copy]).notes == (
+        "oracle-ish is not the same in all runs: its settings, what it learned from or its instructions differ",
+    )
 
 
 def test_wrong_requests_are_one_line(run: Path, tmp_path: Path, result: VerifierResult) -> None:

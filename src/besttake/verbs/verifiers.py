@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -82,7 +82,6 @@ def verifiers(
     if not opened:
         raise PlanError("name at least one run")
     scorers = [s for s in opened[0].scores.scorers if all(s in run.scores.scorers for run in opened)]
-    left = sorted({s for run in opened for s in run.scores.scorers} - {*scorers})
     if not scorers:
         raise RunError("these runs have no scorer in common; add one to all of them with besttake score")
     bar = next((s for s in scorers if s.startswith(_BAR)), "") if bar is None else bar
@@ -106,18 +105,29 @@ def verifiers(
         tuple(str(run.path) for run in opened), tuple(scorers), pooled, cells, bar,
         {s: max(c[s] for c in costs if s in c) for s in scorers if any(s in c for c in costs)},
         tuple(s for s in scorers if whole.leaks(ScoreName(s, "episode"))),
-        (
-            *(f"not all runs have scores by {s}, so it is left out" for s in left),
-            *(
-                f"{s} says that its scores are probabilities, but {k} of them are not from 0 to 1, so their calibration"
-                " is not shown"
-                for s, k in no_chances.items()
-            ),
-        ),
+        (*_apart(opened, scorers), *_misnamed(no_chances)),
     )  # fmt: skip
     if out is not None:
         result.save(out)
     return result
+
+
+def _apart(runs: Sequence[_Opened], scorers: Sequence[str]) -> Iterator[str]:
+    """What is not the same in all runs."""
+    for scorer in sorted({s for run in runs for s in run.scores.scorers} - {*scorers}):
+        yield f"not all runs have scores by {scorer}, so it is left out"
+    for scorer in scorers:
+        if len({run.scores.scorers[scorer] for run in runs}) > 1:
+            yield f"{scorer} is not the same in all runs: its settings, what it learned from or its instructions differ"
+
+
+def _misnamed(scorers: Mapping[str, int]) -> Iterator[str]:
+    """Scorers whose scores are no probabilities, and how many are not."""
+    for scorer, count in scorers.items():
+        yield (
+            f"{scorer} says that its scores are probabilities, but {count} of them are not from 0 to 1, so their"
+            " calibration is not shown"
+        )
 
 
 @dataclass(frozen=True)
