@@ -60,6 +60,12 @@ def check_library(library: Library, env: EnvSpec) -> None:
     if own.state and its.state and own.state != its.state:
         hint = _state_hint(own.state, its.state) or "use its own robot's"
         raise LibraryError(f"{library.path} has states of {own.state}, but {env.name} gives {its.state}; {hint}")
+    check_actions(library, env)
+
+
+def check_actions(library: Library, env: EnvSpec) -> None:
+    """LibraryError when actions of ``library`` are known to mean something else than those of ``env``."""
+    own, its = library_convention(library), env_convention(env)
     if own.action and its.action and own.action != its.action:
         what = f"{library.path} has {own.action}, but {env.name} takes {its.action}"
         raise LibraryError(f"{what}; use its own robot's demonstrations")

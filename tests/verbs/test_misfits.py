@@ -125,6 +125,28 @@ def test_rerank_asks_for_actions_and_retrieve_for_states_too(made, tmp_path, cap
     assert "states of 8 numbers, but testbed:pick has 20" in lines[-1]
 
 
+def test_rerank_compares_no_chunks_in_other_units(made, tmp_path, capsys, monkeypatch):
+    """Demonstrations in parts of a controller's range, and an env in metres: their sizes agree."""
+    (tmp_path / "metric.py").write_text(
+        "from dataclasses import replace\nfrom besttake import registry\n"
+        "from besttake.conventions import METRIC, Convention\n"
+        "def make():\n"
+        "    env = registry.env('testbed:pick')\n"
+        "    env.spec = replace(env.spec, name='metric', action_dim=7, convention=Convention(action=METRIC))\n"
+        "    return env\n"
+        "def policy():\n"
+        "    made = registry.policy('testbed:half')\n"
+        "    made.spec = replace(made.spec, action_dim=7)\n"
+        "    return made\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    words = ("--policy", "python:metric:policy", "--env", "python:metric:make", "--demos", made(actions=7))
+    code, lines = said(capsys, "diagnose", *words, "--arms", "base,rerank", "--starts", "1", "-o", "run")
+    assert code == 2
+    assert "1 is 5 cm or 0.5 rad, but metric takes changes of position 3 and rotation 3, in metres" in lines[-1]
+
+
 @pytest.mark.parametrize("command", ["diagnose", "probe", "rank"])
 def test_an_encoder_that_did_not_make_the_library_is_refused(made, tmp_path, capsys, command):
     words = {

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from besttake import registry
 from besttake.cli.main import app
 from besttake.core import select
+from besttake.demos.build import Options, build
+from besttake.encoders.hog import Hog
 from besttake.errors import PlanError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Result
@@ -234,3 +239,25 @@ def test_the_paper_alone_and_the_list(run):
     assert "72.0" in shown
     assert "besttake reproduce table6 --policy openvla=URI" in shown
     assert len(json.loads(runner.invoke(app, ["reproduce", "--json"]).stdout)) == 9
+
+
+def test_table_6_needs_no_states_and_no_events_and_speaks_of_no_retrieval(tmp_path, monkeypatch):
+    """Demonstrations of pictures and actions alone, as of an env that gives no state."""
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+
+    class Blind:
+        name, camera, fps, fingerprint = "blind", "wrist", 20.0, "blind"
+        gripper_dim = gripper_open = eef_dims = None
+
+        def __iter__(self):
+            return (replace(demo, states=None) for demo in islice(registry.demos("testbed:pick"), 3))
+
+    library = build(Blind(), Hog(), tmp_path / "library", Options(stride=4)).path
+    words = ["reproduce", "table6", "--policy", "openvla=testbed:half", "--env", "coke-can=testbed:pick", "--demos"]
+    words += [str(library), "--starts", "1", "--seeds", "2", "--encoder", "hog", "--workers", "1", "--json"]
+    done = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "run"), "-q"])
+    assert done.exit_code == 0, done.output
+    here = {one["column"]: one["here"]["value"] for one in json.loads(done.stdout)["numbers"]}
+    assert here["rerank"] is not None
+    (note,) = (note for note in Result.load(tmp_path / "run" / "result.json").notes if "could not be checked" in note)
+    assert "the library holds no states; cooling runs at 0.3, which nothing chose" in note

@@ -38,8 +38,9 @@ def probe_policy(
 
 def unprobed(spec: PolicySpec, library: Library) -> str:
     """Why a policy cannot be asked at states of ``library``; empty where it can."""
-    if library.actions is None or library.states is None:
-        return "the library holds no states and actions, only pictures"
+    lacks = [what for what, rows in (("states", library.states), ("actions", library.actions)) if rows is None]
+    if lacks:
+        return f"the library holds no {' and no '.join(lacks)}"
     sizes = ("actions", library.head.action_dim, spec.action_dim), ("states", library.head.state_dim, spec.state_dim)
     for what, has, needs in sizes:
         if needs is not None and has != needs:

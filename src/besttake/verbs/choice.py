@@ -69,7 +69,8 @@ def choose(
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
     note = f"{name}: {checks.sentence(check)}"
     if check.reason or settled:
-        said = "" if settled else f"; it runs as {checks.named(base)}, which nothing chose"
+        runs = f"it runs as {checks.named(base)}" if retrieving else f"cooling runs at {base.cooled_by:g}"
+        said = "" if settled else f"; {runs}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or check.chosen is None else ())
     if plan.tune == "rollouts" and retrieving:
         return rolled({uri: policy}, plan, envs, library, check, reporter)

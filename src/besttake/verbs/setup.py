@@ -12,7 +12,7 @@ from typing import Any
 
 from besttake import registry
 from besttake.arms.chosen import specs_of
-from besttake.compatibility import check_library
+from besttake.compatibility import check_actions, check_library
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos import checks
@@ -211,6 +211,7 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
             check_library(library, env)
         else:
             checks.check_chunks(library, env)
+            check_actions(library, env)
         tuned_on = library.tuned_on
         if tuned_on is not None and tuned_on["env"] == uri:
             both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(plan.offered(env), uri)})

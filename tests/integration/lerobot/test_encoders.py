@@ -150,3 +150,34 @@ def test_no_hub_a_wrong_checkpoint_and_missing_weights_are_one_clear_line(checkp
         with pytest.raises(ComponentError, match=words) as error:
             registry.encoder(uri)
         assert "\n" not in str(error.value)
+
+
+def test_half_embeddings_of_a_pretrained_encoder_rank_takes_as_whole_ones_do(tmp_path, monkeypatch):
+    """Real pictures of the testbed, a real pretrained network: the order stays, and scores move by under 0.001."""
+    from itertools import islice
+
+    from PIL import Image
+
+    from besttake.demos.build import Options
+    from besttake.demos.resolve import build_at
+    from besttake.verbs.rank import rank
+
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+    for number, demo in enumerate(islice(registry.demos("testbed:pick"), 7)):
+        folder = tmp_path / ("demos" if number < 3 else "takes") / f"{number}"
+        folder.mkdir(parents=True)
+        for step, frame in enumerate(demo.frames[::4]):
+            Image.fromarray(frame).save(folder / f"{step:03}.png")
+    orders, scores, sizes = [], [], []
+    for half in (False, True):
+        library = build_at(
+            tmp_path / f"library {half}", str(tmp_path / "demos"), "efficientnet-lite0", Options(half=half)
+        )
+        sizes.append(sum(file.stat().st_size for file in library.path.glob("embeddings*")) // library.embeddings.size)
+        ranked = rank(sorted((tmp_path / "takes").iterdir()), library.path).takes
+        orders.append([take.name for take in ranked])
+        scores.append([take.score for take in ranked])
+    assert sizes == [4, 2]
+    assert orders[0] == orders[1]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-3)
+    assert len(set(scores[1])) == 4

@@ -36,6 +36,40 @@ def test_the_contract_holds_with_pictures() -> None:
     env.close()
 
 
+def test_the_state_of_bridge_follows_what_is_commanded() -> None:
+    """Position and yaw against the gripper's own link, by matrices; a closed gripper has openness 0."""
+    try:
+        env = registry.env("maniskill:carrot?render=cpu&state=bridge")
+    except ComponentError as error:
+        pytest.skip(str(error))
+    env.reset(Start("carrot", 0))
+    first = env.observe(()).state
+    assert env.spec.state_dim == len(first) == 8
+    assert np.abs(first[3:6]).max() < 0.1  # it points down, which is where Bridge's angles are zero
+    assert first[7] == 1
+    for _ in range(6):
+        env.step(np.array([0.02, 0, 0, 0, 0, 0.1, -1], np.float32))
+    last = env.observe(()).state
+    assert last[0] - first[0] > 0.05
+    assert last[5] - first[5] > 0.3
+    assert (last[6], last[7]) == (0, 0)
+    robot = env._opened.agent.robot
+    base, hand = (each.sp.to_transformation_matrix() for each in (robot.pose, robot.links_map["ee_gripper_link"].pose))
+    seen = np.linalg.inv(base) @ hand
+    roll, pitch, yaw = last[3:6]
+    turns = [((1, 2), roll), ((2, 0), pitch), ((0, 1), yaw)]
+    rotation = np.eye(3)
+    for (one, two), angle in turns:
+        turn = np.eye(3)
+        turn[one, one] = turn[two, two] = np.cos(angle)
+        turn[one, two], turn[two, one] = -np.sin(angle), np.sin(angle)
+        rotation = turn @ rotation
+    # Pointing down, the hand's own x axis is the base's -z, and its z the base's x.
+    assert np.allclose(rotation @ [[0, 0, 1], [0, 1, 0], [-1, 0, 0]], seen[:3, :3], atol=1e-4)
+    assert np.allclose(last[:3], seen[:3, 3], atol=1e-5)
+    env.close()
+
+
 def test_a_start_does_not_depend_on_the_take_before_it() -> None:
     env = registry.env("maniskill:carrot?render=none")
     fresh = _play(env, 3, _pressing(1))
