@@ -293,7 +293,8 @@ class PathPoint(_Model):
 class CellPath(_Model):
     """How a cell of a run until decided went (schema 4).
 
-    ``stopped``: "decided", "budget", "starts" (there are no more) or "hopeless" (the budget cannot decide it);
+    ``stopped``: "decided", "budget", "starts" (there are no more) or "hopeless" (what is left will hardly decide
+    it, or no take can);
     ``unsettled``: the parts of the verdict that are open. ``settled``: after how many takes of the cell each question
     was answered. ``points``: its estimate along the way, with bounds that hold at any time. ``paper_takes``: what the
     paper's protocol, 500 starts, spends on the same arms and seeds.

@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from besttake.core.verdict import Decided
 from besttake.measure.questions import ScoredTakes, questions_of
-from besttake.measure.until import Watch, chance_within, fixed_sample, forecast_of, needs_of, run_until_decided
+from besttake.measure.until import (
+    Watch,
+    beyond_takes,
+    chance_within,
+    fixed_sample,
+    forecast_of,
+    needs_of,
+    run_until_decided,
+)
 
 
 def cell(
@@ -108,3 +117,21 @@ def test_a_forecast_of_a_part_comes_from_the_same_arrays_and_a_hopeless_one_has_
     order = np.arange(60)
     assert chance_within(questions_of(flat, 3), order, 0.03, "retrieve", 5) <= 0.1
     assert chance_within(questions_of(flat, 3), order, 0.03, "retrieve", 400) > 0.2
+
+
+def test_what_no_take_can_settle_is_told_from_what_more_takes_would() -> None:
+    def verdict_of(arms: dict[str, ScoredTakes], starts: int = 300) -> Decided:
+        return Watch.of(arms, np.arange(starts), 3, 0.03).verdict(dict.fromkeys(arms, starts))
+
+    whole = cell(1, starts=300, cooled=0.25, skill=3.0)
+    one = Watch.of({"base": ScoredTakes(np.ones((30, 1)))}, np.arange(30), 1, 0.03).verdict({"base": 30})
+    assert (beyond_takes(one), needs_of(one, ["base"])) == (("reuse",), {})
+    few, unscored = verdict_of(whole, 5), verdict_of({"base": ScoredTakes(whole["base"].outcomes)})
+    assert not beyond_takes(few)
+    assert needs_of(few, whole)["reuse"] == {"base"}
+    assert (beyond_takes(unscored), needs_of(unscored, ["base"])) == (("reuse",), {})
+    # Without a score headroom may still be ruled out.
+    early = verdict_of({"base": ScoredTakes(whole["base"].outcomes)}, 5)
+    assert needs_of(early, ["base"]) == {"reuse": {"base"}}
+    uncontrolled = verdict_of({name: whole[name] for name in ("base", "retrieve")})
+    assert beyond_takes(uncontrolled) == ("retrieve",)

@@ -125,6 +125,16 @@ def test_a_budget_without_until_is_refused() -> None:
     assert load_plan(None, {**PLAN, "starts": 40}).chosen_starts(range(30), "env") == tuple(range(30))
 
 
+def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:
+    plan = {**PLAN, "task": "pick", "arms": "base", "seeds": 1, "budget": 60}
+    result = diagnose(load_plan(None, plan), tmp_path / "run")
+    for cell in (*result.cells, *result.policies):
+        assert cell.path
+        assert (cell.path.stopped, cell.path.unsettled, cell.takes) == ("hopeless", ["reuse"], 10)
+        assert cell.verdict
+        assert cell.verdict.reuse.reason == "one-take"
+
+
 @pytest.mark.slow
 def test_a_run_killed_five_times_ends_with_the_same_takes_and_the_same_decision(run: Path, tmp_path: Path) -> None:
     out, rng = tmp_path / "run", random.Random(1)

@@ -66,10 +66,12 @@ class Watch:
     ) -> Watch:  # fmt: skip
         """Watch takes (S, N) by arm, NaN where one was not made; ``order`` (T,) of the starts."""
         asked = [question for question in questions_of(arms, n) if not question.reason]
+        most = int(tally(arms["base"].outcomes)[0].max(initial=0))
+        if not asked:
+            return cls({}, n, most, deterministic, leak_free)
         values = np.stack([question.values[order] for question in asked], axis=1)
         ruling = np.stack([question.ruling[order] for question in asked], axis=1)
         made = tracks(values, [q.widest for q in asked], [q.stake for q in asked], worth, ruling=ruling)
-        most = int(tally(arms["base"].outcomes)[0].max(initial=0))
         return cls(dict(zip((q.name for q in asked), made, strict=True)), n, most, deterministic, leak_free)
 
     def verdict(self, starts: Mapping[str, int]) -> Decided:
@@ -85,10 +87,20 @@ class Watch:
         )
 
 
+def beyond_takes(decided: Decided) -> tuple[str, ...]:
+    """The parts of a verdict that are open and that no further take of this run can settle."""
+    parts = ("reuse", "retrieve")
+    return tuple(
+        part for part in parts if getattr(decided, part).reason in ("one-take", "no-score", "length-leak", "no-control")
+    )
+
+
 def needs_of(decided: Decided, run: Collection[str]) -> dict[str, frozenset[str]]:
     """By open part of a verdict (reuse, retrieve, combine, arms), the arms that it needs, of those of the plan."""
+    # Without a score headroom may still be ruled out, and with it every gain.
+    unscored = decided.reuse.reason == "no-score" and decided.questions["headroom"].answer == "undecided"
     parts = {
-        "reuse": frozenset({"base"}) if decided.reuse.reason == "open" else frozenset[str](),
+        "reuse": frozenset({"base"}) if decided.reuse.reason == "open" or unscored else frozenset[str](),
         "retrieve": _for_retrieve(decided, run),
         "combine": _for_combine(decided),
         "arms": _for_others(decided.questions, run),

@@ -16,7 +16,7 @@ from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cell
 from besttake.measure.forecast import MOST
 from besttake.measure.looks import Unit, cell_name, looks_until
 from besttake.measure.questions import questions_of
-from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, chance_within, needs_of
+from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, beyond_takes, chance_within, needs_of
 from besttake.takes.key import TakeKey
 
 _log = logging.getLogger(__name__)
@@ -27,6 +27,8 @@ _BEFORE_GIVING_UP, _HOPE = 60, 0.04
 """A cell is given up after this many starts, where at most this part of its futures is decided within the budget."""
 PER_CELL = 1500
 """Takes per policy and cell unless the plan has a budget."""
+Open = Mapping[str, frozenset[str]]
+"""The open parts of a verdict, with the arms that each needs."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
     cells = list(dict.fromkeys(course.cell_of.values()))
     rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
     needed, planned = dict.fromkeys(cells, begin_with(course.arms)), list[TakeKey]()
-    left: dict[str, tuple[str, ...]] = {}
+    left: dict[str, Open] = {}
     given_up: set[CellName] = set()
     while chosen := rounds.next(needed):
         new = [
@@ -77,7 +79,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
 
 def _needs(
     course: Course, seen: Sequence[CellData], planned: Collection[TakeKey], given_up: Collection[CellName]
-) -> tuple[dict[CellName, frozenset[str]], dict[str, tuple[str, ...]]]:
+) -> tuple[dict[CellName, frozenset[str]], dict[str, Open]]:
     """The arms that each cell needs, by itself or for the policy as a whole; and the parts that are open, by cell."""
     places, every = course.settings.places or {}, set(planned)
     own = {(data.env, data.group): _open(course, data) for data in seen}
@@ -89,8 +91,8 @@ def _needs(
     # The starts of the policy as a whole end at the first that a cell was not given, so after that nothing helps it.
     shared = frozenset[str]().union(*whole.values()) if not given_up else frozenset[str]()
     needed = {cell: shared.union(*parts.values()) for cell, parts in own.items()}
-    left = {cell_name(course.policy, *cell): tuple(parts) for cell, parts in own.items()}
-    return needed, {**left, cell_name(course.policy, "", "*"): tuple(whole)}
+    left = {cell_name(course.policy, *cell): parts for cell, parts in own.items()}
+    return needed, {**left, cell_name(course.policy, "", "*"): whole}
 
 
 def _hopeless(
@@ -110,7 +112,7 @@ def _hopeless(
         affordable = rounds.budget // len(waiting) // (len(needed[cell]) * course.settings.seeds)
         spare = sum(rounds.cell_of[unit] == cell and unit not in rounds.played for unit in course.order)
         starts = min(affordable, spare, MOST)
-        parts = [part for part in _open(course, data) if part in ("reuse", "retrieve")]
+        parts = [part for part, arms in _open(course, data).items() if arms and part in ("reuse", "retrieve")]
         if starts < 1 or not parts:
             continue
         arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
@@ -121,8 +123,8 @@ def _hopeless(
     return hopeless
 
 
-def _open(course: Course, data: CellData) -> dict[str, frozenset[str]]:
-    """The open parts of a cell that are asked for, with the arms that they need."""
+def _open(course: Course, data: CellData) -> Open:
+    """The open parts of a cell that are asked for, with the arms that they need: none where no take can settle one."""
     places = course.settings.places or {}
     order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
@@ -133,26 +135,26 @@ def _open(course: Course, data: CellData) -> dict[str, frozenset[str]]:
         leak_free=data.windows[0] != "episode",
     )  # fmt: skip
     decided = watch.verdict(dict.fromkeys(arms, len(order)))
-    parts = needs_of(decided, course.arms)
+    parts = {**dict.fromkeys(beyond_takes(decided), frozenset[str]()), **needs_of(decided, course.arms)}
     return {part: needed for part, needed in parts.items() if part in ASKED}
 
 
 def _stops(
     course: Course,
     cells: Sequence[CellName],
-    left: Mapping[str, tuple[str, ...]],
+    left: Mapping[str, Open],
     rounds: Rounds,
     given_up: Collection[CellName],
 ) -> dict[str, Stop]:
     stops = {}
     for cell in (*cells, ("", "*")):
         name = cell_name(course.policy, *cell)
-        unsettled = left.get(name, ASKED[:1])
+        unsettled = left.get(name, {"reuse": frozenset(course.arms)})
         reason: Stopped = "decided"
         if unsettled:
             more = any(map(rounds.has_starts, cells)) if cell[1] == "*" else rounds.has_starts(cell)
             reason = "budget" if more else "starts"
-            if cell in given_up or (cell[1] == "*" and given_up):
+            if cell in given_up or (cell[1] == "*" and given_up) or not any(unsettled.values()):
                 reason = "hopeless"
-        stops[name] = Stop(reason, unsettled)
+        stops[name] = Stop(reason, tuple(unsettled))
     return stops
