@@ -172,7 +172,8 @@ def state_in(ranges: Ranges) -> str:
     if len(ranges) != 8:
         return ""
     (low6, high6), (low7, high7) = ranges[6], ranges[7]
-    if max(abs(low6), abs(high6), abs(low7), abs(high7)) <= 0.1 and high6 > low6 and high7 > low7:
+    small = max(abs(low6), abs(high6), abs(low7), abs(high7)) <= 0.1 and high6 > low6 and high7 > low7
+    if small and low6 + high6 > 0 > low7 + high7:  # the fingers of a Panda mirror each other
         return LIBERO_STATE
     if not (-0.1 <= low7 < high7 <= 1.2 and high7 > 0.5):
         return ""
