@@ -183,3 +183,20 @@ def test_a_copy_counts_once_unless_it_is_said_to_be_of_another_policy(tmp_path: 
     assert any("smolvla.csv repeats pi0.csv" in note for note in once.result.notes)
     apart = ingest(paths, policy_name={"pi0.csv": "pi0", "smolvla.csv": "smolvla"})
     assert cells(apart) == {"pi0": (6, 1), "smolvla": (6, 1)}
+
+
+def test_a_table_saved_in_two_formats_counts_once_and_two_runs_count_twice(tmp_path: Path) -> None:
+    """Neither has seeds: before, each episode was two takes that always agreed, and headroom was ruled out."""
+    rows: list[dict[str, Any]] = [
+        {"policy": "a", "task": "t", "episode_idx": i, "success": i * i % 3 % 2, "steps": 40 + i * i % 17}
+        for i in range(12)
+    ]
+    first = table(tmp_path / "o.csv", rows)
+    (tmp_path / "o.jsonl").write_text("\n".join(json.dumps(row) for row in reversed(rows)))
+    both = ingest([tmp_path])
+    assert cells(both) == cells(ingest([first])) == {"a": (12, 1)}
+    assert any("o.jsonl has the same rows as o.csv and was counted once" in note for note in both.result.notes)
+    (tmp_path / "o.jsonl").write_text(
+        "\n".join(json.dumps({**row, "steps": row["steps"] + i % 2}) for i, row in enumerate(rows))
+    )
+    assert cells(ingest([tmp_path])) == {"a": (12, 2)}

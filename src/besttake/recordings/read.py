@@ -205,10 +205,11 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
 def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     """Recordings in which a take that two of them hold (policy, start and seed) with one outcome counts once.
 
-    Where two recordings differ in any take of one name, the names do not tell takes apart, and all count.
+    Where two recordings differ in any take of one name, the names do not tell takes apart, and all count. Tables whose
+    rows are all the same are one table, as copies of a file are one file.
     """
     seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
-    kept, notes = list(recordings), []
+    kept, notes = _different(recordings)
     for i in sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path)):
         name, takes = Path(kept[i].path).name, [(_take(episode), episode) for episode in kept[i].episodes]
         keys = [key for key, _ in takes if key is not None]
@@ -222,6 +223,22 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
             if key is not None:
                 seen.setdefault(key, (name, episode.success))
     return [recording for recording in kept if recording.episodes], _few(notes)
+
+
+def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+    """The recordings without tables that say the same as another, as when one was saved in two formats."""
+    kept: list[Recording] = []
+    notes: list[str] = []
+    seen: dict[tuple[str, ...], str] = {}
+    for recording in recordings:
+        name = Path(recording.path).name
+        rows = tuple(sorted(map(repr, recording.episodes)))
+        if f".{recording.format}" in table.SUFFIXES and rows in seen:
+            notes.append(f"{name} has the same rows as {seen[rows]} and was counted once")
+            continue
+        seen.setdefault(rows, name)
+        kept.append(recording)
+    return kept, notes
 
 
 def _take(episode: Episode) -> tuple[str, ...] | None:
