@@ -21,7 +21,28 @@ def test_more_takes_of_the_same_starts_count_as_looks() -> None:
     again = looks_at(units, (80, 7), [(60, 3), (80, 3), (80, 5)])
     assert (again.count, again.grown, again.earlier) == (4, 2, (60, 80, 80))
     assert looks_at(units, (80, 3), [(60, 3)]).left() == 0.025
+    fewer, thinner = looks_at(units[:40], (40, 3), [(60, 3)]), looks_at(units, (60, 3), [(60, 5)])
+    assert (fewer.count, fewer.grown) == (2, 0)
+    assert (thinner.count, thinner.grown) == (2, 1)
     assert again.left() == 0.05 / 8
+
+
+@pytest.mark.slow
+def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_are_judged_on_ever_fewer_starts() -> None:
+    runs, looked, wrong, naive = 400, (60, 50, 40, 30, 20), 0, 0
+    units = [("env", "pick", start) for start in range(looked[0])]
+    for run in range(runs):
+        rng = np.random.default_rng([run, 13])
+        y = (rng.random((looked[0], 3)) < rng.beta(0.5, 0.5, (looked[0], 1))).astype(float)
+        scores, counted, plain = rng.normal(size=y.shape), [], []
+        for k, count in enumerate(looked):
+            (gain,) = (q for q in questions_of({"base": ScoredTakes(y[:count], scores[:count])}, 3) if q.name == "gain")
+            looks = looks_at(units[:count], (count, 3), [(earlier, 3) for earlier in looked[:k]])
+            counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
+            plain.append(gain.ask(0.03, draws=1000).answer == "yes")
+        wrong, naive = wrong + any(counted), naive + any(plain)
+    assert binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 0.01
+    assert naive > wrong
 
 
 @pytest.mark.slow

@@ -208,8 +208,8 @@ class Looks:
     """A run that was looked at before: ``order`` (S,) sorts the starts so that those of earlier looks come first.
 
     ``earlier``: how many starts there were at each earlier look, ascending. ``until``: the run goes on until it is
-    decided, so that the test looks after every start (`besttake.core.until`). ``grown``: how often the starts were
-    given more takes after a look.
+    decided, so that the test looks after every start (`besttake.core.until`). ``grown``: how often the starts had
+    another number of takes at a look.
     """
 
     order: NDArray[np.int64]

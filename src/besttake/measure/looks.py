@@ -46,9 +46,12 @@ def cell_name(policy: str, env: str, group: str) -> str:
 
 
 def looks_at(units: Sequence[Unit], now: Look, earlier: Sequence[Look]) -> Looks:
-    """The looks of a cell that has as many starts and seeds as ``now`` says, and had fewer at ``earlier`` looks."""
-    counted = {look for look in earlier if look[0] > 0 and (look[0] < now[0] or look[1] < now[1])}
-    grown = len({seeds for _, seeds in counted if seeds < now[1]})
+    """The looks of a cell that has as many starts and seeds as ``now`` says, and had others at ``earlier`` looks.
+
+    A look at more starts counts for a later one at fewer, too: who may choose among samples finds a gain in one.
+    """
+    counted = {look for look in earlier if look[0] > 0 and look != now}
+    grown = len({seeds for _, seeds in counted if seeds != now[1]})
     return Looks(in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown)
 
 

@@ -44,7 +44,7 @@ def _error(cell: Cell) -> str:
     verdict = cell.verdict
     if cell.path is not None or verdict is None or verdict.looked < 2:
         return "5 %"
-    grown = len({seeds for seeds in verdict.look_seeds if seeds < cell.seeds})
+    grown = len({seeds for seeds in verdict.look_seeds if seeds != cell.seeds})
     return f"{5 * (2 - 2 ** -(grown + 1)):.3g} %"
 
 
