@@ -186,6 +186,8 @@ def test_a_rate_known_by_name_is_the_files_own_name_and_is_said(tmp_path):
     assert any("taken as 20 steps a second, as libero has; ?fps=" in note for note in source.notes)
     assert not any("taken as" in note for note in registry.demos(f"rlds:{moved}?fps=10").notes)
     (path,) = moved.rglob("*.tfrecord*")
-    path.rename(path.with_name("notlibero-train.tfrecord-00000-of-00001"))
+    path.rename(path.with_name("liber_o10-train.tfrecord-00000-of-00001"))  # of a class LIBERO10, as tfds names it
     with pytest.raises(LibraryError, match="does not say how many steps a second"):
         registry.demos(f"rlds:{moved}")
+    source = registry.demos(f"rlds:{shutil.move(moved, tmp_path / 'libero_10_no_noops')}")
+    assert (source.fps, source.gripper_dim, source.gripper_open) == (20, 6, -1)

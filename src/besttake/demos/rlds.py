@@ -4,7 +4,7 @@ The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tf
 it, where that holds no other data set. An episode is one record; its ``steps`` are lists with an entry per step. The
 task and the instruction are the language instruction of the first step. How fast it was recorded is what
 ``metadata.json`` says (tfds writes there what the author of a data set adds), else what is known of data sets of that
-name, which a note says, else ``fps`` has to say it. The name is that of its files: a directory can be called anything.
+name (of its files, else of its folder), which a note says, else ``fps`` has to say it.
 
 Options: ``split`` (``train``), ``camera`` (a picture among the observations; by default the one in the hand, else the
 first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, such as
@@ -149,7 +149,7 @@ def make(
     states, actions = _columns(features, state, _STATES, name), _columns(features, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
     reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
-    kind, rate, sign = _known(_set_name(shards[0]))
+    kind, rate, sign = _known(_set_name(shards[0]), root)
     given = None if fps is None else read.number("fps", fps, 1e-3)
     again = uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map)
     notes = [f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files"]
@@ -219,10 +219,16 @@ def _set_name(shard: Path) -> str:
     return shard.name.split(".tfrecord-")[0].rpartition("-")[0]
 
 
-def _known(name: str) -> tuple[str, float | None, int | None]:
-    """What is known of data sets of this name."""
+def _known(name: str, root: Path) -> tuple[str, float | None, int | None]:
+    """What is known of data sets of this name, or else in such a folder.
+
+    Files need not be named as the set is: tfds writes those of a class LIBERO10 as ``liber_o10-train…``.
+    """
     words = re.split(r"[^a-z0-9]+", name.lower())
-    return next((known for known in _KNOWN if any(word.startswith(known[0]) for word in words)), ("", None, None))
+    folders = [folder.name.lower() for folder in (root, root.parent)]
+    by_files = (known for known in _KNOWN if any(word.startswith(known[0]) for word in words))
+    by_folder = (known for known in _KNOWN if any(folder.startswith(known[0]) for folder in folders))
+    return next(by_files, None) or next(by_folder, None) or ("", None, None)
 
 
 def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
