@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import platformdirs
 DEEPEST = 64
 """How deep lists and mappings may be nested in a file: more than anything that is meant for BestTake."""
 _LARGEST = 512 << 20
+_SEAL = "sha256"
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -109,6 +110,23 @@ def _depth(raw: bytes) -> int:
     opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
     closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
     return int(np.cumsum(opened - closed).max(initial=0))
+
+
+def sealed_json(values: Mapping[str, Any]) -> bytes:
+    """``values`` as JSON with a checksum of their own; `read_sealed_json` reads them."""
+    return json.dumps({**values, _SEAL: _sum_of(values)}).encode()
+
+
+def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, Any]:
+    """What `sealed_json` wrote: OSError where the file cannot be read, ValueError where it is not what was written."""
+    values = read_json(source, most)
+    if not isinstance(values, dict) or values.pop(_SEAL, None) != _sum_of(values):
+        raise ValueError("it is not what was written")
+    return values
+
+
+def _sum_of(values: Mapping[str, Any]) -> str:
+    return short_hash(json.dumps(values, sort_keys=True))
 
 
 def leads_out(root: Path, path: str | Path) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from besttake.core.until import bounds
+from besttake.files import sealed_json
 from besttake.measure.questions import questions_of
-from besttake.measure.sofar import ROUNDS, fixed_cells, kept_cells, settings_of, so_far
+from besttake.measure.sofar import ROUNDS, fixed_cells, keep_cells, kept_cells, settings_of, so_far
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
 
@@ -111,3 +114,18 @@ def test_a_plan_that_is_damaged_is_read_as_far_as_it_makes_sense() -> None:
 def test_rounds_that_no_run_wrote_are_none(tmp_path, text):
     (tmp_path / ROUNDS).write_text(text)
     assert kept_cells(tmp_path) is None
+    values = json.loads(text)
+    (tmp_path / ROUNDS).write_bytes(sealed_json(values if isinstance(values, dict) else {}))
+    assert kept_cells(tmp_path) is None
+
+
+def test_a_digit_that_changed_in_the_rounds_is_noticed(tmp_path):
+    cells = fixed_cells(MANIFEST, takes("one"))[:1]
+    settings = replace(settings_of(MANIFEST), places={unit: i for i, unit in enumerate(cells[0].units)})
+    data = keep_cells(cells, settings)
+    (tmp_path / ROUNDS).write_bytes(data)
+    assert kept_cells(tmp_path) is not None
+    for wrong in (data.replace(b"1.0", b"0.0", 1), data.replace(b'"seeds": 3', b'"seeds": 4'), data[:-1]):
+        assert wrong != data
+        (tmp_path / ROUNDS).write_bytes(wrong)
+        assert kept_cells(tmp_path) is None

@@ -15,6 +15,7 @@ from besttake.measure.scores import Scores
 from besttake.scorers import guard
 from besttake.scorers.base import Score
 from besttake.scorers.journal import Journal
+from besttake.scorers.journal import _sum as journal_sum
 from besttake.scorers.portion import Context, windowed
 from besttake.scorers.scoring import score_run
 from besttake.takes.pool import LocalPool
@@ -259,6 +260,18 @@ def test_a_scorer_that_failed_late_goes_on_where_it_stopped(
         for _, take in store.takes():
             assert again[take.key].scores["odd raises", "full"] == float(take.actions.sum())  # type: ignore[index]
             np.testing.assert_array_equal(again[take.key].traces["odd raises"], take.frame_steps)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "7", '{"scorer": "a"}', '{"scorer": "a", "start": "b", "scores": [[["x"], null]]}', "[" * 5000]
+)
+def test_a_line_of_the_journal_that_we_would_not_write_is_left_out(tmp_path: Path, text: str) -> None:
+    Journal(tmp_path).put("a", "first", [Score([1.0])])
+    (path,) = (tmp_path / "scoring").iterdir()
+    path.write_text(f"{journal_sum(text)} {text}\n{path.read_text()}")
+    known = Journal(tmp_path).get("a", "first")
+    assert known is not None
+    assert list(known[0].values) == [1.0]
 
 
 def test_a_line_of_the_journal_that_is_not_whole_is_left_out(tmp_path: Path) -> None:

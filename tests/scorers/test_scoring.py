@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,27 @@ def test_scores_that_are_still_true_are_read_and_not_made_again(
     with Store.open(run) as store:
         again = score_run(store, library, library.encoder())
     assert {key: score.scores for key, score in again.items()} == {key: score.scores for key, score in made.items()}
+
+
+def test_what_scoring_cost_is_not_believed_where_it_is_not_what_was_written(
+    run: Path, library: Library, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    for name in ("scores.safetensors", "scoring.json"):
+        (copy / name).unlink(missing_ok=True)
+    scored(copy, library)
+    place = copy / "scoring.json"
+    data = place.read_bytes()
+    assert all(0 < seconds < 60 for seconds in costs_of(copy).values())
+    for wrong in (data.replace(b": 0.0", b": 9.0", 1), data[:-1], b"[" * 100_000, b"[]", b'{"manifold": 3.0}'):
+        assert wrong != data
+        place.write_bytes(wrong)
+        caplog.clear()
+        assert costs_of(copy) == {}
+        assert "scoring.json is damaged" in caplog.text
+    place.unlink()
+    os.mkfifo(place)
+    assert costs_of(copy) == {}
 
 
 def test_a_run_until_decided_that_goes_on_keeps_scores_that_were_added_and_what_scoring_cost(

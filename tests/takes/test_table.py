@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +22,7 @@ def test_a_view_without_end_in_the_place_of_the_table_is_refused(tmp_path: Path)
         endless = "with recursive n(i) as (select 0 union all select i + 1 from n limit 100000)"
         db.execute(f"create view TAKES as {endless} select {columns} from n")
         db.commit()
-    with pytest.raises(sqlite3.DatabaseError, match="views"):
+    with pytest.raises(sqlite3.DatabaseError, match="it has a view, which no run has"):
         table.snapshot(tmp_path)
     assert table.rebuild(tmp_path) == table.Content()
 
@@ -31,6 +32,63 @@ def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
         made.add([ROW])
         made._db.execute("alter table takes add column more text as (policy) virtual")
         assert made.content().rows == {ROW.key: ROW}
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("trigger", "create trigger drops after insert on takes begin delete from takes where start = new.start; end"),
+        ("index", "create index slow on takes (length(hex(zeroblob(start + 100000000))))"),
+    ],
+)
+def test_what_would_act_when_a_take_is_added_is_refused_and_mended(tmp_path: Path, kind: str, made: str) -> None:
+    with closing(table.Table(tmp_path)) as own:
+        own._db.execute(made)
+    with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
+        table.snapshot(tmp_path)
+    with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
+        table.Table(tmp_path)
+    table.rebuild(tmp_path)
+    with closing(table.Table(tmp_path)) as own:
+        own.add([ROW])
+        assert own.content().rows == {ROW.key: ROW}
+
+
+def test_conditions_of_a_foreign_table_are_not_worked_out(tmp_path: Path) -> None:
+    with closing(table.Table(tmp_path)) as own:
+        own.add([ROW])
+    costly = "check (status in ('done', 'error') and length(hex(zeroblob(400000000))) > 0)"
+    with closing(sqlite3.connect(tmp_path / table.NAME)) as db:
+        db.execute("pragma writable_schema = on")
+        db.execute("update sqlite_master set sql = replace(sql, ?, ?)", ("check (status in ('done', 'error'))", costly))
+        db.commit()
+        (schema,) = db.execute("select sql from sqlite_master where name = 'takes'").fetchone()
+        assert costly in schema
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10, "in KB"
+
+
+ODD = [
+    ("start", "abc"), ("seed", "x"), ("seed", 3.5), ("arm", 7), ("task", b"t"), ("success", 2), ("success", "yes"),
+    ("success_step", "x"), ("steps", None), ("steps", -1), ("calls", "c"), ("file", 5), ("size", -1), ("sha256", 5),
+    ("error", 5), ("seconds", "long"), ("seconds", float("inf")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), ODD)
+def test_a_row_of_types_that_no_take_has_is_torn_though_its_checksum_is_right(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    values = dict(zip(table._FIELDS, table._sealed(ROW)[:-1], strict=True))
+    values[name] = value
+    line = [*values.values()]
+    with closing(table.Table(tmp_path)) as own:
+        marks = ", ".join("?" * (len(line) + 1))
+        own._db.execute(f"insert into takes ({table._COLUMNS}) values ({marks})", [*line, table._checksum(line)])
+        own._db.commit()
+    content = table.snapshot(tmp_path)
+    assert (content.rows, content.torn) == ({}, 1)
 
 
 def test_a_pipe_in_the_place_of_the_table_is_not_opened(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ last round (`kept_cells`), which are exactly what its own decision saw.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from besttake import result as r
 from besttake.core.estimate import YesNo
-from besttake.files import read_json
+from besttake.files import read_sealed_json, sealed_json
 from besttake.measure.cells import ArmTakes, CellData, Settings, Stop, arm_takes
 from besttake.measure.path import SHOWN, path_of
 from besttake.measure.until import Watch
@@ -106,20 +105,14 @@ def fixed_cells(manifest: Manifest, rows: Mapping[TakeKey, Row]) -> list[CellDat
 
 def keep_cells(cells: Sequence[CellData], settings: Settings) -> bytes:
     """What `kept_cells` reads: the cells of a round of a run until decided, their units in the order of the run."""
-    return json.dumps(
-        {
-            "seeds": settings.seeds,
-            "n": settings.n,
-            "worth": settings.worth,
-            "cells": [_kept(c, settings) for c in cells],
-        }
-    ).encode()
+    own = [_kept(cell, settings) for cell in cells]
+    return sealed_json({"seeds": settings.seeds, "n": settings.n, "worth": settings.worth, "cells": own})
 
 
 def kept_cells(directory: Path) -> tuple[Settings, list[CellData]] | None:
-    """The cells of the last round of a run until decided, and how they are measured; None where none are kept."""
+    """The cells of the last round of a run until decided, and how they are measured; None where none are whole."""
     try:
-        values = read_json(directory / ROUNDS, _MOST)
+        values = read_sealed_json(directory / ROUNDS, _MOST)
         settings = Settings(int(values["seeds"]), int(values["n"]), float(values["worth"]))
         if not 1 <= settings.n <= settings.seeds:
             raise ValueError("more takes than there are")

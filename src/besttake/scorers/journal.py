@@ -58,13 +58,16 @@ class Journal:
 
 
 def _entries(path: Path) -> list[tuple[tuple[str, str], list[Score]]]:
+    """What a journal holds; a line that is not what was written, or that we would not write, is left out."""
     entries = []
     with suppress(OSError, ValueError):
         for line in files.read_regular(path).decode("utf-8", "replace").splitlines():
             checksum, _, text = line.partition(" ")
             if checksum == _sum(text):
-                one = json.loads(text)
-                entries.append(((one["scorer"], one["start"]), [_unpacked(score) for score in one["scores"]]))
+                with suppress(ValueError, LookupError, TypeError, AttributeError, OverflowError):
+                    one = files.read_json(text)
+                    name = (str(one["scorer"]), str(one["start"]))
+                    entries.append((name, [_unpacked(score) for score in one["scores"]]))
     return entries
 
 

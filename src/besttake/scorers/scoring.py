@@ -6,7 +6,7 @@ scorer that fails loses its own scores alone (`besttake.scorers.guard`).
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 from itertools import groupby
@@ -14,7 +14,8 @@ from pathlib import Path
 
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, one_line
+from besttake.files import read_sealed_json, sealed_json
 from besttake.measure.scores import AUTO, CANDIDATES, SCORERS, Scores
 from besttake.scorers.guard import longest
 from besttake.scorers.journal import Journal
@@ -24,6 +25,7 @@ from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
 
 _PORTION = 16
+_log = logging.getLogger(__name__)
 
 
 def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
@@ -191,16 +193,18 @@ COSTS = "scoring.json"
 def costs_of(run: Path) -> dict[str, float]:
     """The seconds per take that each scorer took when its scores were made, as far as the run has kept them."""
     try:
-        read = json.loads((run / COSTS).read_bytes())
-        return {str(name): float(value) for name, value in read.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {str(name): float(value) for name, value in read_sealed_json(run / COSTS).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
+        _log.warning("%s is damaged (%s); what scoring cost is not known", run / COSTS, one_line(error, 100))
         return {}
 
 
 def _keep_costs(store: Store, made: Made) -> None:
     """Keep the seconds per take of each scorer with the run."""
     each = {name: made.seconds[name] / made.takes[name] for name in made.seconds if made.takes[name]}
-    store.write_bytes(COSTS, json.dumps({**costs_of(store.path), **each}).encode())
+    store.write_bytes(COSTS, sealed_json({**costs_of(store.path), **each}))
 
 
 def _scored(
