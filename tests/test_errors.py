@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from besttake.errors import LibraryError, PlanError, one_line
+import runpy
+from pathlib import Path
+
+import pytest
+
+from besttake.errors import ComponentError, LibraryError, PlanError, blaming, one_line
 
 
 def test_an_error_of_another_library_is_one_line_with_its_type() -> None:
@@ -37,3 +42,16 @@ def test_an_error_that_quotes_without_end_loses_its_middle() -> None:
     assert len(text) < 2100
     assert text.startswith("set x")
     assert text.endswith("; build it again")
+
+
+def test_an_error_in_a_users_own_code_is_one_line_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "my_policy.py"
+    file.write_text("def sample():\n    return missing\n")
+    said = r"^the policy x failed: NameError: .*'missing'.* \(my_policy.py:2\)$"
+    with pytest.raises(ComponentError, match=said), blaming("the policy x"):
+        runpy.run_path(str(file))["sample"]()
+
+
+def test_errors_of_ours_are_not_blamed_on_others() -> None:
+    with pytest.raises(PlanError, match="^seeds = 0$"), blaming("the policy x"):
+        raise PlanError("seeds = 0")

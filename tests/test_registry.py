@@ -53,7 +53,7 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
 
 
 def test_an_unknown_scheme_is_answered_with_all() -> None:
-    with pytest.raises(ComponentError, match="no env of kind 'zzz'; known: .*testbed"):
+    with pytest.raises(ComponentError, match="no env of kind 'zzz'; known: .*testbed.*; your own: python:MODULE:NAME"):
         registry.env("zzz:1")
 
 
@@ -154,3 +154,27 @@ def test_what_a_notebook_defines_and_other_processes_must_make_is_refused_with_t
         registry.policy("python:__main__:make_mine")
     monkeypatch.setattr(sys.modules["__main__"], "make_mine", made(small=False))
     assert registry.policy("python:__main__:make_mine").spec.name == "mine"
+
+
+def test_a_policy_of_ones_own_without_a_fingerprint_has_that_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+from besttake.types import PolicySpec
+
+class Own:
+    def __init__(self, fingerprint):
+        self.spec = PolicySpec("own", "flow", 1, 1, 1, fingerprint=fingerprint)
+
+    def sample(self, observations, draws, warm=None):
+        ...
+
+def make(fingerprint=""):
+    return Own(fingerprint)
+"""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, own in (("own_first", text), ("own_second", text + "# changed")):
+        (tmp_path / f"{name}.py").write_text(own)
+    first, again, second = (registry.policy(f"python:{name}:make") for name in ("own_first", "own_first", "own_second"))
+    assert first.spec.fingerprint == again.spec.fingerprint != second.spec.fingerprint
+    assert registry.policy("python:own_first:make?fingerprint=v1").spec.fingerprint == "v1"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from besttake.escapes import printable
@@ -76,6 +78,25 @@ def one_line(error: BaseException, most: int = 500) -> str:
     if not isinstance(error, BestTakeError) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")
     return message[:most]
+
+
+@contextmanager
+def blaming(whom: str) -> Iterator[None]:
+    """Tell an error of a user's own code in one line, with the place in that code; ours go on as they are."""
+    try:
+        yield
+    except (BestTakeError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise ComponentError(f"{whom} failed: {one_line(error)}{_place(error)}") from error
+
+
+def _place(error: Exception) -> str:
+    """`` (policy.py:16)``: the innermost line that is neither ours nor of an installed package."""
+    ours = str(Path(__file__).parent)
+    frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(("<", ours))]
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
 def need(library: str, needed_for: str, extra: str = "vision") -> Any:

@@ -18,7 +18,8 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from besttake.errors import ComponentError, one_clear_error, one_line
+from besttake.files import short_hash
 from besttake.options import check_known
 
 if TYPE_CHECKING:
@@ -280,6 +282,8 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     with one_clear_error(f"{text}: {{}}"):
         component = factory(**options)
         _check_member(group, text, component)
+    if uri.scheme == "python" and group in ("policies", "envs"):
+        _tell_versions_apart(component)
     if uri.scheme == "python" and uri.rest.startswith("__main__:"):
         _check_seen_elsewhere(group, text, component)
     return component
@@ -302,6 +306,16 @@ def _check_member(group: str, text: str, component: Any) -> None:
         raise ComponentError(f"{text}: this made a {has} whose spec has no name, as that of every {_ONE_OF[group]} has")
 
 
+def _tell_versions_apart(component: Any) -> None:
+    """Give a user's own policy or env without a fingerprint that of its file: what an older version of it did must not
+    be taken for its own."""
+    spec, module = getattr(component, "spec", None), sys.modules.get(type(component).__module__)
+    file = getattr(module, "__file__", None)
+    if is_dataclass(spec) and getattr(spec, "fingerprint", None) == "" and file is not None and Path(file).is_file():
+        with suppress(AttributeError):  # a spec that is computed says itself what it is
+            component.spec = replace(cast(Any, spec), fingerprint=short_hash(Path(file).read_text(encoding="utf-8")))
+
+
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
     """ComponentError when other processes have to make a component that a script or a notebook defines."""
     if group == "envs" or getattr(component.spec, "small", False):
@@ -318,7 +332,7 @@ def check_scheme(group: str, text: str) -> None:
         near, command = get_close_matches(scheme, known, n=1), _PLUGINS.get((group, scheme))
         if command:
             raise ComponentError(f"{text}: {scheme} is a plug-in that is not installed: {command}")
-        hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}"
+        hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 

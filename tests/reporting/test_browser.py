@@ -268,6 +268,16 @@ def test_who_stops_after_the_first_screen_knows_what_to_do(browser: Any, run: Pa
     assert all(bottom < 900 and length > 20 for _, bottom, length in bottoms)
 
 
+def test_notes_come_after_the_decision_and_no_table_is_cut_on_a_phone(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html", width=390, height=844)
+    assert browser.run("document.querySelectorAll('#verdict .note').length") == 0
+    notes = browser.run("[...document.querySelectorAll('#notes + .notes li')].map(l => l.textContent.length)")
+    assert len(notes) == len(Result.load(run / "result.json").notes)
+    assert browser.run(
+        "[...document.querySelectorAll('#fit table')].every(t => t.getBoundingClientRect().right <= 390)"
+    )
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (1280, True)])
 def test_axe_has_nothing_to_complain_about(browser: Any, run: Path, axe: str, width: int, dark: bool) -> None:
     browser.open(run / "report.html", width=width, dark=dark)
@@ -324,11 +334,14 @@ def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tm
     assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
+def test_the_pages_of_compare_rank_and_verifiers_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
+    from besttake.files import write_text
     from besttake.reporting import ranking
     from besttake.reporting.html import make_compare_html
+    from besttake.reporting.verifiers import html
     from besttake.verbs.compare import compare
     from besttake.verbs.ranked import RankedTake, RankResult
+    from besttake.verbs.verifiers import verifiers
 
     take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
@@ -338,6 +351,7 @@ def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_p
         make_compare_html(compare([run]), tmp_path / "compare.html"),
         make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
         ranking.make_html(result, tmp_path / "rank.html"),
+        write_text(tmp_path / "verifiers.html", html(verifiers(run))),
     ]
     for page in pages:
         for width, dark in ((1280, False), (390, True)):

@@ -1,8 +1,9 @@
 import io
 
 from rich.console import Console
+from rich.text import Text
 
-from besttake.reporting.terminal.tables import notes, table
+from besttake.reporting.terminal.tables import Column, notes, stacked, table
 
 
 def test_names_in_a_table_are_text_and_never_markup() -> None:
@@ -22,3 +23,19 @@ def test_a_narrow_table_folds_and_cuts_nothing_off() -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "…" not in text
     assert sorted("".join(text.split())) == sorted("policyagreementheadroomtestbed:half33.3%[3.8,83.1]+33.3")
+
+
+def test_a_stacked_row_continues_below_its_own_column_and_cuts_nothing_off() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    columns = [Column("pass@1", [Text("34"), Text("")]), Column("select", [Text("+23 [16,30]"), Text("")], second=True)]
+    needs = Column(
+        "needs", [Text("takes: select \u00b7 demos: undecided, retrieval left out"), Text("nothing measured")]
+    )
+    console.print(stacked("policy / task", [Text("testbed:half"), Text("b")], columns, needs, 60))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    column = lines[0].index("needs")
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[3].startswith(" " * column)
+    assert lines[3][column] != " "
+    assert "".join(lines[2][column:].split() + lines[3].split()) == "".join(needs.texts[0].plain.split())
+    assert len(lines) == 6, "no line for a row whose second columns are empty"

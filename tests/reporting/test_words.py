@@ -463,3 +463,28 @@ def test_a_run_that_leaves_something_open_does_not_say_that_it_saved_takes() -> 
 def with_menu(cell: Cell, menu: Menu) -> Cell:
     assert cell.verdict
     return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"menu": menu, "headline": ""})})
+
+
+def test_without_a_score_the_headline_tells_the_headroom_and_what_is_missing() -> None:
+    cell = cell_of("no score")
+    assert cell.verdict
+    retrieve = cell.verdict.retrieve.model_copy(update={"answer": "not-measured", "reason": "not-run"})
+    verdict = cell.verdict.model_copy(update={"retrieve": retrieve, "menu": None, "headline": ""})
+    cell = cell.model_copy(update={"verdict": verdict})
+    headroom = words.answers(cell, WORTH)[0]
+    assert re.match(
+        r"3 takes hold \+.* of headroom, but nothing was measured that picks among them\.$", words.headline(cell)
+    )
+    assert "which of them to keep is not known" in headroom.sentence
+    assert "need demonstrations" in headroom.because
+
+
+def test_the_shortest_take_is_not_spoken_of_where_takes_have_no_length() -> None:
+    outcomes = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]] * 6)
+    units = tuple(("env", "task", i) for i in range(12))
+    for lengths, asked in ((np.full(outcomes.shape, np.nan), False), (50 - outcomes, True)):
+        data = CellData(
+            "p", "env", "*", units, {"base": ArmTakes(outcomes, lengths, {})}, ("common",), "manifold", 36, 0
+        )
+        cell = measure_cell(data, Settings(3, 3, WORTH))
+        assert bool(words.shortest(cell)) == asked

@@ -29,7 +29,7 @@ def unmet(policy: PolicySpec, needs: tuple[Need, ...], way: Way = "start") -> st
     if "way in" in needs:
         needs = (*needs, *NEEDS[way])
     if "cooling" in needs and not policy.cools:
-        return f"its sampling noise is out of reach ({policy.kind})"
+        return f"its sampling noise is out of reach (kind {policy.kind}; `cools` in its spec)"
     if "warm start" in needs and not policy.warm_start:
         return "it cannot begin from a given chunk (`warm_start` in its spec)"
     if "mid flow" in needs and not policy.flow_steps:

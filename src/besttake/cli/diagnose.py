@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,9 +157,17 @@ def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
     """RolloutError where takes of a run failed, unless that is ``allowed``."""
     if result.cost.errors and not allowed:
         raise RolloutError(
-            f"{result.cost.errors} takes failed; `besttake runs show {out}` says why. To try them again: {command()}"
-            " (to accept them, add `allow_failed`)"
+            f"{result.cost.errors} takes failed{_most_failed_by(out)}; `besttake runs show {out}` says why. To try them"
+            f" again: {command()} (to accept them, add `allow_failed`)"
         )
+
+
+def _most_failed_by(out: Path) -> str:
+    from besttake.takes.store import Store
+
+    with Store.open(out) as store:
+        reasons = Counter(row.error for row in store.rows() if row.status == "error" and row.error)
+    return f", most of them by {reasons.most_common(1)[0][0][:200]}" if reasons else ""
 
 
 def _page(out: Path) -> Path | None:

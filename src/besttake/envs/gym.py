@@ -197,5 +197,8 @@ def _notes(state_dim: int, cameras: Sequence[str]) -> tuple[str, ...]:
     if not state_dim:
         notes.append("observations hold pictures alone: many envs also give a state with obs_type=pixels_agent_pos")
     if cameras == (_CAMERA,):
-        notes.append("pictures are those of render(); many envs put the policy's own into observations with obs_type=…")
+        notes.append(
+            "pictures are those of `render()`; an env may offer the policy's own in observations, often by \
+`obs_type`"
+        )
     return tuple(notes)

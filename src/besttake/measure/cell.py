@@ -228,11 +228,12 @@ def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Se
             selector = selector.model_copy(update={"leak": data.leaks(name)})
         scored.setdefault(name.scorer, {})[name.window] = selector
     blind, deciding = select.random(outcomes, n), base.score(data.score_name)
+    shortest = findings["shortest"].estimate if "shortest" in findings else Estimate(reason="no take has a length")
     counts = range(1, outcomes.shape[1] + 1)
     return r.Selectors(
         scored=scored,
         random=_selector(outcomes, blind, gain(blind)),
-        shortest=_selector(outcomes, select.shortest(outcomes, base.lengths, n), findings["shortest"].estimate),
+        shortest=_selector(outcomes, select.shortest(outcomes, base.lengths, n), shortest),
         oracle=_selector(outcomes, select.oracle(outcomes, n), findings["headroom"].estimate),
         by_n=[None if deciding is None else _success(select.select(outcomes, deciding, k).successes) for k in counts],
     )

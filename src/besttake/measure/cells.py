@@ -95,7 +95,8 @@ class ArmTakes:
 
     def scored_by(self, name: ScoreName) -> ScoredTakes:
         """The same takes with one score."""
-        return ScoredTakes(self.outcomes, self.score(name), self.lengths)
+        known = bool(np.isfinite(self.lengths).any())
+        return ScoredTakes(self.outcomes, self.score(name), self.lengths if known else None)
 
 
 @dataclass(frozen=True)

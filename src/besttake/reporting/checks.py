@@ -67,14 +67,15 @@ def sentence(check: Check) -> str:
     """What the check says, in one line."""
     if check.reason:
         return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
-    cooling = "" if check.cooling is None else f"; cooling alone does best at {check.cooling:g}"
+    cooling = "" if check.cooling is None else f"; cooling alone does best at strength {check.cooling:g}"
     if check.chosen is None:
         return f"at held-out demonstrations no retrieval that was tried beats cooling{cooling}"
     best = next(one for one in check.tried if _same(one.config, check.chosen))
     change = (
         f"{number(best.change.value, signed=True, digits=3)} {interval(best.change.low, best.change.high, digits=3)}"
     )
-    return f"at held-out demonstrations retrieval helps by {named(check.chosen)} (lasting error {change}){cooling}"
+    how = f"{named(check.chosen)} (change of the lasting error: {change})"
+    return f"at held-out demonstrations retrieval helps by {how}{cooling}"
 
 
 def figure(check: Check, path: str, title: str) -> Figure | None:
@@ -96,7 +97,9 @@ def figure(check: Check, path: str, title: str) -> Figure | None:
         if index == 0 or one.config.rule != check.tried[index - 1].config.rule:
             rows.append(DotRow("its chunk alone", one.chunk, f"{place}/chunk", "muted", hollow=True))
     highest = max(e for row in rows for e in (row.estimate.high, row.estimate.value) if e is not None)
-    return dots(rows, title, (0.0, 1.05 * highest), Style(_plain, _tip, scale=1.0), mark=check.base.value)
+    return dots(
+        rows, title, (0.0, 1.05 * highest), Style(_plain, _tip, scale=1.0, width=536, left=252), mark=check.base.value
+    )
 
 
 def _same(config: RetrievalConfig, chosen: RetrievalConfig | None) -> bool:

@@ -17,7 +17,7 @@ WIDTH = 460.0
 _ROW = 24.0
 _GAP = 10.0
 _LEFT = 160.0
-_RIGHT = 124.0
+_RIGHT = 134.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,6 @@ def _dot(row: DotRow, y: float, axis: Axis, style: Style) -> list[Element]:
     shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=style.tip(row), data=data))
     span = interval(low, high, scale=style.scale, digits=2 if style.scale == 1 else 1)
     right = style.width - _RIGHT
-    shapes.append(Label(right + 52, y + 4.5, style.text(value), row.color, 12.5, "end", row.strong))
-    shapes.append(Label(right + 58, y + 4.5, span, "muted", 10.5))
+    shapes.append(Label(right + 62, y + 4.5, style.text(value), row.color, 12.5, "end", row.strong))
+    shapes.append(Label(right + 68, y + 4.5, span, "muted", 10.5))
     return shapes

@@ -29,7 +29,8 @@ def ladder(cell: Cell, path: str) -> Figure | None:
         controls = {"random": "keep a random take", "shortest": "keep the shortest"}
         for name, label in controls.items():
             rows.append(DotRow(label, getattr(selectors, name).success, f"{path}/selectors/{name}/success", "muted"))
-        for scorer, windows in selectors.scored.items():
+        known = any(one.success.value is not None for windows in selectors.scored.values() for one in windows.values())
+        for scorer, windows in selectors.scored.items() if known else ():
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
                 place = f"{path}/selectors/scored/{scorer}/{window}/success"

@@ -86,11 +86,11 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` with a full stop, and with a capital unless a name such as ``gym:reach`` begins it."""
+    """``text`` with a full stop, and with a capital unless a name such as ``gym:reach`` or ``clumsy:`` begins it."""
     text = text.strip()
     if not text:
         return ""
-    first = text[:1] if ":" in text.split()[0].rstrip(":") else text[:1].upper()
+    first = text[:1] if ":" in text.split()[0] else text[:1].upper()
     return f"{first}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 

@@ -63,11 +63,11 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
 
 
 def _cosines(frame: Frame) -> list[Element]:
-    """Lines at round cosines, with as many digits as tell them apart."""
+    """Lines at round cosines, with as many digits as they have."""
     shapes: list[Element] = []
     steps = ticks(frame.y.low, frame.y.high, 3)
     for digits in (1, 2, 3, 4):
-        if len({f"{tick:.{digits}f}" for tick in steps}) == len(steps):
+        if all(abs(round(tick, digits) - tick) < 1e-9 for tick in steps):
             break
     for tick in steps:
         y = frame.y(tick)

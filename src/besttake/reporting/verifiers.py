@@ -80,6 +80,7 @@ def _context(result: VerifierResult) -> dict[str, Any]:
         "result": result, "pooled": pooled, "summary": summary(result), "gains": svg(gains(pooled, place)),
         "rows": [(v, f"{place}/verifiers/{i}") for i, v in enumerate(pooled.verifiers)],
         "controls": [(v, f"{place}/controls/{i}") for i, v in enumerate(pooled.controls)],
+        "any_invalid": any(v.invalid for v in (*pooled.verifiers, *pooled.controls)),
         "place": place, "pointer": pointer, "matrix": _matrix(pooled, place), "named": named,
         "calibration": [
             (c, f"{place}/calibration/{i}", svg(reliability(c, f"{place}/calibration/{i}")))

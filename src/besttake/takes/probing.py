@@ -10,6 +10,7 @@ from besttake.config import Plan
 from besttake.core.probe import leave_one_out, spread_over
 from besttake.demos.library import Library
 from besttake.demos.view import View
+from besttake.errors import blaming
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -61,10 +62,11 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     blocks = [pairs[first : first + _ROWS] for first in range(0, len(pairs), _ROWS)]
-    sampled = [
-        np.array(policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block]))
-        for block in blocks
-    ]
+    with blaming(f"the policy {spec.name}"):
+        sampled = [
+            np.array(policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block]))
+            for block in blocks
+        ]
     # In C order, whatever order the policy gave: sums over another order differ in the last bit.
     samples = np.ascontiguousarray(np.concatenate(sampled)).reshape(
         len(rows), plan.probe_samples, *sampled[0].shape[1:]

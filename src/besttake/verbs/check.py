@@ -22,6 +22,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.checks import has_events
 from besttake.demos.library import Library
 from besttake.demos.view import View, events_of
+from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
 from besttake.takes.draws import Draw
 from besttake.takes.probing import observation_at, unprobed
@@ -221,10 +222,13 @@ class _Samples:
         draws = [d for t in self._tasks for d in self._draws_of(t)]
         rows = list(zip(observations, draws, warms, strict=True))
         blocks = [rows[first : first + _ROWS] for first in range(0, len(rows), _ROWS)]
-        sampled = [
-            np.array(self._policy.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block]))
-            for block in blocks
-        ]
+        with blaming(f"the policy {self._policy.spec.name}"):
+            sampled = [
+                np.array(
+                    self._policy.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block])
+                )
+                for block in blocks
+            ]
         self._done(len(rows))
         return np.ascontiguousarray(np.concatenate(sampled))
 

@@ -159,7 +159,7 @@ def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) 
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:
         notes += scorer_notes(scorer)
-    if setup.library is None:
+    if setup.library is None and not any("no demonstrations" in note for note in notes):
         notes.append("no demonstrations were named (`demos`), so no arm that needs them was run")
     if is_tuning(setup.plan.starts):
         notes.append("these starts are kept apart for choosing and learning: report no result on them")

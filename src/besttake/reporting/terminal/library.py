@@ -29,7 +29,7 @@ def render(library: Library) -> RenderableType:
     tasks = ", ".join(f"{task} ({count})" for task, count in summary["tasks"].items())
     about = {
         "source": f"{source['name']}, fingerprint {source['fingerprint'][:16]}",
-        "encoder": f"{encoder['name']}, camera {summary['camera']}, every {summary['stride']}. frame",
+        "encoder": f"{encoder['name']}, camera {summary['camera']}, {_every(summary['stride'])}",
         "holds": f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events",
         "tasks": tasks,
         "retrieval": _settings(library.retrieval) if library.retrieval is not None else "not tuned (`library tune`)",
@@ -37,6 +37,10 @@ def render(library: Library) -> RenderableType:
     rows = [(d.id, d.task, d.length, ", ".join(map(str, d.events))) for d in library.demos]
     head = table(("", ""), [(Text(name, style="bold"), text) for name, text in about.items()])
     return Group(head, Text(), table(("demo", "task", "steps", "events at"), rows))
+
+
+def _every(stride: int) -> str:
+    return "every frame" if stride == 1 else f"one frame in {stride}"
 
 
 def _settings(config: RetrievalConfig) -> str:

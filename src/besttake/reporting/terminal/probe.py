@@ -9,7 +9,7 @@ from rich.text import Text
 
 from besttake.core.offline import Check
 from besttake.reporting import checks
-from besttake.reporting.terminal.tables import Value, table
+from besttake.reporting.terminal.tables import Column, stacked
 from besttake.result import Cell, Estimate
 
 _NUMBERS = ("DFE", "floor", "DFE/floor", "first action r", "spread", "states")
@@ -27,30 +27,34 @@ def check_table(check: Check, width: int) -> list[RenderableType]:
     """The check as a table, what was chosen in bold, with a legend."""
     if check.reason:
         return []
-    rows = []
+    names, rows = [], []
     for line in checks.lines(check, intervals=width >= 170):
         style = "bold" if line.chosen else ""
         cells = (*line.cells, *[""] * (len(checks.COLUMNS) - 1 - len(line.cells)))
-        rows.append((Text(line.label, style=style), *(Text(cell, style=style) for cell in cells)))
-    return [
-        table(checks.COLUMNS, rows, right=checks.COLUMNS[1:], fixed=checks.COLUMNS),
-        Text(checks.LEGEND, style="dim"),
-    ]
+        names.append(Text(line.label, style=style))
+        rows.append([Text(cell, style=style) for cell in cells])
+    head, *titles = checks.COLUMNS
+    by_column = zip(titles, zip(*rows, strict=True), strict=True)
+    columns = [Column(title, texts, second=title != "error") for title, texts in by_column]
+    return [stacked(head, names, columns[:-1], columns[-1], width), Text(checks.LEGEND, style="dim")]
 
 
 def _fit(cells: Sequence[Cell], width: int) -> RenderableType:
     """Intervals are shown where the line is wide enough for them."""
-    rows: list[tuple[Value, ...]] = []
+    names, rows = [], []
     for cell in cells:
-        name = cell.policy if cell.group == "*" else f"{cell.policy}  {cell.group}"
-        probe = cell.dfe
+        pooled, probe = cell.group == "*", cell.dfe
+        names.append(Text(cell.policy if pooled else f"{cell.policy}  {cell.group}", style="bold" if pooled else ""))
         if probe is None or probe.dfe.value is None:
-            rows.append((name, Text(probe.reason if probe else "not measured", style="yellow")))
+            why = Text(probe.reason if probe else "not measured", style="yellow")
+            rows.append([*[Text()] * (len(_NUMBERS) - 1), why])
             continue
         estimates = (probe.dfe, probe.floor, probe.ratio, probe.correlation, probe.spread)
         numbers = [_number(estimate, interval=width >= 140) for estimate in estimates]
-        rows.append((Text(name, style="bold" if cell.group == "*" else ""), *numbers, probe.states))
-    return table(("policy / task", *_NUMBERS), rows, right=_NUMBERS, fixed=("policy / task", *_NUMBERS))
+        rows.append([*numbers, Text(str(probe.states))])
+    by_column = zip(_NUMBERS, zip(*rows, strict=True), strict=True)
+    columns = [Column(title, texts, second=title not in ("DFE", "floor")) for title, texts in by_column]
+    return stacked("policy / task", names, columns[:-1], columns[-1], width) if rows else Text()
 
 
 def _number(estimate: Estimate, *, interval: bool) -> Text:

@@ -47,5 +47,5 @@ def _listed(run: ListedRun) -> list[Text]:
         lines.append(Text(f"  {run.problem}", style="yellow"))
     wide = max((len(line.policy) for line in run.policies), default=0)
     for line in run.policies:
-        lines.append(Text(f"  {line.policy:<{wide}}  {percent(line.pass_1) or '-':>8}  {line.needs}"))
+        lines.append(Text(f"  {line.policy:<{wide}}  pass@1 {percent(line.pass_1) or '-':>7}  {line.needs}"))
     return lines

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 Value = str | int | Text
+_NARROWEST = 28
 
 
 def table(
@@ -62,11 +63,25 @@ def stacked(head: str, names: Sequence[Text], columns: Sequence[Column], last: C
         above = [Text(head, style="bold") if row < 0 else names[row].copy()]
         above[0].pad_right(max(0, label.width - above[0].cell_len))
         above += [_right(column, row, column.width + 1) for column in columns if not column.second]
-        lines.append(Text.assemble(*above, "  ", _text(last, row)))
+        lines += _wrapped(Text.assemble(*above, "  "), _text(last, row), width)
         for first in range(0, len(below), per_line):
-            texts = (_right(column, row, each) for column in below[first : first + per_line])
-            lines.append(Text.assemble("  ", *texts))
+            line = Text.assemble("  ", *(_right(column, row, each) for column in below[first : first + per_line]))
+            lines += [line] if line.plain.strip() else []
     return Group(*lines)
+
+
+def _wrapped(first: Text, last: Text, width: int) -> list[Text]:
+    """``last`` after ``first``; where it needs more lines, they stand below its beginning, or are indented a little."""
+    room = width - first.cell_len
+    indent = first.cell_len if room >= _NARROWEST else 6
+    lines, line = [], first.copy()
+    for word in last.split(" "):
+        if line.cell_len + word.cell_len > width and line.plain.strip():
+            lines.append(line)
+            line = Text(" " * indent)
+        line = Text.assemble(line, word, " ")
+    line.rstrip()
+    return [*lines, line]
 
 
 def _text(column: Column, row: int) -> Text:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import partial
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from besttake.registry import Uri
 from besttake.reporting import words
+from besttake.reporting.numbers import sentence
 from besttake.reporting.terminal.tables import Column, stacked
 from besttake.result import Cell, Estimate, Result
 
@@ -33,16 +35,24 @@ def verdict_table(result: Result, width: int = 200) -> Group:
         grid = stacked("policy / task", names, columns, needs, width)
         if isinstance(grid, Table):
             break
-    sentences: list[RenderableType] = [Text()]
-    for policy in result.policies:
-        if policy.verdict is not None:
-            sentences.append(Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}"))
-            sentences += [Text(f"  {line}", style="dim") for line in words.menu_lines(policy, result.worth)]
-            sentences += [Text(f"  {line}", style="dim") for line in words.scorer_lines(policy)]
-            if warning := words.leak(policy):
-                sentences.append(Text(f"  {warning}", style="yellow"))
-        sentences += [Text(f"{policy.policy}: {note}", style="yellow") for note in policy.notes]
-    return Group(grid, *sentences, *_relation(result), Text(_caption(result), style="dim"))
+    sentences = [line for policy in result.policies for line in _sentences(policy, result.worth)]
+    return Group(grid, *sentences, Text(), *_relation(result), Text(_caption(result), style="dim"))
+
+
+def _sentences(policy: Cell, worth: float) -> list[RenderableType]:
+    """What to do with a policy, and below it, indented, what else is worth knowing."""
+    below = [Text(sentence(note), style="yellow") for note in policy.notes]
+    if policy.verdict is None:
+        return [Text(), Text(policy.policy, style="bold"), *map(_indented, below)] if below else []
+    more = [Text(line, style="dim") for line in (*words.menu_lines(policy, worth), *words.scorer_lines(policy))]
+    if warning := words.leak(policy):
+        more.append(Text(warning, style="yellow"))
+    first = Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}")
+    return [Text(), first, *map(_indented, (*more, *below))]
+
+
+def _indented(text: Text) -> RenderableType:
+    return Padding(text, (0, 0, 0, 2), expand=False)
 
 
 def undecided(result: Result) -> bool:

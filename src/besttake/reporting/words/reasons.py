@@ -41,7 +41,8 @@ acting on."
             scored = cell.selectors.scored.values() if cell.selectors is not None else ()
             others = any(one.gain.value is not None for windows in scored for one in windows.values())
             lost = f"no take has a score by {cell.scorer}" if others else "no score was measured"
-            return f"Headroom is {headroom}, but {lost}, so nothing says whether a score finds it."
+            return f"One of {n} takes succeeds more often than a single one by {headroom}, but {lost}. Scores need \
+demonstrations, or a scorer that works without them."
         case "length-leak":
             return f"Keeping the shortest take gains {shortest}, the score {gain}, and episodes stop at success: \
 length may give the outcome away, so a window that hides it must decide."

@@ -143,6 +143,11 @@ def _headline_of_parts(cell: Cell, verdict: Verdict) -> str:
         parts.append(f"run {n} takes and keep the best by {cell.scorer}: {gain_of(reuse)}, {price_of(reuse.cost, '')}")
     elif reuse.answer == "unranked":
         parts.append(f"{n} takes hold {say(verdict.questions.get('headroom'))}, but the score does not find it")
+    elif reuse.answer == "undecided" and reuse.reason == "no-score":
+        parts.append(
+            f"{n} takes hold {say(verdict.questions.get('headroom'))} of headroom, but nothing was measured \
+that picks among them"
+        )
     elif reuse.answer == "undecided":
         parts.append(f"whether to run more takes is undecided{more_starts(reuse, ' ({})')}")
     if retrieve.answer == "retrieve" and combine.answer != "yes":
@@ -227,8 +232,8 @@ def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
             return f"{what} on top of selection adds{known.removeprefix(':')}, {cost}."
         case "combine", "no":
             return _no_pair(cell, least, aside)
-        case "reuse", "undecided" if cell.selectors is None or not cell.selectors.scored:
-            return f"{n} takes hold{known.removeprefix(':')} of headroom; nothing says yet whether a score finds it."
+        case "reuse", "undecided" if decision.reason == "no-score":
+            return f"{n} takes hold{known.removeprefix(':')} of headroom; which of them to keep is not known."
         case _, "undecided":
             return f"These takes do not settle it{known}{more_starts(decision)}."
         case "retrieve", "not-measured" if cell.verdict is not None and cell.verdict.left_out:
@@ -263,8 +268,8 @@ def leak(cell: Cell) -> str:
     """The warning where keeping the shortest take explains the gain; empty where it does not."""
     if cell.verdict is None or not cell.verdict.leak or cell.selectors is None:
         return ""
+    if cell.window != "episode":
+        return f"Here length gives the outcome away, so the verdict rests on the window {cell.window}, which hides it."
     short = number(cell.selectors.shortest.gain.value, signed=True, scale=100)
     fact = f"Keeping the shortest take gains {short} points, no less than the score: length gives the outcome away."
-    if cell.window == "episode":
-        return f"{fact} This gain is no evidence that the score ranks behaviour."
-    return f"{fact} The verdict rests on the window {cell.window}, which hides length."
+    return f"{fact} This gain is no evidence that the score ranks behaviour."
