@@ -173,7 +173,7 @@ def test_an_env_that_cannot_be_asked_for_its_rate_is_asked_for_in_one_line(
         raise ComponentError("no such simulator")
 
     monkeypatch.setattr("besttake.verbs.export.spec_of", gone)
-    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*no such simulator.*; say it with `fps`"):
+    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*; say it with `fps` \(.*no such simulator"):
         export(run, Wanted(lerobot=tmp_path / "set"))
     export(run, Wanted(lerobot=tmp_path / "set", fps=5))
     assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5

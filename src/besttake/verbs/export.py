@@ -109,8 +109,8 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
         except BestTakeError as error:
             if wanted.fps is None:
                 raise PlanError(
-                    f"how many actions a second does the robot of {uri} make? Say it with `fps`, or let the env say"
-                    f" it: {one_line(error)}"
+                    f"{uri} cannot be asked how many actions a second its robot makes; say it with `fps`"
+                    f" ({one_line(error)})"
                 ) from error
             _log.warning("%s cannot be asked for its instructions: tasks go by their names (%s)", uri, error)
             continue
