@@ -54,14 +54,16 @@ def _menu_claim(menu: Menu, worth: float, error: str) -> str:
         case "act":
             shown = sum(option.shown for option in menu.options)
             few = f"{shown} of {options} {'is' if shown == 1 else 'are'}"
-            return f"{few} shown to gain, with an estimate of {least} or more; the chance that even one of those shown \
-gains nothing is at most {error}."
+            return (
+                f"{few} shown to gain, with an estimate of {least} or more; over all options together, the chance of \
+showing one that gains nothing is at most {error}."
+            )
         case "none":
             if len(menu.options) == 1:
                 return f"The only option is ruled out: it does not gain {least}."
             return f"Each of {options} is ruled out: none gains {least}."
-    return f"Of {options}, none is shown to gain with an estimate of {least} or more; the chance to show even one that \
-gains nothing is held at {error}."
+    return f"Of {options}, none is shown to gain with an estimate of {least} or more; over all options together, the \
+chance of showing one that gains nothing is at most {error}."
 
 
 def _why_zero(verdict: Verdict) -> str:
