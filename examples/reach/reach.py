@@ -5,7 +5,7 @@ import numpy as np
 
 
 class Reach(gymnasium.Env):
-    """Four numbers are seen, where the point is and where the dot is; two are acted, where the point goes."""
+    """The state is where the point and the dot are (four numbers), an action is how the point moves (two)."""
 
     observation_space = gymnasium.spaces.Box(-2, 2, (4,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
