@@ -10,6 +10,10 @@ import numpy as np
 from besttake.conventions import (
     BRIDGE_STATE,
     COMMANDS,
+    CONTROLLER,
+    EE6D_STATE,
+    LIBERO_STATE,
+    POSE,
     POSE_STATE,
     Convention,
     Gripper,
@@ -36,10 +40,14 @@ def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
     if policy.action_dim != env.action_dim:
         problem = f"gives actions of {policy.action_dim} numbers, but {env.name} takes {env.action_dim}"
         raise ComponentError(f"{policy.name} {problem}; {_OTHER}")
+    mine, its = policy.convention, env_convention(env)
+    known = mine.state and its.state and mine.state != its.state
+    problem = f"reads a state of {mine.state}, but {env.name} gives {its.state}"
+    other_state = f"{policy.name} {problem}; {_state_hint(mine.state, its.state) or _OTHER}"
     if policy.state_dim is not None and policy.state_dim != env.state_dim:
         problem = f"reads a state of {policy.state_dim} numbers, but {env.name} gives {env.state_dim}"
-        raise ComponentError(f"{policy.name} {problem}; choose the convention that the policy was trained with")
-    mine, its = policy.convention, env_convention(env)
+        unlike = f"{policy.name} {problem}; choose the convention that the policy was trained with"
+        raise ComponentError(other_state if known else unlike)
     if mine.gripper is not None and its.gripper is not None and mine.gripper.differs(its.gripper):
         turn = next((name for name, target in COMMANDS.items() if not target.differs(its.gripper)), "")
         # Only 0 to 1 can be turned, and only the adapters of lerobot: and openvla: do it.
@@ -47,11 +55,11 @@ def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
         hint = f"add ?gripper={turn} to the policy's URI" if mends else _OTHER
         problem = f"commands the gripper by {mine.gripper}, but {env.name} takes {its.gripper}"
         raise ComponentError(f"{policy.name} {problem}; {hint}")
-    if mine.state and its.state and mine.state != its.state:
-        problem = f"reads a state of {mine.state}, but {env.name} gives {its.state}"
-        raise ComponentError(f"{policy.name} {problem}; {_state_hint(mine.state, its.state) or _OTHER}")
+    if known:
+        raise ComponentError(other_state)
     if mine.action and its.action and mine.action != its.action:
-        raise ComponentError(f"{policy.name} gives {mine.action}, but {env.name} takes {its.action}; {_OTHER}")
+        hint = "add ?control=absolute to the env's URI" if (mine.action, its.action) == (POSE, CONTROLLER) else _OTHER
+        raise ComponentError(f"{policy.name} gives {mine.action}, but {env.name} takes {its.action}; {hint}")
 
 
 def check_library(library: Library, env: EnvSpec) -> None:
@@ -98,4 +106,6 @@ def ranges_of(rows: Array | None) -> Ranges:
 
 
 def _state_hint(mine: str, its: str) -> str:
+    if (mine, its) == (EE6D_STATE, LIBERO_STATE):
+        return "add ?state=ee6d&control=absolute to the env's URI"
     return "add ?state=bridge to the env's URI" if (mine, its) == (BRIDGE_STATE, POSE_STATE) else ""

@@ -12,15 +12,15 @@ import os
 import re
 import runpy
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.conventions import FAMILIES
+from besttake.conventions import EE6D_STATE, FAMILIES, POSE
 from besttake.envs import libero_conventions as conventions
 from besttake.envs.checks import check_action, check_cameras, check_task, named_task
 from besttake.envs.libero_conventions import CAMERAS, EVALUATIONS, Convention, Evaluation
@@ -37,6 +37,12 @@ FIXED_STARTS = 50
 TUNING_STARTS = range(1000, 1050)
 
 
+State = Literal["proprio", "objects", "ee6d"]
+"""What the state holds: the robot's own numbers, those and the goal's poses, or what X-VLA reads."""
+_STATE_DIMS: Mapping[State, int] = {"proprio": 8, "objects": 18, "ee6d": 20}
+_LAYOUTS: Mapping[State, str] = {"proprio": LIBERO.state, "objects": "", "ee6d": EE6D_STATE}
+
+
 @dataclass(frozen=True)
 class LiberoTask:
     """A task on disk; ``init`` is None where every start comes from LIBERO's sampler."""
@@ -48,12 +54,16 @@ class LiberoTask:
 
 @dataclass(frozen=True)
 class LiberoView:
-    """What is observed: pictures rendered at ``size`` and given at ``given`` pixels, ``objects`` in the state."""
+    """What is observed: pictures rendered at ``size`` and given at ``given`` pixels, and which ``state``.
+
+    ``absolute``: actions are poses to go to, not changes.
+    """
 
     convention: Convention
     size: int
     given: int
-    objects: bool
+    state: State = "proprio"
+    absolute: bool = False
 
     @property
     def evaluation(self) -> Evaluation:
@@ -72,14 +82,15 @@ class LiberoSnapshot:
 
 def make(
     suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
-    horizon: int | str | None = None, state: str = "proprio", init: str | None = None,
+    horizon: int | str | None = None, state: str = "proprio", init: str | None = None, control: str = "relative",
 ) -> LiberoEnv:  # fmt: skip
     """``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
 
     ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures (the convention's
-    by default); ``state=objects`` appends ground truth to the state, for policies that do not look.
+    by default); ``state=objects`` appends ground truth to the state, for policies that do not look; ``state=ee6d`` and
+    ``control=absolute`` are for X-VLA.
     """
-    view = _view(f"libero:{suite}", convention, size, state)
+    view = _view(f"libero:{suite}", convention, size, state, control)
     paths = locate()
     if suite.endswith(".bddl"):
         bddl, steps = Path(suite), Reader(f"libero:{suite}").whole("horizon", horizon or 300)
@@ -93,10 +104,10 @@ def make(
 
 def make_occluded(
     suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
-    horizon: int | str | None = None, state: str = "proprio",
+    horizon: int | str | None = None, state: str = "proprio", control: str = "relative",
 ) -> LiberoEnv:  # fmt: skip
     """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
-    view = _view(f"libero-occ:{suite}", convention, size, state)
+    view = _view(f"libero-occ:{suite}", convention, size, state, control)
     name = _suite(f"libero-occ:{suite}", suite, SUITES[:-1])
     root, folder = os.environ.get(OCCLUDED_VARIABLE), f"libero_{name}_occluded"
     if root is None or not (Path(root) / "bddl_files" / folder).is_dir():
@@ -131,11 +142,14 @@ class LiberoEnv:
         fixed = all(task.init is not None for task in tasks)
         starts = range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS)
         self.spec = EnvSpec(
-            name, tuple(task.spec for task in tasks), starts, action_dim=7, state_dim=18 if view.objects else 8,
+            name, tuple(task.spec for task in tasks), starts, action_dim=7, state_dim=_STATE_DIMS[view.state],
             cameras=tuple(CAMERAS), score_camera="wrist", tuning=TUNING_STARTS, gripper_dim=conventions.GRIPPER_DIM,
             gripper_open=conventions.GRIPPER_OPEN, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=20.0,
             fingerprint=_fingerprint(name, tasks, view),
-            convention=replace(LIBERO, state="" if view.objects else LIBERO.state, size=f"{view.given} x {view.given}"),
+            convention=replace(
+                LIBERO, state=_LAYOUTS[view.state], action=POSE if view.absolute else LIBERO.action,
+                size=f"{view.given} x {view.given}",
+            ),
         )  # fmt: skip
         self._open: _OpenTask | None = None
         self._success = False
@@ -151,6 +165,8 @@ class LiberoEnv:
         else:
             opened.sim.hard_reset(start.index)
         opened.sim.settle(conventions.SETTLE_STEPS)
+        if self._view.absolute:
+            opened.sim.take_poses()
         self._success = False
 
     def place(self, task: str, state: NDArray[np.float64]) -> None:
@@ -163,11 +179,13 @@ class LiberoEnv:
     def step(self, action: F32) -> Step:
         """One control step. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
         check_action(self.spec, action)
-        self._success = self._current.sim.step(np.asarray(action, np.float64)) or self._success
+        # robosuite turns a rotation to go to in the precision that it comes in, and lerobot-eval's is this one.
+        precise = np.float32 if self._view.absolute else np.float64
+        self._success = self._current.sim.step(np.asarray(action, precise)) or self._success
         return Step(success=self._success, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State (8,), or (18,) with the goal's poses, and the pictures asked for, upright."""
+        """State (8,), or (18,) with the goal's poses, or X-VLA's (20,), and the pictures asked for, upright."""
         check_cameras(self.spec, cameras)
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
@@ -175,8 +193,8 @@ class LiberoEnv:
             camera: conventions.as_evaluated(conventions.upright(image), view.given)
             for camera, image in rendered.items()
         }
-        own = sim.proprio(folded=view.evaluation.folds)
-        state = np.concatenate([own, sim.goal_poses()]) if view.objects else own
+        own = sim.ee6d() if view.state == "ee6d" else sim.proprio(folded=view.evaluation.folds)
+        state = np.concatenate([own, sim.goal_poses()]) if view.state == "objects" else own
         return Observation(images, state, self._current.task.spec.instruction)
 
     def save(self) -> LiberoSnapshot:
@@ -233,14 +251,15 @@ class _OpenTask:
         self.pristine: SimState = self.sim.save()
 
 
-def _view(uri: str, convention: str, size: int | str | None, state: str) -> LiberoView:
+def _view(uri: str, convention: str, size: int | str | None, state: str, control: str) -> LiberoView:
     read = Reader(uri)
     chosen: Convention = read.choice("convention", convention, get_args(Convention))
-    objects = read.choice("state", state, ("proprio", "objects")) == "objects"
+    layout: State = read.choice("state", state, get_args(State))
+    absolute = read.choice("control", control, ("relative", "absolute")) == "absolute"
     own, asked = EVALUATIONS[chosen], read.optional_whole("size", size)
     # openpi's policies get 224 pixels however large the picture was; the others get what is rendered.
     given = asked if asked and own.given == own.rendered else own.given
-    return LiberoView(chosen, asked or own.rendered, given, objects)
+    return LiberoView(chosen, asked or own.rendered, given, layout, absolute)
 
 
 def _suite(uri: str, suite: str, known: Sequence[str]) -> str:
@@ -272,6 +291,8 @@ def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
 
 
 def _fingerprint(name: str, tasks: Sequence[LiberoTask], view: LiberoView) -> str:
-    seen = f"{name} {view.convention} {view.objects} {view.size}"
+    seen = f"{name} {view.convention} {view.state == 'objects'} {view.size}"
+    if view.state == "ee6d" or view.absolute:
+        seen += f" {view.state} {view.absolute}"
     files = [f"{task.spec.name} {task.spec.horizon}".encode() + task.bddl.read_bytes() for task in tasks]
     return short_hash(seen, versions("hf-libero", "robosuite", "mujoco"), *files)

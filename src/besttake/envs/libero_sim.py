@@ -133,6 +133,20 @@ class LiberoSim:
         fingers = self._seen["qpos"][robot._ref_gripper_joint_pos_indexes]
         return np.concatenate([position, axis_angle(quaternion), fingers]).astype(np.float32)
 
+    def ee6d(self) -> F32:
+        """(20,): end effector position 3, the first two columns of its rotation 6, zeros, as LeRobot gives X-VLA.
+
+        The rotation is the one that the controller acts on: the end effector's at the last physics step.
+        """
+        robot = self._env.robots[0]
+        turn = self._env.sim.data.site_xmat[robot.eef_site_id].reshape(3, 3)
+        position = self._seen["site_xpos"][robot.eef_site_id]
+        return np.concatenate([position, turn[:, 0], turn[:, 1], np.zeros(11)]).astype(np.float32)
+
+    def take_poses(self) -> None:
+        """From now until the next reset, actions are poses to go to, not changes."""
+        self._env.robots[0].controller.use_delta = False
+
     def goal_poses(self) -> F32:
         """(10,): position 3 and quaternion xyzw 4 of what the goal moves, position 3 of where it goes."""
         goal = next((g for g in self._env.parsed_problem["goal_state"] if len(g) == 3), None)

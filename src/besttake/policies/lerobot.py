@@ -23,7 +23,17 @@ from besttake.files import version
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import Asked, Checkpoint, load, steps_key, trained_on
 from besttake.policies.lerobot_compute import AUTO, DTYPES, best_width, kept_width, machine
-from besttake.policies.lerobot_families import STATE, Family, Seeded, family_of, images_in, turned_gripper, unfed
+from besttake.policies.lerobot_families import (
+    STATE,
+    Family,
+    Seeded,
+    family_of,
+    images_in,
+    sizes_of,
+    turned_gripper,
+    unfed,
+)
+from besttake.policies.lerobot_xvla import libero_steps
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
@@ -88,13 +98,15 @@ class LerobotPolicy:
         self._checkpoint, self._taken, self._gripper = checkpoint, list(taken), gripper
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         sizes = dict.fromkeys(f"{width} x {height}" for height, width in self._sizes.values())
-        trained = replace(trained_on(checkpoint), size=", ".join(sizes))
+        self._between = libero_steps(config, checkpoint.before)
+        known = trained_on(checkpoint) if self._between is None else self._between.convention
+        trained = replace(known, size=", ".join(sizes))
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
         self._turned = (-1, gripper) if gripper is not None else turned_gripper(config)
         self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
         self._width = 1 if self._family.alone else width
-        self._state_dim = None if config.robot_state_feature is None else int(config.robot_state_feature.shape[0])
+        self._state_dim, action_dim = sizes_of(config) if self._between is None else self._between.sizes
         if taken and len(taken) != self._state_dim:
             raise ComponentError(f"{name}: state= names {len(taken)} numbers, the checkpoint reads {self._state_dim}")
         horizon = self._family.horizon
@@ -103,14 +115,14 @@ class LerobotPolicy:
             raise ComponentError(f"{name}: replan={steps} is more than the {horizon} of a chunk")
         noisy = bool(self._family.latent)
         # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
-        warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False)
+        warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False) and self._between is None
         denoising = getattr(config, steps_key(config) or "", None)
         turned = "" if gripper is None else f"/g{gripper}"
         if temperature := getattr(config, "temperature", None):
             turned += f"/t{temperature:g}"
         self._fingerprint = (checkpoint.fingerprint, f"r{steps}/s{denoising}{turned}{checkpoint.computes}")
         self.spec = PolicySpec(
-            name=name, kind=self._family.kind, horizon=horizon, action_dim=int(config.action_feature.shape[0]),
+            name=name, kind=self._family.kind, horizon=horizon, action_dim=action_dim,
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
             flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
@@ -239,7 +251,8 @@ class LerobotPolicy:
         return noise
 
     def _finished(self, normalised: Any) -> F32:
-        actions: F32 = self._checkpoint.after(normalised[:, : self.spec.horizon]).float().cpu().numpy()
+        given = self._checkpoint.after(normalised[:, : self.spec.horizon])
+        actions: F32 = (given if self._between is None else self._between.after(given)).float().cpu().numpy()
         if not np.isfinite(actions).all():
             raise ComponentError(
                 f"{self.spec.name}: actions that are not finite (NaN or Inf); are its weights damaged?"
@@ -260,11 +273,15 @@ class LerobotPolicy:
             if pictures.dtype != np.uint8:
                 wrong = f"camera {camera} gives {pictures.dtype} pictures; observations hold uint8, 0 to 255"
                 raise ComponentError(f"{self.spec.name}: {wrong}")
+            if self._between is not None and self._between.turns_back(key):
+                pictures = np.ascontiguousarray(pictures[:, ::-1, ::-1])
             batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
         if self._state_dim is not None:
             batch[STATE] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
         if chunks is not None:
             batch["action"] = torch.from_numpy(chunks)
+        if self._between is not None:
+            batch = self._between.before(batch)
         if str(self._checkpoint.config.device).startswith("cuda"):
             # LeRobot copies tensors to the GPU without waiting, which only pinned memory allows.
             batch = {key: value.pin_memory() if torch.is_tensor(value) else value for key, value in batch.items()}

@@ -88,6 +88,12 @@ class InwardTogether(Inward):
     resizes = False
 
 
+class InwardPadded(InwardTogether):
+    """X-VLA that pads pictures to its own size."""
+
+    resizes = True
+
+
 class InwardCut(Inward):
     """MolmoAct2: as `Inward`; what it hands out is the beginning of the chunk that it denoises."""
 
@@ -291,7 +297,8 @@ def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
         dim = int(policy.model.dim_action)
     if name == "molmoact2":
         horizon, dim = replan, int(config.expected_max_action_dim)
-    return _INWARD[name](horizon, replan, (steps, dim))
+    kind = InwardPadded if getattr(config, "resize_imgs_with_padding", None) else _INWARD[name]
+    return kind(horizon, replan, (steps, dim))
 
 
 def _repeat(value: Any, times: int) -> Any:
@@ -311,6 +318,12 @@ def images_in(config: Any) -> Mapping[str, Any]:
 
 def _is_image(feature: Any) -> bool:
     return str(feature.type.value) == "VISUAL"
+
+
+def sizes_of(config: Any) -> tuple[int | None, int]:
+    """How many numbers its state (None where it reads none) and its actions have."""
+    state = config.robot_state_feature
+    return None if state is None else int(state.shape[0]), int(config.action_feature.shape[0])
 
 
 def turned_gripper(config: Any) -> tuple[int, Gripper] | None:

@@ -608,7 +608,22 @@ def make_molmoact2(directory: Path, **settings) -> None:
     )
 
 
-def make_xvla(directory: Path) -> None:
+def make_xvla_poses(directory: Path, own: bool = False, **settings) -> None:
+    """As LeRobot's X-VLAs of LIBERO are: poses of twenty numbers; pictures are normalised by the env's processors.
+
+    ``own``: they are normalised by the checkpoint's, as those that LeRobot makes anew do.
+    """
+    robot = Robot(state_dim=20, action_dim=20)
+    make_xvla(directory, robot=robot, action_mode="ee6d", max_action_dim=20, **settings)
+    if not own:
+        file = directory / "policy_preprocessor.json"
+        saved = json.loads(file.read_text())
+        normalising = ("xvla_image_to_float", "xvla_imagenet_normalize")
+        saved["steps"] = [step for step in saved["steps"] if step.get("registry_name") not in normalising]
+        file.write_text(json.dumps(saved))
+
+
+def make_xvla(directory: Path, robot: Robot = LIBERO, **settings) -> None:
     """In the action space that is the data's own (``auto``)."""
     words = directory.parent / f"{directory.name}-words"
     tokenizer().save_pretrained(words)
@@ -624,12 +639,12 @@ def make_xvla(directory: Path) -> None:
     save(
         directory,
         "xvla",
+        robot,
         florence_config={"vision_config": vision, "text_config": text},
         tokenizer_name=str(words),
         chunk_size=CHUNK,
         n_action_steps=4,
-        action_mode="auto",
-        max_action_dim=10,
+        **{"action_mode": "auto", "max_action_dim": 10, **settings},
         hidden_size=32,
         depth=1,
         num_heads=2,
@@ -644,6 +659,7 @@ MAKERS = {
     "pi0_fast": make_pi0_fast,
     "vla_jepa": make_vla_jepa,
     "xvla": make_xvla,
+    "xvla_poses": make_xvla_poses,
     "evo1": make_evo1,
     "groot": make_groot,
     "wall_x": make_wall_x,

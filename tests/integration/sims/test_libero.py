@@ -18,7 +18,7 @@ from besttake.envs.libero import LiberoEnv
 from besttake.envs.libero_conventions import EVALUATIONS, REST
 from besttake.envs.libero_setup import import_libero, locate
 from besttake.errors import ComponentError
-from besttake.types import Start
+from besttake.types import Array, Start
 
 # One task of each suite, chosen to cover what differs: a basket, a cabinet, a stove with a light, two-stage kitchens.
 ONE_PER_SUITE = ["libero:object?task=4", "libero:spatial?task=3", "libero:goal?task=7", "libero:10?task=2"]
@@ -165,7 +165,7 @@ def test_another_process_computes_the_same_bits(
     code = """
 import hashlib, numpy as np
 from besttake import registry
-from besttake.types import Start
+from besttake.types import Array, Start
 env = registry.env("libero:goal?task=7&size=48")
 digest = hashlib.sha256()
 env.reset(Start(env.spec.tasks[0].name, 2))
@@ -223,6 +223,40 @@ def test_pictures_are_upright(make: Callable[[str], LiberoEnv], can_render: None
     upright = env.observe(("agentview",)).images["agentview"]
     raw = env.simulator().render("agentview", 48)
     assert np.array_equal(upright, np.rot90(raw, 2))
+
+
+def test_poses_to_go_to_are_taken_as_by_robosuites_own_step_also_from_a_snapshot(
+    make: Callable[[str], LiberoEnv],
+) -> None:
+    """``control=absolute``: the lean step, robosuite's own, and one that was interrupted agree to the bit."""
+    env = make("libero:spatial?task=0&control=absolute&state=ee6d")
+    assert (env.spec.state_dim, env.spec.fingerprint != registry.env("libero:spatial?task=0").spec.fingerprint) == (
+        20, True,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    shakes = np.concatenate([rng.normal(0, [0.04, 0.04, 0.01, 0.1, 0.1, 0.1], (12, 6)), np.ones((12, 1))], axis=1)
+
+    def play(own: bool = False, interrupted: bool = False) -> Array:
+        env.reset(Start(env.spec.tasks[0].name, 3))
+        sim, states = env.simulator(), []
+        if own:
+            sim._step = sim.own_step
+        first = env.observe(()).state
+        rest = np.array([*first[:3], 3.1, 0.0, 0.0, 0.0], np.float32)
+        for step, shake in enumerate(shakes):
+            if interrupted and step == 5:
+                saved = env.save()
+                env.step(rest)
+                env.reset(Start(env.spec.tasks[0].name, 4))
+                env.restore(saved)
+            env.step((rest + shake).astype(np.float32))
+            states.append(env.observe(()).state)
+        return np.stack(states)
+
+    lean = play()
+    assert np.abs(lean[:, :3] - lean[0, :3]).max() > 1e-3
+    np.testing.assert_array_equal(lean, play(interrupted=True))
+    np.testing.assert_array_equal(lean, play(own=True))
 
 
 def test_success_stays_and_the_env_goes_on(make: Callable[[str], LiberoEnv]) -> None:
@@ -298,7 +332,7 @@ import os
 os.environ["HOME"] = {str(tmp_path)!r}
 os.environ.pop("LIBERO_CONFIG_PATH", None)
 from besttake import registry
-from besttake.types import Start
+from besttake.types import Array, Start
 env = registry.env("libero:object?task=0")
 env.reset(Start(env.spec.tasks[0].name, 0))
 env.close()
