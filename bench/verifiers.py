@@ -1,7 +1,7 @@
 """The studies of docs/verifiers.md: every scorer and every control on the same takes.
 
     python -m bench.verifiers runs/verifiers                       # five shipped policies, about 3 minutes on two cores
-    python -m bench.verifiers runs/verifiers-zoo --zoo zoo         # twenty policies, about 6; see docs/zoo.md
+    python -m bench.verifiers runs/verifiers-zoo --zoo zoo         # the zoo's twenty, see docs/zoo.md
     python -m bench.verifiers runs/verifiers --study RUN --tuning RUN
     python -m bench.verifiers runs/libero --study RUN              # another run, such as that of docs/libero-object.md
 
