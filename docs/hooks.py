@@ -43,7 +43,7 @@ def _commands(name: str, command: Any) -> list[str]:
     rows = [record for option in command.params if (record := option.get_help_record(context))]
     if rows:
         lines += ["| option | meaning |", "| --- | --- |"]
-        lines += [f"| `{_cell(flags)}` | {_cell(meaning).replace('<', '&lt;')} |" for flags, meaning in rows]
+        lines += [f"| `{' '.join(flags.split())}` | {_cell(meaning).replace('<', '&lt;')} |" for flags, meaning in rows]
     return [*lines, ""]
 
 

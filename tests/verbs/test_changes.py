@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from markupsafe import escape
+from rich.console import Console
 
 from besttake.config import Plan
 from besttake.core.estimate import Estimate
 from besttake.reporting import words
 from besttake.reporting.html import make_compare_html
+from besttake.reporting.terminal.compare import render
 from besttake.verbs.changes import _pairs, changes, independent
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose import diagnose
@@ -61,7 +63,7 @@ def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(p
 def test_the_page_of_two_runs_begins_with_every_change(pair: tuple[Path, Path], tmp_path: Path) -> None:
     compared = compare(list(pair))
     page = make_compare_html(compared, tmp_path / "compare.html").read_text()
-    assert page.index("What changed from half to strong") < page.index("Gain against headroom, over both runs")
+    assert page.index("What changed from half to strong") < page.index("What each policy needs, before and after")
     for i, one in enumerate(compared.changes):
         value = f'data-path="/changes/{i}/change/value" data-value="{one.change.value!r}"'
         assert page.count(value) == 2, "in the table and in the figure"
@@ -71,6 +73,19 @@ def test_the_page_of_two_runs_begins_with_every_change(pair: tuple[Path, Path], 
     assert compared.policy_runs == ("half", "strong")
     for cell in compared.result.policies:
         assert str(escape(words.headline(cell))) in page
+
+
+def test_two_runs_with_too_few_cells_for_a_relation_say_nothing_of_one(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    compared = compare(pair)
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(render(compared, 100))
+    page = make_compare_html(compared, tmp_path / "compare.html").read_text()
+    assert compared.result.relation.r is None
+    for text in (printed.get(), page):
+        assert "pass@1" in text
+        assert "correlation" not in text
+        assert "Capture ranges" not in text
 
 
 def test_cells_of_one_task_in_two_envs_are_not_mixed_up(pair: tuple[Path, Path]) -> None:

@@ -27,7 +27,7 @@ def build(
     given: Flags,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[DEMOS]", help="The demonstrations: a path, or a URI (lerobot:…, hdf5:…, rlds:…)."),
+        typer.Argument(metavar="DEMOS", help="The demonstrations: a path, or a URI (lerobot:…, hdf5:…, rlds:…)."),
     ] = None,
     *,
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to make.")],

@@ -62,6 +62,7 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
     context = {
         "runs": compared.runs,
         "policies": policies,
+        "related": not compared.changes or result.relation.r is not None,
         "across": words.across(compared.across),
         "changes": [(changes.names(one), changes.starts(one), one) for one in compared.changes],
         "changed": words.changed(compared.changes),

@@ -26,6 +26,6 @@ def _pdf(svg: str) -> bytes:
         from reportlab.graphics import renderPDF
         from svglib.svglib import svg2rlg
     except ImportError:
-        raise MissingExtra("svglib", "pdf", "figures as PDF") from None
+        raise MissingExtra("svglib", "pdf", "a figure as PDF") from None
     drawing = svg2rlg(io.BytesIO(svg.encode()))
     return bytes(renderPDF.drawToString(drawing))

@@ -25,10 +25,12 @@ def render(result: CompareResult, width: int = 200) -> RenderableType:
     """The relation in words, every cell, and the correlations of each policy."""
     relation = result.result.relation
     parts = _changes(result, width)
-    sentences = [*words.relation(relation), *words.across(result.across)]
-    parts += [Text(line) for line in sentences]
-    parts += [Text(), _cells(result, width)]
-    if relation.within:
+    # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
+    related = not result.changes or relation.r is not None
+    if related:
+        parts += [*(Text(line) for line in (*words.relation(relation), *words.across(result.across))), Text()]
+    parts.append(_cells(result, width))
+    if related and relation.within:
         correlations = [
             (name, *(estimate_plain(r) or "undefined" for r in (within, relation.leave_one_out.get(name))))
             for name, within in relation.within.items()
