@@ -189,6 +189,22 @@ def test_what_cannot_be_opened_hides_nothing_from_the_child(tmp_path, monkeypatc
         h5_trial.check_survives(path)
 
 
+def test_a_picture_that_is_a_program_is_not_run(tmp_path, monkeypatch):
+    """Pillow would give PostScript to Ghostscript, whatever the name of its file."""
+    mark, program = tmp_path / "mark", tmp_path / "bin" / "gs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)  # it remembers where it found it
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "frame.png").write_bytes(script)
+    for shown in (script, tmp_path / "frame.png"):
+        with pytest.raises(Unreadable, match="has a picture that cannot be read"):
+            picture(shown)
+    assert not mark.exists()
+
+
 def test_a_crash_of_libhdf5_and_a_file_without_bounds_are_one_line_too(tmp_path, monkeypatch):
     def crash(*_):
         os.kill(os.getpid(), signal.SIGSEGV)

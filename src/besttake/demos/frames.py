@@ -104,6 +104,10 @@ def _stacked(frames: list[U8], path: Path) -> U8:
     return np.stack(frames)
 
 
+_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+"""Pillow tells a format by content, and has others read by programs of their own: EPS by Ghostscript, which runs it."""
+
+
 def video_rate(path: Path) -> float:
     """Frames a second of a video; 0 when it does not say."""
     av = _av()
@@ -121,7 +125,8 @@ def picture(data: bytes | Path, largest: int = LARGEST) -> U8:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below
-            with Image.open(io.BytesIO(data if isinstance(data, bytes) else read_regular(data, _MOST_FILE))) as image:
+            content = data if isinstance(data, bytes) else read_regular(data, _MOST_FILE)
+            with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
                 check_size(*image.size)
                 return fitted(image, largest)
     except Unreadable:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from besttake.errors import RunError, one_line
 from besttake.types import U8
 
 LOSSLESS_UP_TO = 128
@@ -26,6 +27,13 @@ class Film:
     height: int
     width: int
     columns: int
+
+    def is_whole(self) -> bool:
+        """Whether the layout can be one that `pack` makes."""
+        layout = (self.count, self.height, self.width, self.columns)
+        if not all(type(number) is int and number >= 0 for number in layout):
+            return False
+        return self.count == 0 or (0 < self.columns <= self.count and self.height > 0 and self.width > 0)
 
     @classmethod
     def pack(cls, frames: U8, quality: int | None = None) -> Film:
@@ -47,13 +55,19 @@ class Film:
         return cls(buffer.getvalue(), count, height, width, columns)
 
     def unpack(self) -> U8:
-        """The frames, uint8 (F, H, W, 3)."""
+        """The frames, uint8 (F, H, W, 3); RunError where the picture is not one of them."""
         from PIL import Image
 
         if self.count == 0:
             return np.zeros((0, self.height, self.width, 3), np.uint8)
-        with Image.open(io.BytesIO(self.data)) as image:
-            picture = np.asarray(image.convert("RGB"))
-        rows = picture.shape[0] // self.height
+        rows = -(-self.count // self.columns)
+        try:
+            # WebP alone: Pillow reads some formats by programs of their own.
+            with Image.open(io.BytesIO(self.data), formats=("WEBP",)) as image:
+                if image.size != (self.columns * self.width, rows * self.height):
+                    raise ValueError("its size is not that of its frames")
+                picture = np.asarray(image.convert("RGB"))
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise RunError(f"the pictures of a take are damaged ({one_line(error, 100)})") from error
         tiles = picture.reshape(rows, self.height, self.columns, self.width, 3).swapaxes(1, 2)
         return np.ascontiguousarray(tiles.reshape(-1, self.height, self.width, 3)[: self.count])

@@ -17,6 +17,7 @@ from besttake.takes.key import TakeKey
 from besttake.types import F32, U8
 
 _UNKNOWN = "0" * 64
+_KEY = (str, str, str, int, str, int)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class Take:
     def frames(self) -> U8:
         """The frames, uint8 (F, H, W, 3)."""
         return self.film.unpack()
+
+    def _is_whole(self) -> bool:
+        """Whether the parts fit each other: a checksum tells damage, not who wrote a file."""
+        names = all(type(value) is kind for value, kind in zip(astuple(self.key), _KEY, strict=True))
+        step, film = self.success_step, self.film
+        outcome = step is None or (type(step) is int and 0 <= step <= self.steps)
+        shapes = (self.actions.ndim, self.states.ndim, self.frame_steps.ndim) == (2, 2, 1)
+        kinds = self.actions.dtype.kind + self.states.dtype.kind + self.frame_steps.dtype.kind == "ffi"
+        return names and outcome and shapes and kinds and film.is_whole() and film.count == len(self.frame_steps)
 
     def to_bytes(self) -> bytes:
         """The file's content (safetensors), with a checksum, so that a table of takes can be made from files alone."""
@@ -82,11 +92,14 @@ class Take:
         try:
             head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
-            return cls(
+            take = cls(
                 TakeKey(*json.loads(head["key"])), json.loads(head["success_step"]), arrays["actions"],
                 arrays["states"], Film(arrays["film"].tobytes(), *json.loads(head["film"])), arrays["frame_steps"],
                 int(head["calls"]),
             )  # fmt: skip
+            if not take._is_whole():
+                raise ValueError("no take is like this")
+            return take
         except Exception as error:
             raise RunError(
                 f"a take file is damaged ({type(error).__name__}); run the diagnosis again to redo it"
