@@ -150,12 +150,29 @@ def test_a_zipped_replay_buffer_is_read_as_well(replay, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "codec", [{"id": "pickle", "protocol": 5}, {"id": "msgpack2"}, {"id": "json2"}, {"id": "vlen-utf8"}]
+    "codec",
+    [
+        {"id": "pickle", "protocol": 5},
+        {"id": "msgpack2"},
+        {"id": "json2"},
+        {"id": "vlen-utf8"},
+        {"name": "zlib", "id": "pickle"},
+    ],
 )
 def test_a_codec_that_could_run_code_is_refused_before_anything_is_read(replay, codec):
     path = replay / "data" / "state" / ".zarray"
     path.write_text(json.dumps({**json.loads(path.read_text()), "filters": [codec]}))
     with pytest.raises(LibraryError, match=f"asks for the codec '{codec['id']}', which is not read"):
+        registry.demos(f"zarr:{replay}")
+
+
+def test_both_names_of_a_codec_must_be_plain(replay):
+    """Version 2 goes by ``id`` and version 3 by ``name``; what the other one says is no excuse."""
+    path = next(replay.rglob(".zarray"), None) or next(replay.rglob("zarr.json"))
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "codecs": [{"id": "zlib", "name": "numcodecs.pickle"}]})
+    )
+    with pytest.raises(LibraryError, match="asks for the codec 'pickle', which is not read"):
         registry.demos(f"zarr:{replay}")
 
 

@@ -210,7 +210,9 @@ def _codecs(node: Any) -> Iterator[str]:
             if key in ("compressor", "filters", "codecs", "serializer", "compressors", "index_codecs"):
                 for codec in value if isinstance(value, list) else [value]:
                     if isinstance(codec, Mapping):
-                        yield str(codec.get("id", codec.get("name", ""))).removeprefix("numcodecs.")
+                        # Each version reads its own of the two, so both must be plain.
+                        named = [codec[own] for own in ("id", "name") if own in codec] or [""]
+                        yield from (str(one).removeprefix("numcodecs.") for one in named)
             if key == "dtype" and value == "|O":
                 yield "object"
             yield from _codecs(value)
