@@ -3,7 +3,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from besttake.result import Cost, Relation, Result
+import pytest
+
+from besttake.errors import RunError
+from besttake.result import SCHEMA, Cost, Relation, Result
+from besttake.takes.manifest import Manifest
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -19,12 +23,25 @@ def test_every_part_of_a_cell_is_explained() -> None:
     assert [name for name in fields if f"`{name}`" not in text and name not in plain] == []
 
 
+RESULT = Result(
+    besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=[],
+    policies=[], relation=Relation(reason="few"), notes=["read"],
+    cost=Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", range(SCHEMA))
+def test_a_damaged_number_of_the_schema_does_not_switch_the_checksum_off(schema: int) -> None:
+    values = json.loads(RESULT.to_json())
+    with pytest.raises(RunError, match="is damaged"):
+        Result.from_bytes(json.dumps({**values, "schema_version": schema, "worth": 0.5}).encode())
+    run = json.loads(Manifest(plan={"worth": 3.0}).to_bytes())
+    with pytest.raises(ValueError, match="checksum"):
+        Manifest.from_bytes(json.dumps({**run, "schema": min(schema, 1), "plan": {"worth": 50.0}}).encode())
+
+
 def test_a_result_is_loaded_by_its_file_or_by_its_run(tmp_path: Path) -> None:
-    result = Result(
-        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=[],
-        policies=[], relation=Relation(reason="few"), notes=["read"],
-        cost=Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={}),
-    )  # fmt: skip
+    result = RESULT
     (tmp_path / "result.json").write_text(result.to_json())
     assert Result.load(str(tmp_path)) == Result.load(tmp_path / "result.json")
     assert Result.load(tmp_path).notes == ["read"]
