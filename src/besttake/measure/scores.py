@@ -174,18 +174,18 @@ class Scores(Mapping[TakeKey, TakeScore]):
             return None, [str(error)]
         try:
             head = json.loads(safetensors_metadata(data)["head"])
-            if "schema" not in head:
+            if "schema" not in head and "sha256" not in head:
                 return (_older(cls, head, load(data)) if older else None), []
             if head.pop("sha256", None) != _sha256(json.dumps(head, sort_keys=True).encode()):
                 return None, ["its head"]
             arrays = load(data)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError):
+            whole = {name for name, checksum in head["checks"].items() if checksum == _array_checksum(arrays.get(name))}
+            if not whole.issuperset(_COMMON):
+                return None, [f"the array {min(set(_COMMON) - whole)!r}"]
+            lost = [s for s in head["scorers"] if not whole.issuperset(_own_arrays(s, head["traces"]))]
+            return _assembled(cls, head, arrays, lost), lost
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError):
             return None, ["all of it"]
-        whole = {name for name, checksum in head["checks"].items() if checksum == _array_checksum(arrays.get(name))}
-        if not whole.issuperset(_COMMON):
-            return None, [f"the array {min(set(_COMMON) - whole)!r}"]
-        lost = [s for s in head["scorers"] if not whole.issuperset(_own_arrays(s, head["traces"]))]
-        return _assembled(cls, head, arrays, lost), lost
 
     def save(self, store: Store) -> None:
         """Keep the scores in the run directory, each array with a checksum."""

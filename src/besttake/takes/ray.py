@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.errors import ComponentError, MissingExtra, PlanError
-from besttake.files import cache_dir
+from besttake.files import cache_dir, leads_out
 from besttake.registry import Uri
 from besttake.takes.pool import LocalPool
 from besttake.takes.replica import Broken, Course, Message, News, Replica
@@ -46,9 +46,10 @@ class Parcel:
 
     @classmethod
     def of(cls, directory: Path, put: Callable[[bytes], Any]) -> Parcel:
-        """All files of ``directory``."""
+        """All files of ``directory``, but for links that lead out of it."""
         whole, files = hashlib.sha256(), {}
-        for path in sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"):
+        own = (path for path in directory.rglob("*") if path.name != ".lock" and not leads_out(directory, path))
+        for path in sorted(path for path in own if path.is_file()):
             data, name = path.read_bytes(), path.relative_to(directory).as_posix()
             whole.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
             files[name] = put(data)

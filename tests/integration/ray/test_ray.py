@@ -142,12 +142,16 @@ def test_a_directory_goes_to_a_node_that_lacks_it(tmp_path: Path) -> None:
     (tmp_path / "library" / "parts").mkdir(parents=True)
     (tmp_path / "library" / "library.json").write_text("{}")
     (tmp_path / "library" / "parts" / "a.bin").write_bytes(b"\0\1")
+    (tmp_path / "secret").write_text("not of the library")
+    (tmp_path / "library" / "link").symlink_to(tmp_path / "secret")
     store: list[bytes] = []
     parcel = Parcel.of(tmp_path / "library", lambda data: store.append(data) or len(store) - 1)
     assert parcel.here(tmp_path / "library", store.__getitem__, tmp_path / "home") == tmp_path / "library"
     for _ in range(2):
         place = parcel.here(tmp_path / "elsewhere", store.__getitem__, tmp_path / "home")
         assert (place / "parts" / "a.bin").read_bytes() == b"\0\1"
+        assert not (place / "link").exists()
+    assert b"not of the library" not in store
     assert [path.name for path in (tmp_path / "home").iterdir()] == [parcel.name]
 
 
