@@ -328,6 +328,15 @@ def test_a_family_that_runs_a_checkpoints_code_needs_the_users_word(tmp_path: Pa
     check_family(tmp_path, "pi0_fast")
 
 
+def test_a_wall_x_of_tokens_needs_the_users_word(tmp_path: Path) -> None:
+    """LeRobot loads the tokenizer of its actions with the code beside it; one of flow matching has none."""
+    (tmp_path / "config.json").write_text(json.dumps({"prediction_mode": "diffusion"}))
+    check_family(tmp_path, "wall_x")
+    (tmp_path / "config.json").write_text(json.dumps({"prediction_mode": "fast"}))
+    with pytest.raises(ComponentError, match="prediction_mode of a wall_x policy"):
+        check_family(tmp_path, "wall_x")
+
+
 ORIGINS = {
     # Where each call of the registry has its URI from. A new one belongs here; what comes from a file is a `FromFile`.
     "arms/chosen.py": "the user's arms",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -340,6 +341,31 @@ def test_a_gaussian_actor_that_names_an_encoder_needs_trust(checkpoint, tmp_path
     named = changed(checkpoint("gaussian_actor"), tmp_path / "named", vision_encoder_name=str(tmp_path / "encoder"))
     with pytest.raises(ComponentError, match="vision_encoder_name of a gaussian_actor policy"):
         registry.policy(f"lerobot:{named}")
+
+
+@pytest.mark.parametrize("name", ["evo1", "wall_x", "molmoact2", "eo1", "pi0_fast"])
+@pytest.mark.usefixtures("checkpoint")  # it keeps PaliGemma small
+def test_code_beside_a_base_model_runs_only_if_the_user_says_so(tmp_path, name):
+    """A marker file shows whether it ran. pi0-FAST's tokenizer does, and is trusted to show that the plant works."""
+    made, ran = tmp_path / "made", tmp_path / "it-ran"
+    made.mkdir()
+    tiny.MAKERS[name](made)
+    base = tmp_path / ("made-fast" if name == "pi0_fast" else "made-vlm")
+    planted = f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n"
+    if name == "pi0_fast":
+        (base / "fast_tokens.py").write_text(planted + tiny.FAST)
+    else:
+        (base / "planted.py").write_text(planted + "class Planted: pass\n")
+        for file in base.glob("*config.json"):
+            kinds = ("AutoConfig", "AutoModel", "AutoProcessor", "AutoTokenizer", "AutoImageProcessor")
+            named = dict.fromkeys(kinds, "planted.Planted")
+            file.write_text(json.dumps({**json.loads(file.read_text()), "auto_map": named}))
+    with contextlib.suppress(ComponentError):
+        registry.policy(f"lerobot:{made}")
+    assert not ran.exists()
+    if name == "pi0_fast":
+        registry.policy(f"lerobot:{made}", trust_remote_code=True)
+        assert ran.exists()
 
 
 @pytest.mark.parametrize("name", NOISY)
