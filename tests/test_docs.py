@@ -65,8 +65,13 @@ def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def marks_of(block: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if "besttake.diagnose(" in block else []
+
+
 @pytest.mark.parametrize(
-    "block", [pytest.param(b, id=f"{p.name}-{i}") for p in PAGES for i, b in enumerate(python_blocks(p))]
+    "block",
+    [pytest.param(b, id=f"{p.name}-{i}", marks=marks_of(b)) for p in PAGES for i, b in enumerate(python_blocks(p))],
 )
 def test_python_examples_run_as_they_stand(block: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(block)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PLAN = ["--policy", "testbed:half", "--env", "testbed:pick", "--starts", "1", "--seeds", "1", "--arms", "base",
         "--demos-per-task", "4", "--probe-states", "0"]  # fmt: skip
 
@@ -20,6 +22,7 @@ def test_the_package_says_nothing_unless_a_program_asks() -> None:
     assert any(isinstance(h, logging.NullHandler) for h in logging.getLogger("besttake").handlers)
 
 
+@pytest.mark.slow
 def test_verbose_tells_what_is_set_up_and_what_a_run_already_has(besttake, tmp_path: Path) -> None:
     first = besttake("diagnose", *PLAN, "-o", tmp_path / "run", "-q", "-v").stderr
     assert "besttake.verbs.setup: environment testbed:pick: 1 tasks, 1000 starts each" in first

@@ -13,6 +13,7 @@ from besttake.verbs import reproduce as paper
 from besttake.verbs.reproduce import ReproduceResult
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_failed_takes_end_a_reproduction_with_an_error_unless_they_are_allowed(
     allowed: bool, tmp_path: Path, monkeypatch: Any, capsys: Any, cache: Path

@@ -74,7 +74,7 @@ def kept(run: Path) -> dict[object, Row]:
         return {}
 
 
-@pytest.mark.parametrize(("workers", "batch"), [(1, 16), (2, 1), (1, 5)])
+@pytest.mark.parametrize(("workers", "batch"), [(1, 16), (2, 1), pytest.param(1, 5, marks=pytest.mark.slow)])
 def test_workers_and_batch_change_no_bit(
     plan: Path, reference: Path, besttake, tmp_path: Path, workers: int, batch: int
 ) -> None:
@@ -192,6 +192,7 @@ def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
     assert ("takes are kept" in interrupt.text()) == kept
 
 
+@pytest.mark.slow
 def test_failed_takes_are_an_error_unless_they_are_allowed(besttake, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "shaky.py").write_text(SHAKY)
@@ -208,6 +209,7 @@ def test_failed_takes_are_an_error_unless_they_are_allowed(besttake, tmp_path: P
     assert besttake(*command, "--allow-failed").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_damaged_take_is_made_again(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:
     before = kept(reference)
     row = next(iter(before.values()))
@@ -230,6 +232,7 @@ def test_a_run_grows_and_keeps_what_it_has(plan: Path, reference: Path, besttake
     assert len(after) == TAKES * 4 // 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(plan: Path, besttake, tmp_path: Path) -> None:
     small = tmp_path / "small"

@@ -48,6 +48,7 @@ def assert_rare(wrong, what):
     assert sps.binomtest(wrong, REPS, 0.05, alternative="greater").pvalue >= 0.01, what
 
 
+@pytest.mark.slow
 def test_a_policy_that_fails_systematically_has_nothing_to_reuse():
     def world(rng):
         base = np.repeat(rng.random(120) < 0.6, 3).reshape(120, 3).astype(float)

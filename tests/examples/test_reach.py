@@ -32,6 +32,7 @@ def test_policy_and_env_of_the_tutorial_fit(folder: Path) -> None:
     assert "They fit" in run(folder, "doctor", "--policy", "python:policy:make", "--env", "gym:reach:Reach-v0")
 
 
+@pytest.mark.slow
 def test_the_tutorial_ends_with_the_advice_to_cool(folder: Path) -> None:
     words = ["--policy", "python:policy:make", "--env", "gym:reach:Reach-v0", "--demos", "python:demos:make"]
     run(folder, "diagnose", *words, "--arms", "base,cooled", "--starts", "12", "-o", "runs/second")

@@ -89,6 +89,7 @@ def test_a_run_remembers_its_looks_and_says_so_once_it_was_extended(cache: Path,
     assert {c.verdict.reuse.cost for c in results[-1].cells if c.verdict is not None} == {2}
 
 
+@pytest.mark.slow
 def test_a_run_of_one_seed_can_be_extended(cache: Path, tmp_path: Path) -> None:
     flags = {**FLAGS, "seeds": 1, "best_of": None, "arms": "base,cooled"}
     results = [diagnose(load_plan(None, {**flags, "starts": starts}), tmp_path / "run") for starts in ("2", "3")]
@@ -99,6 +100,7 @@ def test_a_run_of_one_seed_can_be_extended(cache: Path, tmp_path: Path) -> None:
     assert "at least two seeds" in verdict.reuse.because
 
 
+@pytest.mark.slow
 def test_a_policy_keeps_its_looks_when_an_env_is_added(cache: Path, tmp_path: Path) -> None:
     flags = {**FLAGS, "task": None}
     diagnose(load_plan(None, {**flags, "env": ["testbed:pick"], "starts": "2"}), tmp_path / "run")

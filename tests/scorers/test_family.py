@@ -260,6 +260,7 @@ def test_a_scorer_that_does_not_exist_is_one_line() -> None:
         registry.scorer("luck")
 
 
+@pytest.mark.slow
 def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

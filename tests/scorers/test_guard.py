@@ -173,6 +173,7 @@ def test_a_scorer_that_gives_no_take_a_number_is_lost_and_one_that_gives_some_is
     assert set(kept.scorers) == {"manifold", "odd half"}
 
 
+@pytest.mark.slow
 def test_a_pool_waits_as_long_as_a_scorer_may_take(run: Path, library: Library) -> None:
     pool = LocalPool(1, patience=0.01)  # a tenth of a second for other work than takes
     try:

@@ -358,6 +358,7 @@ def test_a_plan_file_may_not_allow_uploads(tmp_path: Path) -> None:
     assert load_plan(path, {"allow_upload": True}).allow_upload
 
 
+@pytest.mark.slow
 def test_a_judge_that_misbehaves_loses_its_column_alone_with_one_line(
     stub: Stub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

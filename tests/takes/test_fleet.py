@@ -62,6 +62,7 @@ def by(fleet: Fleet, path: Path, work: list[Job], recipe: toy.Recipe, on_take=la
         return tally, store.digest()
 
 
+@pytest.mark.slow
 def test_replicas_play_the_takes_of_one_course_after_the_other_with_the_same_bits(tmp_path: Path) -> None:
     recipe, pool, notes = toy.Recipe(), LocalPool(1), list[str]()
     with replicas(3, pool, recipe, notes) as fleet:

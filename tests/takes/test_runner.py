@@ -192,6 +192,7 @@ def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp
     assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
 
 
+@pytest.mark.slow
 def test_a_worker_that_stops_during_other_work_is_replaced_too() -> None:
     own = LocalPool(2, patience=0.4)  # other work has ten times as long
     own.map(toy.halved, [2, 4, 6])

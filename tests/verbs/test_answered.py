@@ -58,6 +58,7 @@ def test_another_plan_is_not(run: Path, changes: dict[str, object]) -> None:
     assert known(run, **changes) is None
 
 
+@pytest.mark.slow
 def test_damage_is_noticed_and_mended(run: Path) -> None:
     result = known(run)
     assert result is not None

@@ -148,6 +148,7 @@ def test_the_score_of_a_take_is_the_mean_of_its_trace(run: Path) -> None:
             )
 
 
+@pytest.mark.slow
 def test_arms_share_their_noise_so_alpha_zero_is_base(cache: Path, tmp_path: Path) -> None:
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "starts": "2", "retrieval": {"alpha": 0.0}}
     flags["arms"] = "base,cooled,shuffled,retrieve"
@@ -280,6 +281,7 @@ class Blind:
         return np.full_like(self.encoder.encode(images), np.nan)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_wrong_number_of_replicas_is_one_line(value: object) -> None:
         planned(replicas=value)
 
 
+@pytest.mark.slow
 def test_frames_that_replicas_embed_while_they_play_have_the_scores_of_one(tmp_path: Path, cache: Path) -> None:
     encoder = f"python:costly_eye:make?log={tmp_path / 'log'}"
     two = diagnose(planned(replicas=2, encoder=encoder, stride=20), tmp_path / "two")

@@ -25,6 +25,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return build(registry.demos("testbed:drawer"), registry.encoder("pixels"), out, Options(max_demos=6))
 
 
+@pytest.mark.slow
 def test_tuning_rolls_out_base_and_cooled_beside_and_freezes_one_configuration(library: Library) -> None:
     tuned = tune(library, ["testbed:half"], "testbed:drawer", starts=2)
     again = Library.open(library.path)

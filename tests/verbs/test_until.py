@@ -94,6 +94,7 @@ def test_nothing_is_missing_from_a_run_that_plans_as_it_goes(run: Path) -> None:
     assert (summary.missing, summary.planned) == (0, summary.done)
 
 
+@pytest.mark.slow
 def test_workers_and_batch_change_neither_takes_nor_decision(run: Path, tmp_path: Path) -> None:
     diagnose(load_plan(None, {**PLAN, "workers": 1, "batch": 5}), tmp_path / "run")
     assert decisions(tmp_path / "run") == decisions(run)
