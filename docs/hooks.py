@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from besttake.cli.help import plain, without_range
 from besttake.cli.main import app
 
 COMMANDS = "<!-- every command, made by docs/hooks.py -->"
@@ -29,6 +30,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     return text.replace(COMMANDS, "\n".join(_commands("besttake", get_command(app)))) if COMMANDS in text else text
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Keep the link to the repository, but let no reader's browser ask its host for stars: the site loads only itself."""
+    return output.replace(' data-md-component="source"', "")
+
+
 def _commands(name: str, command: Any) -> list[str]:
     """A command as Markdown, then those below it."""
     context = command.make_context(name, [], resilient_parsing=True)
@@ -43,7 +49,9 @@ def _commands(name: str, command: Any) -> list[str]:
     rows = [record for option in command.params if (record := option.get_help_record(context))]
     if rows:
         lines += ["| option | meaning |", "| --- | --- |"]
-        lines += [f"| `{' '.join(flags.split())}` | {_cell(meaning).replace('<', '&lt;')} |" for flags, meaning in rows]
+        for flags, text in rows:
+            meaning = _cell(without_range(text)).replace("<", "&lt;")
+            lines.append(f"| `{' '.join(plain(flags).split())}` | {meaning} |")
     return [*lines, ""]
 
 

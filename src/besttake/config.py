@@ -37,27 +37,39 @@ __all__ = [
 
 Uris = Annotated[Sequence[str], BeforeValidator(as_tuple)]
 REPEATABLE: JsonDict = {"repeatable": True}
+"""Marks a field whose flag may be given several times."""
 SCORER = "coverage"
 """Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/verifiers.md."""
-"""Marks a field whose flag may be given several times."""
 
 
 class Retrieval(BaseModel):
-    """How the arm `retrieve` finds and uses a demonstrated chunk. What is left out is as tuned in the library, or the
-    default of `besttake.core.retrieve.RetrievalConfig`."""
+    """How the arm `retrieve` finds and uses a demonstrated chunk. Settings that are left out come from the tuned
+    library or the check, else from the defaults of `besttake.core.retrieve.RetrievalConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    rule: str | None = Field(default=None, description="Which chunk to retrieve: next, current or frame.")
-    way: str | None = Field(default=None, description="How it enters the sample: start (Eq. 6), path or blend.")
-    weights: tuple[float, float, float] | None = Field(default=None, description="Weights of image, action and state.")
-    alpha: float | None = Field(default=None, description="Strength of retrieval and cooling, 0 to 1 (default 0.3).")
+    rule: str | None = Field(
+        default=None,
+        description="Which demonstrated chunk to retrieve: next, current or frame (default: the check chooses).",
+    )
+    way: str | None = Field(
+        default=None,
+        description="How the chunk enters the sample: start (Eq. 6), path or blend (default: the check chooses).",
+    )
+    weights: tuple[float, float, float] | None = Field(
+        default=None, description="Weights of image, action and state in the distance."
+    )
+    alpha: float | None = Field(
+        default=None, description="Strength of retrieval and cooling, 0 to 1 (default: the check chooses, else 0.3)."
+    )
     cooling: float | None = Field(
-        default=None, description="Strength of the arm cooled, 0 to 1 (default: as checked, else alpha)."
+        default=None, description="Strength of the arm cooled, 0 to 1 (default: the check chooses, else alpha)."
     )
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
     whitening: bool | None = Field(default=None, description="Decorrelate the embedding before matching.")
-    rerank: int | None = Field(default=None, description="Compare only this many nearest images in full (0: all).")
+    rerank: int | None = Field(
+        default=None, description="Compare only this many candidates with the nearest images in full (0: all)."
+    )
     gripper_gating: bool | None = Field(default=None, description="Match only states with the same gripper phase.")
     reliability: float | None = Field(default=None, description="Prefer chunks close to the policy's own prediction.")
     lead: int | None = Field(default=None, description="How many events ahead the rule `next` looks.")
@@ -91,110 +103,130 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    policy: Uris = Field(min_length=1, description="Policy to diagnose (URI).", json_schema_extra=REPEATABLE)
-    env: Uris = Field(min_length=1, description="Environment to diagnose it in (URI).", json_schema_extra=REPEATABLE)
+    policy: Uris = Field(min_length=1, description="Policy to diagnose.", json_schema_extra=REPEATABLE)
+    env: Uris = Field(min_length=1, description="Environment to diagnose it in.", json_schema_extra=REPEATABLE)
     task: Annotated[Sequence[str], BeforeValidator(split)] = Field(
-        default=(), description="Run this task only, not all.", json_schema_extra=REPEATABLE
+        default=(),
+        description="Run only this task (default: all tasks of the environment).",
+        json_schema_extra=REPEATABLE,
     )
     demos: str | None = Field(
         default=None,
-        description="Demonstrations: a library directory, a path of data, or a source of them (lerobot:…, rlds:…).",
+        description="Demonstrations: a library, a path to data, or a URI such as lerobot:org/name or rlds:DIR.",
     )
     demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(
         default="20",
-        description="Starts per task: a count, or a range FIRST:END; tuning:COUNT for starts"
+        description="Starts per task: a count, or a range FIRST:END; tuning:COUNT uses starts"
         " that are never evaluated on.",
     )
     until: Literal["decided"] | None = Field(
         default=None,
-        description="Until `decided`, run starts in random order, each arm only while a question about it is open;"
+        description="Add starts, in random order, until every question is decided; arms that are settled stop early."
         " `starts` is then the most per task (default 500).",
     )
     budget: int | None = Field(
-        default=None, ge=1, description="Most takes of a run until decided (default: 1500 per policy and task group)."
+        default=None,
+        ge=1,
+        description="With `until`: play at most this many takes (default: 1500 per policy and task group).",
     )
     seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
-    best_of: int | None = Field(default=None, description="Keep the best of this many takes (default: all seeds).")
+    best_of: int | None = Field(
+        default=None, description="Measure picking the best of this many takes (default: all seeds)."
+    )
     arms: Annotated[tuple[str, ...], BeforeValidator(split)] = Field(
         default=("base", "cooled", "shuffled", "retrieve"),
-        description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
+        description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, renoised, rerank.",
     )
     window: Window = Field(
         default="full",
-        description="Frames to score: full (takes go on after success), common (up to the shortest take's end) or"
-        " episode (up to success; leaks length, so the verdict reads common).",
+        description="Frames to score: full (takes go on after success), common (up to the end of the shortest take) or"
+        " episode (up to success, which gives the outcome away, so the verdict reads common instead).",
     )
     scorer: Uris = Field(
         default=(SCORER,), min_length=1, json_schema_extra=REPEATABLE,
-        description="Scorer that picks a take: coverage, manifold, or a URI; further ones are measured beside it.",
+        description="Scorer that picks a take: coverage, manifold, … The first one picks; the others are measured too.",
     )  # fmt: skip
-    stride: int = Field(default=5, ge=1, description="Score every n-th step.")
+    stride: int = Field(default=5, ge=1, description="Score one frame every N steps.")
     encoder: str | None = Field(
-        default=None, description="Encoder of frames, e.g. dinov2+siglip (default: the library's, else pixels)."
+        default=None,
+        description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
     )
     skip_still: float = Field(
-        default=0.0, ge=0, description="Let frames that differ by less than this (mean grey levels) share an embedding."
+        default=0.0,
+        ge=0,
+        description="Reuse the last embedding for frames that differ by less than this, in mean grey levels; 0: never.",
     )
-    retrieval: Retrieval = Field(default=Retrieval(), description="Settings of retrieval.")
+    retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
     tune: Literal["offline", "rollouts"] = Field(
         default="offline",
-        description="Choose retrieval at held-out demonstrations (offline), or by rollouts on tuning starts, too.",
+        description="Choose retrieval settings on held-out demonstrations (offline), or also by rollouts on tuning"
+        " starts (rollouts).",
     )
     check_states: int = Field(
-        default=160, ge=0, description="Demonstrated states at which retrieval is checked and chosen (0: do not check)."
+        default=160,
+        ge=0,
+        description="Number of demonstrated states on which retrieval settings are checked and chosen; 0 skips it.",
     )
-    candidates: int = Field(default=4, ge=2, description="Candidates per replan of the arm rerank.")
-    probe_states: int = Field(default=400, ge=0, description="Library states to probe the policy at (0: do not probe).")
-    probe_samples: int = Field(default=3, ge=1, description="Samples per probed state.")
+    candidates: int = Field(default=4, ge=2, description="Candidates that the arm rerank samples at each replan.")
+    probe_states: int = Field(
+        default=400,
+        ge=0,
+        description="Number of demonstrated states on which the demonstration-fit error is measured; 0 skips it.",
+    )
+    probe_samples: int = Field(default=3, ge=1, description="Policy samples per probed state.")
     worth: float = Field(default=3.0, description="Smallest effect worth acting on, in percentage points.")
     gripper_dim: int | None = Field(
-        default=None, description="Index of the gripper in the action, if the data do not say."
+        default=None, description="Index of the gripper in the action, if the data does not say."
     )
     gripper_threshold: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Gripper command between open and closed, if not the middle of those in the data.",
+        description="Gripper command that separates open from closed (default: the middle of those in the data).",
     )
     gripper_open: float | None = Field(
-        default=None, allow_inf_nan=False, description="Gripper command that opens, if the data do not say."
+        default=None, allow_inf_nan=False, description="Gripper command that opens, if the data does not say."
     )
     event_angle: float | None = Field(
-        default=None, gt=0, lt=180, description="Turn of the end effector that is an event, in degrees (default 60)."
+        default=None,
+        gt=0,
+        lt=180,
+        description="Turn of the end effector that counts as an event, in degrees (default 60).",
     )
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
         default=None,
-        description="Indexes of the end effector's position in the state, e.g. 0,1,2, if the data do not say.",
+        description="Indexes of the end-effector position in the state, e.g. 0,1,2, if the data does not say.",
     )
-    trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that comes with them.")
+    trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that they contain.")
     allow_upload: bool = Field(
-        default=False, description="Allow scorers to send frames to other machines (judge:https://…). Not in a file."
+        default=False,
+        description="Allow scorers to send frames to other machines (judge:https://…). A plan file cannot set this.",
     )
     workers: Annotated[int | str, BeforeValidator(partial(count, 512))] = Field(
         default="auto",
-        description="Simulator processes, of each replica: a number, or auto (one per core, as memory allows).",
+        description="Simulator processes per replica; auto is one per core, as memory allows.",
     )
     batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
-        default="auto", description="Takes in progress at once, in each replica: a number, or auto (by measured times)."
+        default="auto", description="Takes in progress at once per replica; auto chooses from measured times."
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
         default="auto",
-        description="Copies of the policy, each with its own workers: a number, or auto (one per GPU).",
+        description="Copies of the policy, each with its own workers; auto is one per GPU.",
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that gives no answer for this many seconds (default: 20 times what its orders"
-        " have taken so far, at least 300).",
+        description="Replace a worker that does not answer for this many seconds (default: 20 times the slowest answer"
+        " so far, at least 300).",
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",
-        description="Where replicas run: local, or ray (the cluster of RAY_ADDRESS, or this machine).",
+        description="Where replicas run: local, or ray (the cluster at RAY_ADDRESS, else this machine).",
     )
     gpus_per_replica: float | None = Field(
         default=None, ge=0, le=64,
-        description="GPUs of each replica on Ray; 0.5 lets two share one (default: 1, or 0 where there are none).",
+        description="GPUs per replica on Ray; with 0.5, two replicas share one (default: 1, or 0 if there are none).",
     )  # fmt: skip
-    seed: int = Field(default=0, ge=0, description="Seed of the run; the same seed gives the same takes.")
+    seed: int = Field(default=0, ge=0, description="Seed of the run: the same seed gives the same takes.")
 
     @model_validator(mode="wrap")
     @classmethod

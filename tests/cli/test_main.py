@@ -109,9 +109,10 @@ def test_help_puts_options_into_groups_and_names_their_values(
 ) -> None:
     assert call(monkeypatch, *command.split(), "--help") == 0
     text = capsys.readouterr().out
-    assert "\nWhat to diagnose:\n" in text
-    assert text.index("What the data do not say:") < text.index("\nOptions:\n")
-    assert "<" not in text.replace("<=", "")
+    assert "\nPolicy, environment and data:\n" in text
+    assert text.index("If the data does not say:") < text.index("\nOptions:\n")
+    assert "<" not in text
+    assert "x>=" not in text
     assert "…\n" not in text
 
 

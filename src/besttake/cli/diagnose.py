@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @plan_flags()
 def diagnose(
     given: Flags,
-    plan: Annotated[Path | None, typer.Argument(help="A plan in YAML; flags override its keys.")] = None,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan in YAML; flags override its keys.")] = None,
     out: Out = Path("runs/diagnosis"),
     strict: Strict = False,
     allow_failed: AllowFailed = False,
@@ -36,7 +36,10 @@ def diagnose(
     live_port: LivePort = 0,
     live_token: LiveToken = None,
 ) -> None:
-    """Measure what a frozen policy needs: reuse, retrieve, cool, several of these, or nothing.
+    """Measure what would help a frozen policy: more takes, retrieval, calmer sampling, several of these, or nothing.
+
+    Plays takes, scores them, writes result.json and report.html, and prints a verdict for each policy. Running the same
+    command again resumes an unfinished run, and answers at once if the run is finished.
 
     Examples:
       besttake diagnose --policy testbed:half --env testbed:pick -o runs/half
@@ -44,7 +47,7 @@ def diagnose(
       besttake diagnose plan.yaml --starts 60
       besttake diagnose plan.yaml --live
 
-    A plan has a key for every flag:
+    A plan file has a key for every flag:
       policy: [testbed:half, testbed:alt]
       env: testbed
       starts: 60
@@ -79,7 +82,7 @@ def demo(
     live_port: LivePort = 0,
     live_token: LiveToken = None,
 ) -> None:
-    """Diagnose three policies on the embedded testbed, and write a report to open.
+    """Diagnose three small policies on the embedded testbed and write a report. Needs no download and no GPU.
 
     Examples:
       besttake demo
@@ -103,13 +106,16 @@ def demo(
 )  # fmt: skip
 def probe(
     given: Flags,
-    figure: Annotated[Path | None, typer.Option(help="Draw the check of retrieval into this SVG file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the retrieval check into this SVG file.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Ask the policy at demonstrated states, before any take: how close is it to the demonstrations, and would
-    retrieval or calmer sampling bring it closer?
+    """Measure how well a policy fits the demonstrations, and whether retrieval or cooling would help. Plays no takes.
+
+    Samples the policy at demonstrated states and compares the samples with what the demonstrations did there.
 
     Examples:
       besttake probe --policy testbed:half --policy testbed:strong --env testbed

@@ -12,17 +12,20 @@ from besttake.cli.options import Json, show
 
 def doctor(
     demos: Annotated[
-        str | None, typer.Option(help="Demonstrations to look at: a library, or a source (a few of them are read).")
+        str | None, typer.Option(metavar="PATH|URI", help="Demonstrations to look at; a few are read.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="A policy to load; shows what it needs.")] = None,
-    env: Annotated[str | None, typer.Option(help="An env to open; shows what it offers, and draws a picture.")] = None,
+    policy: Annotated[str | None, typer.Option(metavar="URI", help="Policy to load; shows what it needs.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Environment to open; shows what it offers and renders one picture."),
+    ] = None,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check what works on this machine; or whether demonstrations, a policy and an env can be used together.
+    """Check what is installed on this machine, and whether demonstrations, a policy and an environment fit together.
 
-    With any of them it shows side by side what each is and means by its numbers, marks what differs, says what is
-    missing, and exits with 1 when they do not fit.
+    Without options it lists what works here. With any of --demos, --policy and --env it shows side by side what their
+    numbers mean (gripper, state, action, pictures), marks differences, and exits with code 1 if they do not fit.
 
     Examples:
       besttake doctor

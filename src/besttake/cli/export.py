@@ -11,14 +11,43 @@ from besttake.cli.complete import COMPLETERS
 from besttake.cli.options import Quiet, Run, reporter, show
 
 _TABLES, _FIGURES, _TAKES, _CHOICE = "Tables", "Figures", "Takes", "Which takes"
-Csv = Annotated[bool, typer.Option("--csv", help="Takes and cells as CSV.", rich_help_panel=_TABLES)]
-Parquet = Annotated[bool, typer.Option("--parquet", help="Takes and cells as Parquet.", rich_help_panel=_TABLES)]
+Csv = Annotated[bool, typer.Option("--csv", help="Write takes and cells as CSV.", rich_help_panel=_TABLES)]
+Parquet = Annotated[bool, typer.Option("--parquet", help="Write takes and cells as Parquet.", rich_help_panel=_TABLES)]
 Policy = Annotated[
     list[str] | None,
-    typer.Option(help="Of this policy only. Repeatable.", autocompletion=COMPLETERS["policy"], rich_help_panel=_CHOICE),
+    typer.Option(
+        metavar="URI",
+        help="Only takes of this policy. Repeatable.",
+        autocompletion=COMPLETERS["policy"],
+        rich_help_panel=_CHOICE,
+    ),
 ]
-Task = Annotated[list[str] | None, typer.Option(help="Of this task only. Repeatable.", rich_help_panel=_CHOICE)]
-Arm = Annotated[list[str] | None, typer.Option(help="Of this arm only. Repeatable.", rich_help_panel=_CHOICE)]
+Task = Annotated[
+    list[str] | None, typer.Option(metavar="TASK", help="Only takes of this task. Repeatable.", rich_help_panel=_CHOICE)
+]
+Arm = Annotated[
+    list[str] | None, typer.Option(metavar="ARM", help="Only takes of this arm. Repeatable.", rich_help_panel=_CHOICE)
+]
+
+
+Figures = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write every figure as SVG into this directory.", rich_help_panel=_FIGURES),
+]
+Films = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write each take as an MP4 into this directory.", rich_help_panel=_TAKES),
+]
+LeRobot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.", rich_help_panel=_TAKES
+    ),
+]
+Rerun = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write takes as a Rerun recording, e.g. takes.rrd.", rich_help_panel=_TAKES),
+]
 
 
 def export(
@@ -26,38 +55,34 @@ def export(
     csv: Csv = False,
     parquet: Parquet = False,
     latex: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The cells as a LaTeX table, NAME.tex.", rich_help_panel=_TABLES)
+        str | None,
+        typer.Option(metavar="NAME", help="Write cells as a LaTeX table, NAME.tex.", rich_help_panel=_TABLES),
     ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Every figure as SVG into this directory.", rich_help_panel=_FIGURES)
-    ] = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Figures as PDF, too.", rich_help_panel=_FIGURES)] = False,
-    films: Annotated[
-        Path | None, typer.Option(help="Each take as a film (MP4) into this directory.", rich_help_panel=_TAKES)
-    ] = None,
-    lerobot: Annotated[
-        Path | None, typer.Option(help="The takes as a LeRobotDataset v3 in a new directory.", rich_help_panel=_TAKES)
-    ] = None,
-    rerun: Annotated[
-        Path | None, typer.Option(help="The takes as a Rerun recording, e.g. takes.rrd.", rich_help_panel=_TAKES)
-    ] = None,
+    figures: Figures = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write the figures as PDF too.", rich_help_panel=_FIGURES)] = False,
+    films: Films = None,
+    lerobot: LeRobot = None,
+    rerun: Rerun = None,
     fps: Annotated[
         int | None,
-        typer.Option(min=1, help="Actions a second of the robot (default: what the env says).", rich_help_panel=_TAKES),
+        typer.Option(
+            min=1, help="Actions per second of the robot (default: what the environment says).", rich_help_panel=_TAKES
+        ),
     ] = None,
     policy: Policy = None,
     task: Task = None,
     arm: Arm = None,
     outcome: Annotated[
-        str, typer.Option(metavar="success|failure", help="Only such takes.", rich_help_panel=_CHOICE)
+        str, typer.Option(metavar="success|failure", help="Only takes with this outcome.", rich_help_panel=_CHOICE)
     ] = "",
-    most: Annotated[int | None, typer.Option(min=1, help="At most this many.", rich_help_panel=_CHOICE)] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="At most this many takes.", rich_help_panel=_CHOICE)] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Directory of the tables (default: export/ in the run).")
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="Directory for tables (default: export/ in the run)."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Take a run along: tables, figures and films, or its takes as a data set to train on.
+    """Export a run: tables, figures, films, or its takes as a data set to train on.
 
     Examples:
       besttake export runs/demo --csv --latex table1 -o paper/

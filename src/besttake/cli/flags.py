@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -26,24 +27,26 @@ _FIELDS: dict[str, FieldInfo] = {
 }
 
 _GROUPS = {
-    "What to diagnose": ("policy", "env", "task", "demos", "demos_per_task"),
+    "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
-    "How takes are picked": ("scorer", "best_of", "window", "stride", "encoder", "skip_still"),
+    "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder", "skip_still"),
     "Retrieval and cooling": ("alpha", "rule", "way", "tune", "candidates"),
-    "Questions before the first take": ("check_states", "probe_states", "probe_samples"),
-    "What the data do not say": ("gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims"),
-    "This machine": ("workers", "batch", "patience", "on", "seed", "trust_remote_code", "allow_upload"),
+    "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
+    "If the data does not say": ("gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims"),
+    "Speed and scale": ("workers", "batch", "replicas", "on", "gpus_per_replica", "patience"),
+    "Randomness and trust": ("seed", "trust_remote_code", "allow_upload"),
 }
 _VALUES = {
     "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",
     "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
     "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame", "way": "start|path|blend",
+    "workers": "N|auto", "batch": "N|auto", "replicas": "N|auto",
 }  # fmt: skip
 """What the help calls the value of a flag."""
 
 
 def _group_of(name: str) -> str:
-    return next((group for group, names in _GROUPS.items() if name in names), "More settings")
+    return next(group for group, names in _GROUPS.items() if name in names)
 
 
 def _value_of(name: str) -> str | None:
@@ -53,32 +56,37 @@ def _value_of(name: str) -> str | None:
     return _VALUES.get(name) or "|".join(choices) or None
 
 
-def option(name: str, *flags: str, help: str = "") -> Any:
-    """The typer option of the plan's field ``name``; ``flags`` and ``help`` replace its own."""
+def option(name: str, *flags: str, help: str = "", group: str | None = None) -> Any:
+    """The typer option of the plan's field ``name``, in the ``group`` of the help; ``flags`` and ``help`` replace its
+    own."""
     field = _FIELDS[name]
     default = f" (default {value})." if (value := _default(field)) else "."
-    text = f"{(field.description or '').removesuffix('.')}{default}{' Repeatable.' if _repeatable(field) else ''}"
+    meaning = re.sub(r"`(\w+)`", lambda key: _flag(key[1]) if key[1] in _FIELDS else key[0], field.description or "")
+    text = f"{meaning.removesuffix('.')}{default}{' Repeatable.' if _repeatable(field) else ''}"
     least: Any = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
     most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
     return typer.Option(
         *(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most,
-        metavar=_value_of(name), autocompletion=COMPLETERS.get(name), rich_help_panel=_group_of(name),
+        metavar=_value_of(name), autocompletion=COMPLETERS.get(name), rich_help_panel=group,
     )  # fmt: skip
 
 
-def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
+def plan_flags(
+    *names: str, flags: Mapping[str, str] | None = None, helps: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., None]], Any]:
     """A decorator: give a command the flags of the plan's fields ``names`` (all, if none are named).
 
-    The command gets those that were used as its parameter ``given``. ``flags`` adds second spellings.
+    The command gets those that were used as its parameter ``given``. ``flags`` adds second spellings, ``helps``
+    replaces help texts.
     """
-    chosen, also = names or tuple(_FIELDS), flags or {}
+    chosen, also, texts = names or tuple(_FIELDS), flags or {}, helps or {}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
         arguments = [p for p in own if is_argument(p)]
         order = [name for names in _GROUPS.values() for name in names]
-        listed = sorted(chosen, key=lambda name: order.index(name) if name in order else len(order))
-        made = [_parameter(name, also.get(name)) for name in listed]
+        listed = sorted(chosen, key=order.index)
+        made = [_parameter(name, also.get(name), texts.get(name, "")) for name in listed]
         options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not is_argument(p)]
 
         @wraps(command)
@@ -96,12 +104,13 @@ def plan_flags(*names: str, flags: Mapping[str, str] | None = None) -> Callable[
 def plan_table() -> str:
     """docs/plan.md: every key of a plan with its flag, default and meaning."""
     lines = [
-        "# The plan: keys and flags",
+        "# Plans and flags",
         "",
         "<!-- Made by `python -m besttake.cli.flags > docs/plan.md`; edit `src/besttake/config.py` instead. -->",
         "",
-        "A plan says what `besttake diagnose` measures. It is a YAML file, flags, or both (flags win), or in Python a",
-        "`besttake.Plan`; the keys are the same everywhere:",
+        "This page lists everything that you can ask `besttake diagnose` for. A plan can be a YAML file, flags, or",
+        "both (a flag overrides the same key of the file); in Python it is a `besttake.Plan`. The keys are the same",
+        "everywhere. Only `policy` and `env` are required.",
         "",
         "```yaml",
         "policy: [testbed:half, testbed:alt]",
@@ -110,10 +119,21 @@ def plan_table() -> str:
         "retrieval: {rule: next, alpha: 0.3, gripper_gating: true}",
         "```",
         "",
+        "Save this as `plan.yaml` and run it with",
+        "",
+        "```",
+        "besttake diagnose plan.yaml -o runs/mine",
+        "```",
+        "",
+        "## Keys",
+        "",
         *_rows(Plan.model_fields),
         "",
-        "Keys of `retrieval` (`rule`, `way` and `alpha` may also stand alone). A key that is left out is as tuned in",
-        "the library, or the default.",
+        "## Retrieval settings",
+        "",
+        "These keys belong under `retrieval`; `rule`, `way` and `alpha` may also stand at the top level. A key that",
+        "you leave out comes from the tuned library or from the check before the run ([retrieval.md](retrieval.md)),",
+        "else it has its default.",
         "",
         *_rows(Retrieval.model_fields),
     ]  # fmt: skip
@@ -128,9 +148,9 @@ def _rows(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         yield f"| `{name}` | {flag} | {'required' if field.is_required() else default} | {field.description} |"
 
 
-def _parameter(name: str, also: str | None) -> inspect.Parameter:
+def _parameter(name: str, also: str | None, help: str) -> inspect.Parameter:
     kind = _type(_FIELDS[name])
-    made = option(name, *([also] if also else []), _flag(name))
+    made = option(name, *([also] if also else []), _flag(name), help=help, group=_group_of(name))
     annotation, default = (Annotated[bool, made], False) if kind is bool else (Annotated[kind | None, made], None)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -18,6 +18,10 @@ _VALUES = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str"
 class Command(TyperCommand):
     """A command whose help has its options in groups."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments by their plain names: ``RUN``, where typer writes ``{RUN}``."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then each group of options."""
         _write_parameters(self, ctx, formatter)
@@ -40,8 +44,8 @@ def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
         record = parameter.get_help_record(ctx)
         if record is not None:
             argument = parameter.param_type_name == "argument"
-            name, text = record
-            records.append((_group(parameter, "Arguments" if argument else "Options"), (_plain(name), text)))
+            name, text = (record[0].partition(" <")[0] if argument else plain(record[0])), without_range(record[1])
+            records.append((_group(parameter, "Arguments" if argument else "Options"), (name, text)))
     _write(formatter, records)
 
 
@@ -60,9 +64,14 @@ def _group(thing: Any, default: str) -> str:
     return own if isinstance(own, str) else default
 
 
-def _plain(record: str) -> str:
+def plain(record: str) -> str:
     """``--seeds <int range>`` -> ``--seeds N``."""
     return re.sub(r"<(?:list\[)?([\w ]+)\]?>", lambda match: _VALUES.get(match[1], match[1].upper()), record)
+
+
+def without_range(text: str) -> str:
+    """``[default: 8; x>=1]`` -> ``[default: 8]``: the error for a number out of range names the range."""
+    return re.sub(r"(?:\s*\[|; )[-\d.]*(?:<=?)?x[<>]=?[-\d.]+\]", lambda match: "]" if match[0][0] == ";" else "", text)
 
 
 def _first_sentence(command: Any) -> str:

@@ -13,40 +13,57 @@ from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 app = typer.Typer(
     cls=Group,
-    help="Demonstrations as a library: build, look, check, tune.",
+    help="Build, show, check and tune libraries of demonstrations.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Directory = Annotated[Path, typer.Argument(help="The library's directory.")]
+Directory = Annotated[Path, typer.Argument(metavar="LIBRARY", help="Directory of the library.")]
+
+
+Pad = Annotated[
+    str,
+    typer.Option(
+        metavar="hold|repeat",
+        help="Actions after the end of a demonstration: hold (for delta actions) or repeat (for absolute ones).",
+    ),
+]
+GripperAs = Annotated[
+    str | None,
+    typer.Option(metavar="OPEN,CLOSE", help="Convert gripper commands to these two values, e.g. -1,1 for LIBERO."),
+]
 
 
 @app.command()
-@plan_flags("demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims")
+@plan_flags(
+    "demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims",
+    helps={
+        "demos": "Demonstrations; another way of writing DEMOS.",
+        "encoder": "Encoder that embeds frames (default: pixels).",
+        "task": "Use only demonstrations of this task. Repeatable.",
+    },
+)  # fmt: skip
 def build(
     given: Flags,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="DEMOS", help="The demonstrations: a path, or a URI (lerobot:…, hdf5:…, rlds:…)."),
+        typer.Argument(metavar="DEMOS", help="Demonstrations: a path, or a URI (lerobot:…, hdf5:…, rlds:…)."),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to make.")],
-    stride: Annotated[int, typer.Option(min=1, help="Embed every n-th frame, and the frames of events.")] = 1,
-    max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many per task.")] = None,
-    pad: Annotated[
-        str, typer.Option(help="Actions past a demonstration's end: hold (delta actions) or repeat (absolute ones).")
-    ] = "hold",
-    gripper_as: Annotated[
-        str | None,
-        typer.Option(help="Gripper commands that shall open and close in the library, e.g. -1,1 for LIBERO."),
-    ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Keep embeddings as float16: half the size.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be used, and list it.")] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Directory to create.")],
+    stride: Annotated[int, typer.Option(min=1, help="Embed every Nth frame, and the frames of events.")] = 1,
+    max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many demonstrations per task.")] = None,
+    pad: Pad = "hold",
+    gripper_as: GripperAs = None,
+    half: Annotated[bool, typer.Option("--half", help="Store embeddings as float16, at half the size.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out demonstrations that cannot be used, and list them.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Turn demonstrations into a library.
+    """Build a library from demonstrations: frames, embeddings, states, actions and events, read once and checked.
 
     Examples:
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
@@ -114,11 +131,11 @@ def _levels(text: str | None) -> tuple[float, float] | None:
 def show_library(
     directory: Directory,
     strips: Annotated[
-        Path | None, typer.Option(help="Draw each demonstration as a film strip with its events, into this directory.")
+        Path | None, typer.Option(metavar="DIR", help="Draw each demonstration as a film strip with its events.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a library holds: demonstrations, their events, and where they come from.
+    """Show what a library holds: its demonstrations, their events, and where they come from.
 
     Example:
       besttake library show libraries/mine --strips strips/
@@ -145,15 +162,17 @@ def show_library(
 def check(
     directory: Directory,
     replay: Annotated[
-        str | None, typer.Option(metavar="ENV", help="Also replay the demonstrations' actions in this env (URI).")
+        str | None, typer.Option(metavar="ENV", help="Also replay the demonstrations in this environment.")
     ] = None,
-    max_demos: Annotated[int | None, typer.Option(min=1, help="Replay at most this many per task.")] = None,
+    max_demos: Annotated[
+        int | None, typer.Option(min=1, help="Replay at most this many demonstrations per task.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Read every byte of a library and compare it with what was written; with --replay, act it out as well.
+    """Verify the checksums of a library; with --replay, also check that its demonstrations still succeed.
 
-    Replaying takes the actions of each demonstration from its own start; exit code 1 when one does not succeed again.
+    A replay executes the actions of each demonstration from its own start. Exits with code 1 if one does not succeed.
 
     Examples:
       besttake library check libraries/mine
@@ -180,8 +199,10 @@ def check(
 @app.command()
 def tune(
     directory: Directory,
-    env: Annotated[str, typer.Option(help="Environment to roll out in; only its tuning starts are used.")],
-    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for (URI). Repeatable.")] = None,
+    env: Annotated[
+        str, typer.Option(metavar="URI", help="Environment to roll out in; only its tuning starts are used.")
+    ],
+    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for. Repeatable.")] = None,
     starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
     workers: Annotated[int, option("workers", help="Simulator processes (default 2).")] = 2,
@@ -189,7 +210,7 @@ def tune(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Choose rule, variant and alpha once, for all policies together, and freeze them into the library.
+    """Choose retrieval settings by rollouts on tuning starts, for several policies together, and store them.
 
     Example:
       besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid

@@ -14,11 +14,11 @@ from besttake.cli.options import Run
 from besttake.progress import SafeConsole
 
 T = TypeVar("T")
-Live = Annotated[bool, typer.Option("--live", help="Serve a page of the run on this machine while it goes on.")]
-LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of that page; 0 takes a free one.")]
+Live = Annotated[bool, typer.Option("--live", help="Serve a live page of the run on this machine.")]
+LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")]
 LiveToken = Annotated[
     str | None,
-    typer.Option(help="What that page must show to stop and continue the run (default: made up and printed)."),
+    typer.Option(help="Token that lets the live page stop and continue the run (default: generated and printed)."),
 ]
 
 
@@ -46,12 +46,12 @@ UNWATCHED = Watched()
 
 def watch(
     directory: Run,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 0,
 ) -> None:
-    """Serve the page of a run on this machine: live while the run goes on elsewhere, then its report with all films.
+    """Serve the live page of a run on this machine, and its report with all films once it is finished.
 
-    The run is only read, so any number may watch, also on a disk that is read-only. Over a network, open a tunnel:
-    ssh -L 8123:127.0.0.1:8123 MACHINE.
+    The run is only read, so any number of people can watch it, even on a read-only disk. To watch from another machine,
+    open a tunnel: ssh -L 8123:127.0.0.1:8123 MACHINE.
 
     Examples:
       besttake watch runs/half

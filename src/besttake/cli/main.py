@@ -35,26 +35,27 @@ from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
 from besttake.registry import schemes
 
-_HELP = """What does a frozen robot policy need at test time?
+_HELP = """Find out what would help a frozen robot policy at test time.
 
-More takes and a good pick (reuse), a demonstration prior (retrieve), calmer sampling (cool), or nothing:
-BestTake measures it, with intervals, controls and the cost of each.
+BestTake measures whether it pays to play several takes and keep the best one (reuse), to start from retrieved
+demonstrations (retrieve), to sample with less noise (cool), several of these, or none, with intervals, controls and
+costs.
 
     besttake demo               the whole diagnosis on the embedded testbed
-    besttake diagnose --help    on your own policy and benchmark
-    besttake runs list          the runs that are here, with their verdicts
+    besttake diagnose --help    diagnose your own policy on your own benchmark
+    besttake runs list          list your runs and their verdicts
 
     take      one execution of a policy, from one start with one seed
     arm       a way of running the policy: base, cooled, shuffled, retrieve, …
-    cell      one policy on one group of tasks: what gets numbers and a verdict
+    cell      one policy on one group of tasks; each cell gets its own verdict
     headroom  what a perfect pick among N takes would gain over one take
-    content   what retrieved actions add beyond calmer noise (retrieve - cooled)
+    content   what retrieved actions add beyond less noise (retrieve - cooled)
     worth     the smallest effect worth acting on, in percentage points
 """
 _EXIT = (
-    f"All words: {WORDS}"
-    "\n\nExit codes: 0 done, 1 could not go on (disk full) or takes failed, 2 bad input, 3 undecided with --strict, 130"
-    " interrupted."
+    f"Glossary: {WORDS}"
+    "\n\nExit codes: 0 success, 1 could not finish (disk full) or takes failed, 2 bad input, 3 undecided with --strict,"
+    " 130 interrupted."
 )
 _LIMITS = {
     errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
@@ -113,7 +114,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
         runs.report, live.watch, runs.score, runs.train_scorer, runs.verifiers, runs.compare, export.export,
         serve.serve,
     ),
-    "What was recorded elsewhere": (recorded.rank, recorded.ingest),
+    "Use recordings from elsewhere": (recorded.rank, recorded.ingest),
     "Set up": (doctor.doctor,),
 }  # fmt: skip
 for group, verbs in _GROUPS.items():

@@ -19,13 +19,13 @@ from besttake import log
 from besttake.cli.flags import is_argument, option
 from besttake.progress import Reporter, SafeConsole
 
-Out = Annotated[Path, typer.Option("-o", "--out", help="The run directory; an unfinished run in it goes on.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress and no notes.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what happens, e.g. why a take failed.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a verdict is undecided.")]
-AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with 0 even when takes failed.")]
-Run = Annotated[Path, typer.Argument(help="The run directory.")]
+Out = Annotated[Path, typer.Option("-o", "--out", help="Run directory to write; an unfinished run there is resumed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress and notes.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the log, e.g. why a take failed.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
+AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Worth = Annotated[float, option("worth")]
 
 

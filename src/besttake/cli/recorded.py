@@ -13,26 +13,34 @@ from besttake.config import SCORER
 
 
 def rank(
-    takes: Annotated[list[str], typer.Argument(help="Videos, folders of pictures, or LeRobot episodes (DATASET#3).")],
-    demos: Annotated[str, typer.Option(help="Library directory, demonstrations (URI), or a folder of videos.")],
-    task: Annotated[str, typer.Option(help="Compare with the demonstrations of this task only.")] = "",
+    takes: Annotated[
+        list[str],
+        typer.Argument(metavar="TAKE", help="Videos, folders of pictures, or LeRobot episodes (DATASET#3)."),
+    ],
+    demos: Annotated[
+        str, typer.Option(metavar="PATH|URI", help="Library, data set or folder of videos to compare with.")
+    ],
+    task: Annotated[str, typer.Option(metavar="TASK", help="Compare only with demonstrations of this task.")] = "",
     window: Annotated[
-        str, typer.Option(help="What to score: common (the time that all takes have) or episode (all of each).")
+        str, typer.Option(metavar="common|episode", help="Time to score: common to all takes, or each whole episode.")
     ] = "common",
     scorer: Annotated[
-        str, typer.Option(help=f"The scorer that orders takes: coverage, manifold, or a URI (default {SCORER}).")
+        str,
+        typer.Option(metavar="URI", help=f"Scorer that orders the takes (default {SCORER}).", show_default=False),
     ] = SCORER,
     encoder: Annotated[str | None, option("encoder")] = None,
-    stride: Annotated[int, typer.Option(min=1, help="Score every n-th frame.")] = 1,
-    fps: Annotated[float, typer.Option(help="Frames a second of takes that are folders of pictures.")] = 10.0,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with pictures and the score traces.")] = None,
+    stride: Annotated[int, typer.Option(min=1, help="Score every Nth frame.")] = 1,
+    fps: Annotated[float, typer.Option(help="Frame rate of takes that are folders of pictures.")] = 10.0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with pictures and score traces.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Rank takes you already recorded by how close they stay to demonstrations.
+    """Rank recorded takes by how close they stay to demonstrations. Needs no policy and no simulator.
 
-    Takes are compared by time, whatever their frame rates. Takes within each other's error share a place; a take that
-    scores below every demonstration held out, or no better than shuffled pixels, is marked. Exits with 2 when no take
-    could be ranked.
+    Takes are aligned by time, whatever their frame rates, and takes that the error bars cannot separate share a place.
+    Takes that score below every held-out demonstration, or no better than shuffled pixels, are marked. Exits with code
+    2 if no take could be ranked.
 
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
@@ -51,25 +59,29 @@ def rank(
 
 
 def ingest(
-    results: Annotated[list[Path], typer.Argument(help="Result files, or directories of them.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write result.json and a report here.")] = None,
+    results: Annotated[list[Path], typer.Argument(metavar="RESULT", help="Result files, or directories of them.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Write result.json and a report here.")
+    ] = None,
     policy_name: Annotated[
         list[str] | None,
         typer.Option(
             "--policy-name",
-            help="Policy, where files do not say: NAME of all, or PATH=NAME of a file or folder. Repeatable.",
+            metavar="NAME|PATH=NAME",
+            help="Policy, if the files do not say: one for all, or one for each file or folder. Repeatable.",
         ),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--column", help="How a table names a column, e.g. success=done. Repeatable.")
+        list[str] | None,
+        typer.Option("--column", metavar="OURS=THEIRS", help="Column of a table, e.g. success=done. Repeatable."),
     ] = None,
     worth: Worth = 3.0,
     as_json: Json = False,
 ) -> None:
-    """Headroom without rollouts: outcomes that other harnesses recorded.
+    """Measure headroom from outcomes that other harnesses recorded. Plays no takes.
 
     Reads vla-eval, lerobot-eval, the logs and videos of OpenVLA, openpi and SimplerEnv, ManiSkill's trajectory JSON,
-    and tables (CSV, Parquet, JSON lines). Several recordings of one policy from the same starts are repeated seeds.
+    and tables (CSV, Parquet, JSON lines). Several recordings of one policy from the same starts count as seeds.
 
     Examples:
       besttake ingest results/ -o runs/ingested

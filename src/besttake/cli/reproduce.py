@@ -15,26 +15,45 @@ from besttake.cli.options import AllowFailed, Json, Quiet, Verbose, command, pai
 @plan_flags(
     "demos", "task", "encoder", "starts", "seeds", "arms", "rule", "alpha", "check_states", "stride", "probe_states",
     "gripper_dim", "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
+    helps={
+        "starts": "Starts per task: a count, or a range FIRST:END (default: as in the paper).",
+        "seeds": "Takes per start (default: as in the paper).",
+        "arms": "Ways of running the policy (default: those of the paper, and their controls).",
+        "encoder": "Encoder that embeds frames (default: as in the paper).",
+        "stride": "Score one frame every N steps (default: as in the paper).",
+        "rule": "Which demonstrated chunk to retrieve (default: the check chooses).",
+        "alpha": "Strength of retrieval and cooling, 0 to 1 (default: as in the paper).",
+        "probe_states": "States for the demonstration-fit error (default: as in the paper).",
+    },
 )  # fmt: skip
 def reproduce(
     given: Flags,
-    table: Annotated[str | None, typer.Argument(help="table1 … table7, relation or fit; none lists them.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="TABLE", help="table1 to table7, relation or fit; leave it out to list them."),
+    ] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(help="NAME=URI: use this policy for the paper's NAME. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=URI", help="Use this policy in place of the paper's NAME. Repeatable."),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(help="NAME=URI: run the paper's env NAME as this one, and only those named.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URI", help="Use this environment in place of the paper's NAME, and no others. Repeatable."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The run (default: runs/TABLE).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
+    ] = None,
     allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a protocol of the paper with your policies, and see the paper's numbers beside your own.
+    """Run a protocol of the paper with your policies, and print the paper's numbers beside yours.
 
-    Without a policy it shows the table and its protocol. Flags that are left out are as in the paper, with the controls
-    of its arms added: --arms base,retrieve runs the paper's own two.
+    Without --policy it shows the paper's table and protocol. The controls of the paper's arms are added; --arms
+    base,retrieve runs the paper's two alone.
 
     Examples:
       besttake reproduce

@@ -12,14 +12,15 @@ from besttake.cli.flags import option
 from besttake.cli.help import Group
 from besttake.cli.options import Json, Quiet, Run, Verbose, command, reporter, show
 
-app = typer.Typer(cls=Group, help="Look into run directories.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=Group, help="List, show and merge run directories.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
 def runs_list(
-    directory: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"), as_json: Json = False
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to search for runs.")] = Path("runs"),
+    as_json: Json = False,
 ) -> None:
-    """List the runs below a directory, the newest first, with what each policy needs.
+    """List the runs below a directory, newest first, with the verdict for each policy.
 
     Examples:
       besttake runs list
@@ -34,7 +35,7 @@ def runs_list(
 
 @app.command("show")
 def runs_show(directory: Run, as_json: Json = False) -> None:
-    """Show what is done, what is missing, what failed and why, and the digest over all takes.
+    """Show the state of a run: takes done, missing and failed (with reasons), and the digest over all takes.
 
     Example:
       besttake runs show runs/demo --json
@@ -48,13 +49,14 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
 
 @app.command("merge")
 def runs_merge(
-    runs: Annotated[list[Path], typer.Argument(help="Runs of parts of one plan.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Directory of the joined run (new).")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs, each of a part of one plan.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="New directory for the merged run.")],
     as_json: Json = False,
 ) -> None:
-    """Join runs of parts of one plan, split by starts, policies, tasks or arms, into one run.
+    """Merge runs of parts of one plan, split by starts, policies, tasks or arms, into one run.
 
-    Runs that do not fit together are refused. The whole plan, run with the same `out`, then scores and judges.
+    Runs that do not fit together are refused. Afterwards, run the whole plan with -o on the merged directory: it finds
+    all takes there, scores them and gives the verdict.
 
     Example:
       besttake runs merge part1 part2 -o runs/whole
@@ -69,11 +71,15 @@ def runs_merge(
 
 def report(
     directory: Run,
-    format: Annotated[str, typer.Option(help="html (default), md or json.")] = "html",
-    figures: Annotated[Path | None, typer.Option(help="Also save every figure as SVG into this directory.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write (default: in the run).")] = None,
+    format: Annotated[str, typer.Option(metavar="html|md|json", help="Format of the report.")] = "html",
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG into this directory.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="File to write (default: in the run).")
+    ] = None,
 ) -> None:
-    """Make the report of a run.
+    """Write the report of a run as HTML, Markdown or JSON.
 
     Examples:
       besttake report runs/demo
@@ -87,16 +93,18 @@ def report(
 
 def score(
     directory: Run,
-    scorer: Annotated[list[str], typer.Option(help="Scorer to judge: manifold, coverage, or a URI. Repeatable.")],
+    scorer: Annotated[
+        list[str], typer.Option(metavar="URI", help="Scorer to measure: coverage, manifold, … Repeatable.")
+    ],
     allow_upload: Annotated[bool, option("allow_upload")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Judge scorers on the takes that a run already has, without a new take.
+    """Measure scorers on the takes that a run already has. Plays no takes.
 
-    Their scores are kept in the run with the others, and are not made again. A scorer that fails loses only its own;
-    run the same command again to go on with it.
+    The scores are stored in the run and never computed twice. If a scorer fails, the others are kept; run the same
+    command again to retry it.
 
     Examples:
       besttake score runs/demo --scorer coverage
@@ -111,14 +119,16 @@ def score(
 
 def train_scorer(
     directory: Run,
-    out: Annotated[Path, typer.Option("-o", "--out", help="File to write; classifier:FILE then names the scorer.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="File to write; use it as --scorer classifier:FILE.")
+    ],
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train a classifier of success on the takes of a run: the bar that any other scorer has to clear.
+    """Train a success classifier on the takes of a run, as a scorer and as the bar that other scorers should clear.
 
-    Train it on starts that are not evaluated on: no scorer is judged on a start that it has learned from.
+    Train it on starts that you do not evaluate on: a scorer is never judged on a start that it has learned from.
 
     Example:
       besttake diagnose --policy testbed:half --env testbed --starts tuning:40 --arms base -o runs/tuning
@@ -133,18 +143,20 @@ def train_scorer(
 
 
 def verifiers(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Also write a page: .html, or a .md, .csv, .tex or .json file.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write a .html, .md, .csv, .tex or .json file."),
     ] = None,
     bar: Annotated[
-        str | None, typer.Option(help="Scorer to beat (default: a trained classifier, if there is one).")
+        str | None,
+        typer.Option(metavar="SCORER", help="Scorer to beat (default: a trained classifier, if there is one)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare all scorers of a run: what each finds of the headroom, against controls that unmask a leak.
+    """Compare all scorers of a run: how much of the headroom each one finds, and whether it reads length.
 
-    Reads the scores that runs keep; besttake score adds more. Says where a scorer picks worse than chance.
+    Uses the scores stored in the run; add more with besttake score. Marks scorers that pick worse than chance.
 
     Examples:
       besttake verifiers runs/demo -o verifiers.html
@@ -158,16 +170,17 @@ def verifiers(
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     window: Annotated[
-        str, typer.Option(help="Read scores on this window (episode, full, common); else on each verdict's own.")
+        str,
+        typer.Option(metavar="episode|full|common", help="Window to read scores on (default: that of each verdict)."),
     ] = "",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Also write a report (HTML) here.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Also write an HTML report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: what changed between two of them, and does headroom predict the gain over the cells of all?
+    """Compare runs: what changed between two of them, and whether headroom predicts the gain over all their cells.
 
-    Of two runs, such as of one checkpoint and the next, starts that both have are compared one by one.
+    With two runs, for example of two checkpoints, starts that both have are compared one by one.
 
     Examples:
       besttake compare runs/step10k runs/step20k

@@ -12,29 +12,45 @@ import typer
 from besttake.cli.flags import option
 from besttake.cli.options import pairs
 
+Retrieve = Annotated[
+    Path | None,
+    typer.Option(metavar="LIBRARY|RUN", help="Retrieve from this library, or with the settings of this run."),
+]
+Cameras = Annotated[
+    str | None, typer.Option(metavar="OURS=THEIRS,…", help="Camera names of the clients, e.g. wrist=wrist_image.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ORIGIN", help="Let web pages of this origin connect, e.g. http://localhost:3000. Repeatable."
+    ),
+]
+
 
 def serve(
-    policy: Annotated[str, typer.Option(help="Policy to serve (URI).")],
-    retrieve: Annotated[Path | None, typer.Option(help="Warm-start from this library, or as in this run.")] = None,
-    cooled: Annotated[bool, typer.Option("--cooled", help="Sample more calmly instead.")] = False,
-    alpha: Annotated[float | None, option("alpha")] = None,
-    protocol: Annotated[str, typer.Option(help="Protocol of the clients: vla-eval or openpi.")] = "vla-eval",
-    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    token: Annotated[str | None, typer.Option(help="What clients must show (default: $BESTTAKE_TOKEN).")] = None,
-    cameras: Annotated[str | None, typer.Option(help="The clients' names of cameras: wrist=wrist_image,…")] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(help="Let web pages of this origin connect, e.g. http://localhost:3000. Repeatable."),
+    policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
+    retrieve: Retrieve = None,
+    cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
+    alpha: Annotated[
+        float | None, option("alpha", help="Strength, 0 to 1 (default: as tuned or diagnosed, else 0.3).")
     ] = None,
-    max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Connections at once.")] = 32,
+    protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 8000,
+    token: Annotated[str | None, typer.Option(help="Token that clients must send (default: $BESTTAKE_TOKEN).")] = None,
+    cameras: Cameras = None,
+    allow_origin: Origins = None,
+    max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
     batch: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Clients sampled at once at most (default: the policy's width).")
+        int | None,
+        typer.Option(min=1, max=4096, help="Most clients sampled in one call (default: the width of the policy)."),
     ] = None,
-    seed: Annotated[int, option("seed")] = 0,
+    seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
 ) -> None:
-    """Serve a policy, as it is or with its intervention, to other harnesses.
+    """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
 
     Examples:
       besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
