@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +19,13 @@ from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError, PlanError
 from besttake.progress import Reporter
+from besttake.result import Result
 from besttake.takes import devices
+from besttake.takes.fleet import ProcessMember
+from besttake.takes.key import Row, TakeKey
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.playing import replica_count, settled
+from besttake.verbs.playing import Playing, replica_count, settled
+from besttake.verbs.session import Session
 
 
 class Notes(Reporter):
@@ -100,3 +108,45 @@ def test_frames_that_replicas_embed_while_they_play_have_the_scores_of_one(tmp_p
     assert "embedding" not in (tmp_path / "log").read_text().split()
     assert two.digest == one.digest
     assert two.cost.frames_encoded > 0
+
+
+def decided(result: Result) -> tuple[str, list[Any]]:
+    """What was played and what it led to."""
+    wanted = {"policy", "group", "starts", "takes", "verdict", "path"}
+    return result.digest, [cell.model_dump(include=wanted) for cell in (*result.cells, *result.policies)]
+
+
+@pytest.mark.slow
+def test_a_run_until_decided_makes_the_rounds_of_one_replica_though_another_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    rounds: list[list[TakeKey]] = []
+    members: list[ProcessMember] = []
+    played = Playing.__call__
+
+    def noted(self: Playing, keys: Collection[TakeKey]) -> None:
+        rounds.append(list(keys))
+        played(self, keys)
+
+    class Victim(ProcessMember):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            members.append(self)
+
+    def kill(self: Session, row: Row) -> None:
+        if len(rounds) == 2 and len(members) == 1:
+            os.kill(members[0].pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Playing, "__call__", noted)
+    monkeypatch.setattr(Session, "saw", kill)
+    monkeypatch.setattr("besttake.verbs.playing.ProcessMember", Victim)
+    until = {"env": "testbed:push", "until": "decided", "budget": 96, "starts": 500, "stride": 20}
+    one = diagnose(planned(**until), tmp_path / "one")
+    alone, notes = rounds.copy(), Notes()
+    rounds.clear()
+    two = diagnose(planned(**until, replicas=2), tmp_path / "two", progress=notes)
+    assert len(alone) > 2
+    assert rounds == alone
+    assert decided(two) == decided(one)
+    assert len(members) == 2
+    assert any("died and is replaced; its takes are played again" in note for note in notes.notes)
