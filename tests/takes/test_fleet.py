@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -27,9 +27,9 @@ from besttake.takes.film import Film
 from besttake.takes.fleet import Fleet, OwnMember, ProcessMember
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Failed, Job
+from besttake.takes.orders import End, Failed, Job
 from besttake.takes.pool import LocalPool
-from besttake.takes.replica import Course, Embedder, Joined, Message, News
+from besttake.takes.replica import Course, Embedded, Embedder, Joined, Message, News
 from besttake.takes.runner import Tally, play
 from besttake.takes.store import Store, load_take
 from besttake.takes.take import Take
@@ -134,6 +134,29 @@ def test_a_take_that_kills_every_replica_is_given_up_and_the_others_are_played(t
     }  # fmt: skip
 
 
+class Absent:
+    """A replica that waits for a place for ever."""
+
+    def __init__(self, tell: Callable[[News], None]) -> None:
+        pass
+
+    def send(self, message: Message) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_those_who_are_there_play_all_takes_and_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr("besttake.takes.fleet._LONG", 0.0)
+    with Fleet([Absent, Fragile], notes.append) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+        work = [job for job in jobs(starts=4) if job.key.start]
+        tally = fleet.play(Course(toy.Recipe(), toy.make().spec, draw, 4), work, store)
+    assert tally.failed == len(work)
+    assert notes == ["1 of 2 replicas on 1 node, 1 worker"]
+
+
 def test_a_policy_that_a_replica_cannot_load_is_one_line(tmp_path: Path) -> None:
     pool = LocalPool(1)
     with (
@@ -169,6 +192,52 @@ def test_frames_are_embedded_by_the_replica_that_played_them_and_none_is_missing
     assert {*vectors} == {*map(frame_hash, frames)}
     for frame in frames:
         np.testing.assert_array_equal(vectors[frame_hash(frame)], toy.Eye().encode(frame[None])[0])
+
+
+class Embedding(Fragile):
+    """A replica that plays at once, and the first time dies while it embeds the frames of what it played."""
+
+    lives: ClassVar[list[int]] = []
+
+    def __init__(self, tell: Callable[[News], None]) -> None:
+        super().__init__(tell)
+        self.lives.append(0)
+
+    def send(self, message: Message) -> None:
+        if not isinstance(message, list):
+            super().send(message)
+            return
+        for job in message:
+            numbers = np.full((3, 2), job.key.start, np.float32)
+            film = Film.pack(np.zeros((3, 8, 8, 3), np.uint8))
+            self._tell([End(0, Take(job.key, None, numbers, numbers, film, np.arange(3, dtype=np.int32)), 0.1)])
+        if len(self.lives) == 1:
+            self._tell(None)
+            return
+        for job in message:
+            self._tell(Embedded({bytes([job.key.start, job.key.seed]): np.ones(2, np.float32)}))
+
+
+def test_a_replica_that_dies_while_it_embeds_costs_no_take_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    Embedding.lives.clear()
+    vectors: dict[bytes, F32] = {}
+    with Fleet([Embedding], lambda note: None) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+        course = Course(toy.Recipe(eye=True), toy.make().spec, draw, 4, embeds=True)
+        work = jobs(starts=8)
+        tally = fleet.play(course, work, store, on_vectors=lambda made, encoded: vectors.update(made))
+        kept = [(row.key.start, row.key.seed) for row in store.rows()]
+    assert tally.done == len(work)
+    assert sorted(kept) == [(start, seed) for start in range(8) for seed in range(2)]
+    assert 0 < len(vectors) < len(work), "what it did not embed is left to those who score"
+    assert len(Embedding.lives) == 2
+
+
+def test_a_sampler_without_an_encoder_embeds_nothing_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    pool = LocalPool(1)
+    with replicas(1, pool, toy.Recipe(), []) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+        course = Course(toy.Recipe(), toy.make().spec, draw, 4, embeds=True)
+        assert fleet.play(course, jobs(starts=2), store).done == 4
+    pool.close()
 
 
 def test_takes_that_wait_to_be_embedded_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -29,7 +30,7 @@ _LIVES = 3
 """A replica that dies so often without a single take in between is not replaced again."""
 
 _LONG = 60.0
-"""Seconds without news after which we say so, where no replica has joined."""
+"""Seconds after which we say who has joined, where not all have."""
 
 Tell = Callable[[News], None]
 OnVectors = Callable[[Mapping[bytes, F32], int], None]
@@ -119,7 +120,7 @@ class Fleet:
         self._made: Counter[int] = Counter()
         self._deaths: Counter[int] = Counter()
         self._joined: dict[int, Joined] = {}
-        self._said = ""
+        self._said, self._since = "", time.monotonic()
         self._owed: Counter[int] = Counter()
         self._on_vectors: OnVectors = lambda vectors, encoded: None
         self.members: list[Member] = [self._make(index) for index in range(len(makers))]
@@ -147,6 +148,8 @@ class Fleet:
         with Keeper(store, on_take) as keeper:
             while not feed.over or self._owed.total():
                 self._listen(feed, course, keeper)
+                if not self._said:
+                    self._say()
                 for index, member in enumerate(self.members):
                     if more := feed.give(index):
                         member.send(more)
@@ -189,18 +192,22 @@ class Fleet:
                 keeper.put(answer)
 
     def _say(self) -> None:
-        """Say where the replicas are, when all have joined."""
-        if len(self._joined) == len(self.members):
-            nodes = len({joined.node for joined in self._joined.values()})
-            workers = sum(joined.workers for joined in self._joined.values())
-            places = f"{_counted(len(self.members), 'replica')} on {_counted(nodes, 'node')}"
-            text = f"{places}, {_counted(workers, 'worker')}"
-            if all(joined.why for joined in self._joined.values()):
-                takes = sum(joined.takes for joined in self._joined.values())
-                text = f"{text}, {takes} takes under way: in replica 1 {self._joined[0].why}"
-            if text != self._said:
-                self._note(text)
-            self._said = text
+        """Say where the replicas are, when all have joined or should have."""
+        joined, all_of_them = self._joined.values(), len(self.members)
+        if not joined or (len(joined) < all_of_them and time.monotonic() < self._since + _LONG):
+            return
+        count = _counted(all_of_them, "replica")
+        if len(joined) < all_of_them:
+            count = f"{len(joined)} of {count}"
+        nodes = _counted(len({each.node for each in joined}), "node")
+        text = f"{count} on {nodes}, {_counted(sum(each.workers for each in joined), 'worker')}"
+        if all(each.why for each in joined):
+            first = min(self._joined)
+            takes = sum(each.takes for each in joined)
+            text = f"{text}, {takes} takes under way: in replica {first + 1} {self._joined[first].why}"
+        if text != self._said:
+            self._note(text)
+        self._said = text
 
     def _make(self, index: int) -> Member:
         self._made[index] += 1
@@ -217,7 +224,7 @@ class Fleet:
                 " `replicas`, and run the same command again: finished takes are safe"
             )
         self._note(f"replica {index + 1}{where} died and is replaced; its takes are played again")
-        self._said = ""
+        self._said, self._since = "", time.monotonic()
         self.members[index].close()
         self.members[index] = self._make(index)
 

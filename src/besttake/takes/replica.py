@@ -154,10 +154,9 @@ class Replica:
         under_way = UnderWay(course.takes, course.env.at_once, course.otherwise, self._loaded_by)
         self._queue = Queue(ended=False)
         self._engine = Engine(self._queue, sampler, course.draw, self._pool, under_way)
-        encoder = getattr(sampler, "encoder", None)
         self._embedder = None
-        if course.embeds and encoder is not None:
-            self._embedder = Embedder(encoder, self._tell, counts=self._apart)
+        if course.embeds:
+            self._embedder = Embedder(getattr(sampler, "encoder", None), self._tell, counts=self._apart)
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
         self._thread.start()
         self._tell(Joined(self._node, os.getpid(), self._pool.size, self._engine.takes))
