@@ -22,11 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from besttake.errors import ComponentError, MissingExtra, PlanError
+from besttake.errors import ComponentError, MissingExtra
 from besttake.files import cache_dir, leads_out
 from besttake.registry import Uri
+from besttake.takes import devices
 from besttake.takes.pool import LocalPool
 from besttake.takes.replica import Broken, Course, Message, News, Replica
+from besttake.takes.sizes import Layout, laid_out
 from besttake.threads import one_thread
 
 _WAIT = 2.0
@@ -94,20 +96,10 @@ class Cluster:
             except Exception as error:
                 raise ComponentError(f"Ray did not start ({error}); check RAY_ADDRESS, or set `on` to local") from error
 
-    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> tuple[int, int, float]:
+    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> Layout:
         """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        all_gpus, all_cores = (sum(node.get(what, 0.0) for node in nodes) for what in ("GPU", "CPU"))
-        each = gpus if gpus is not None else float(all_gpus > 0)
-        count = replicas or (max(1, int(all_gpus // each)) if each else len(nodes))
-        own = workers or max(1, min(int(all_cores // count), int(max(node.get("CPU", 0.0) for node in nodes))))
-        if not any(node.get("CPU", 0.0) >= own and node.get("GPU", 0.0) >= each for node in nodes):
-            most = max(nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)))
-            raise PlanError(
-                f"no node of the Ray cluster has room for a replica with {own} workers and {each:g} GPUs; the largest"
-                f" has {most.get('CPU', 0.0):g} cores and {most.get('GPU', 0.0):g} GPUs; use fewer `workers`"
-            )
-        return count, own, each
+        return laid_out(nodes, replicas, workers, gpus)
 
     def parcel(self, directory: str) -> Parcel:
         """A directory, put into Ray once."""
@@ -192,6 +184,8 @@ class RayReplica:
     def __init__(self, workers: int, patience: float | None, threads: str) -> None:
         # Ray sets it to the actor's cores; sums over another number of threads may differ in the last bit.
         os.environ[_THREADS] = threads
+        for gpu in devices.gpus()[:1]:  # those that Ray gave to this actor
+            os.environ.update(devices.drawing(gpu))
         one_thread().__enter__()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         import ray

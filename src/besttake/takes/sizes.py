@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from besttake.errors import PlanError
 from besttake.takes.tempo import Load
 
 AUTO = "auto"
@@ -15,6 +17,7 @@ _PER_WORKER = 1 << 30
 _IN_WORKER = 16
 """Takes that a worker with a policy of its own plays side by side."""
 _MOST = 512
+_NO_LIMIT = float("inf")
 _MOST_TAKES = 4096
 
 
@@ -34,6 +37,55 @@ def takes_under_way(asked: int | str, workers: int, width: int, *, acting: bool)
     if asked != AUTO:
         return int(asked)
     return _IN_WORKER * workers if acting else max(32, 2 * workers) + 2 * width
+
+
+@dataclass(frozen=True)
+class Layout:
+    """So many ``replicas`` on a cluster, each with ``workers`` and ``gpus``. ``room`` is how many fit at once."""
+
+    replicas: int
+    workers: int
+    gpus: float
+    room: int
+
+
+def laid_out(
+    nodes: Sequence[Mapping[str, float]], replicas: int | None, workers: int | None, gpus: float | None
+) -> Layout:
+    """How replicas lie on ``nodes``, each with its resources by Ray's names; what is None is chosen from them.
+
+    A replica is on one node as a whole. There is one per GPU (or share of one), or one per node where there are none,
+    each with as many workers as leave room for all.
+
+    >>> laid_out([{"CPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}], None, None, None)
+    Layout(replicas=4, workers=8, gpus=1.0, room=4)
+    """
+    each = gpus if gpus is not None else float(any(node.get("GPU") for node in nodes))
+    if each > 1 and each != int(each):
+        raise PlanError(f"`gpus_per_replica` {each:g}: a replica has a part of one GPU, or whole ones")
+
+    def room(own: int) -> int:
+        """How many replicas with ``own`` workers fit."""
+        return sum(min(cores(node) // own, shares(node)) for node in nodes)
+
+    def cores(node: Mapping[str, float]) -> int:
+        memory = node.get("memory", _NO_LIMIT) if workers is None else _NO_LIMIT
+        return int(min(node.get("CPU", 0.0), max(1.0, memory / _PER_WORKER)))
+
+    def shares(node: Mapping[str, float]) -> int:
+        # In ten-thousandths, as Ray counts: 1 // 0.1 is 9 in floating point.
+        return round(10_000 * node.get("GPU", 0.0)) // round(10_000 * each) if each else _MOST
+
+    count = replicas or (room(workers or 1) if each else sum(map(bool, map(cores, nodes)))) or 1
+    choices = [workers] if workers is not None else range(1, max(1, *map(cores, nodes)) + 1)
+    own = max(choices, key=lambda workers: (min(count, room(workers)), workers))
+    if not room(own):
+        largest = max(nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)))
+        raise PlanError(
+            f"no node of the Ray cluster has room for a replica with {own} workers and {each:g} GPUs; the largest"
+            f" has {largest.get('CPU', 0.0):g} cores and {largest.get('GPU', 0.0):g} GPUs; use fewer `workers`"
+        )
+    return Layout(count, own, each, room(own))
 
 
 def room_for(pids: Sequence[int], load: Load) -> int:

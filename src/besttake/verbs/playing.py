@@ -173,5 +173,8 @@ class Playing:
         )
         gpus = 0.0 if spec.small and plan.gpus_per_replica is None else plan.gpus_per_replica
         replicas, workers = (None if count == AUTO else int(count) for count in (plan.replicas, plan.workers))
-        count, own, each = cluster.layout(replicas, workers, gpus)
-        return [partial(RayMember, cluster, own, each, plan.patience) for _ in range(count)]
+        layout = cluster.layout(replicas, workers, gpus)
+        if layout.room < layout.replicas:
+            few = f"the Ray cluster has room for {layout.room} of {layout.replicas} replicas"
+            self.reporter.note(f"{few}; the others start as nodes join it")
+        return [partial(RayMember, cluster, layout.workers, layout.gpus, plan.patience)] * layout.replicas
