@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from besttake.envs.process import choose_gl
+from besttake.envs.process import choose_gl, cuda_unmentioned
 from besttake.errors import ComponentError, MissingExtra, one_clear_error
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"
@@ -94,7 +94,8 @@ def import_libero(paths: Paths) -> Any:
             hint = f"set {ASSETS_VARIABLE} to a directory that holds them"
             raise ComponentError(f"LIBERO's assets are neither in its package nor on the hub from here; {hint}")
     setattr(libero, "_assets_path_cache", str(assets))  # noqa: B010 - the only way that hf-libero offers
-    return importlib.import_module("libero.libero.envs.env_wrapper").ControlEnv
+    with cuda_unmentioned():
+        return importlib.import_module("libero.libero.envs.env_wrapper").ControlEnv
 
 
 def _user_config() -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import ctypes.util
 import os
 import random
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+
+_VISIBLE, _DRAWS_ON = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
 
 
 def choose_gl() -> None:
@@ -22,6 +25,49 @@ def choose_gl() -> None:
     chosen = os.environ.get("MUJOCO_GL", "")
     if chosen in ("egl", "osmesa"):
         os.environ.setdefault("PYOPENGL_PLATFORM", chosen)
+    if chosen == "egl":
+        _choose_device()
+
+
+def _choose_device() -> None:
+    """Draw on the GPU that this process computes on, else on EGL's first device.
+
+    EGL knows devices by number only, and lists none but those that have a driver for graphics. robosuite reads
+    ``CUDA_VISIBLE_DEVICES`` where nothing else is said, and fails unless it begins with the number of such a device.
+    """
+    visible = os.environ.get(_VISIBLE)
+    first = (visible or "").partition(",")[0].strip()
+    if visible is None or os.environ.get(_DRAWS_ON, first) != first:
+        return  # the simulator's or the user's choice
+    known = first.isdecimal() and int(first) < (egl_devices() or sys.maxsize)
+    os.environ[_DRAWS_ON] = first if known else "0"
+
+
+def egl_devices() -> int:
+    """How many devices EGL lists; 0 where it does not say."""
+    try:
+        egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
+        egl.eglGetProcAddress.restype = ctypes.c_void_p
+        place = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+    except (OSError, AttributeError):
+        return 0
+    count = ctypes.c_int(0)
+    if place:
+        ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(place)(
+            0, None, ctypes.byref(count)
+        )
+    return count.value
+
+
+@contextmanager
+def cuda_unmentioned() -> Iterator[None]:
+    """Without ``CUDA_VISIBLE_DEVICES``, which robosuite's import refuses where it does not name the device drawn on."""
+    visible = os.environ.pop(_VISIBLE, None)
+    try:
+        yield
+    finally:
+        if visible is not None:
+            os.environ[_VISIBLE] = visible
 
 
 @contextmanager

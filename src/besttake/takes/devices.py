@@ -20,6 +20,9 @@ def gpus(listed: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
 
 def variables(gpu: str) -> dict[str, str]:
     """What a process needs in its environment to compute and to draw on ``gpu`` alone."""
-    # EGL knows devices by their number only; where CUDA knows them by a UUID, drawing goes to the first one.
-    drawing = {"MUJOCO_EGL_DEVICE_ID": gpu} if gpu.isdecimal() else {}
-    return {_VISIBLE: gpu, **drawing}
+    return {_VISIBLE: gpu, **drawing(gpu)}
+
+
+def drawing(gpu: str) -> dict[str, str]:
+    """What a process needs in its environment to draw on ``gpu``, where EGL can know it: by a number."""
+    return {"MUJOCO_EGL_DEVICE_ID": gpu} if gpu.isdecimal() else {}
