@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from besttake.errors import PlanError
-from besttake.takes.sizes import Layout, laid_out
+from besttake.takes import sizes
+from besttake.takes.sizes import Layout, cores, laid_out, memory, worker_count
 
 GB = 1 << 30
 BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
@@ -36,3 +42,57 @@ def test_a_replica_that_fits_nowhere_and_a_share_that_ray_does_not_know_are_one_
         laid_out([BIG], None, 200, None)
     with pytest.raises(PlanError, match="`gpus_per_replica` 1.5: a replica has a part of one GPU, or whole ones"):
         laid_out([BIG], None, None, 1.5)
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Control groups of this process that are made of plain files; none yet."""
+    monkeypatch.setattr(sizes, "_OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(sizes, "_ALL_GROUPS", tmp_path / "all")
+    return tmp_path
+
+
+def written(place: Path, **files: str) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / name.replace("__", ".")).write_text(text)
+
+
+def test_quotas_of_a_group_and_of_those_above_it_count(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    assert cores() == 64
+    written(groups, own="0::/slurm/job_7\n")
+    written(groups / "all" / "slurm" / "job_7", cpu__max="max 100000\n")
+    assert cores() == 64
+    written(groups / "all" / "slurm", cpu__max="1200000 100000\n")
+    assert cores() == 12
+    written(groups, own="3:cpu,cpuacct:/docker/abc\n0::/\n")  # version 1, seen from inside a container
+    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="250000\n", cpu__cfs_period_us="100000\n")
+    assert cores() == 2
+    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="-1\n")
+    assert cores() == 64
+
+
+def test_memory_that_a_group_may_still_use_includes_what_files_hold(groups: Path) -> None:
+    machine = memory()
+    assert machine > 64 << 20
+    written(groups, own="0::/job\n")
+    place = groups / "all" / "job"
+    stat = f"anon 5\ninactive_file {24 << 20}\nactive_file 7\n"
+    written(place, memory__max=f"{64 << 20}\n", memory__current=f"{60 << 20}\n", memory__stat=stat)
+    assert memory() == 28 << 20
+    written(place, memory__max="max\n")
+    assert memory() > 28 << 20
+    written(groups, own="4:memory:/job\n")
+    v1 = {"memory__limit_in_bytes": f"{32 << 20}\n", "memory__usage_in_bytes": f"{8 << 20}\n"}
+    written(groups / "all" / "memory" / "job", **v1, memory__stat="total_inactive_file 0\n")
+    assert memory() == 24 << 20
+    assert worker_count("auto") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no process to cores")
+def test_auto_is_one_worker_where_the_process_is_bound_to_one_core() -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+    code += "from besttake.takes.sizes import worker_count; print(worker_count('auto'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ _IN_WORKER = 16
 """Takes that a worker with a policy of its own plays side by side."""
 _MOST = 512
 _NO_LIMIT = float("inf")
+_OWN_GROUPS, _ALL_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MOST_TAKES = 4096
 
 
@@ -102,22 +103,44 @@ def _resident(pid: int) -> int:
 
 
 def cores() -> int:
-    """The cores that this process may use: those it is bound to, or fewer where its container has a quota."""
+    """The cores that this process may use: those it is bound to, or fewer where its control group has a quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        count = min(count, max(1, round(int(quota) / int(period))))
+    for group in _groups("cpu"):
+        for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            with suppress(OSError, ValueError):
+                quota, period = map(int, " ".join((group / name).read_text() for name in files).split())
+                count = min(count, max(1, round(quota / period))) if quota > 0 else count
     return count
 
 
 def memory() -> int:
-    """The bytes of memory that are free here, or fewer where the container has a limit."""
+    """The bytes of memory that are free here, or fewer where the control group has a limit."""
     free = _PER_WORKER * _MOST
     with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:")))
-    with suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        limit = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-        free = max(0, min(free, limit))
+        free = 1024 * _entry(Path("/proc/meminfo"), "MemAvailable:")
+    for group in _groups("memory"):
+        for limit, used, idle in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            with suppress(OSError, ValueError, StopIteration):
+                left = int((group / limit).read_text()) - int((group / used).read_text())
+                # Files that were read stay in memory until somebody needs it, and count as used.
+                free = max(0, min(free, left + _entry(group / "memory.stat", idle)))
     return free
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """The control groups that this process is in, with all above each: a limit holds for everything below it."""
+    with suppress(OSError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or controller in controllers.split(","):
+                top = _ALL_GROUPS / controllers
+                own = top / path.lstrip("/")
+                yield from (group for group in (own, *own.parents) if group.is_relative_to(top))
+
+
+def _entry(file: Path, name: str) -> int:
+    """The number that stands after ``name`` in a file of one entry per line."""
+    return int(next(line.split()[1] for line in file.read_text().splitlines() if line.split()[0] == name))
