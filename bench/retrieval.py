@@ -1,15 +1,19 @@
 """Retrieval and scores of large libraries, beside the way it was before there were bounds.
 
-python -m bench.retrieval [--events 19000] [--frames 100000] [--scored 1000000] [--dim 1536] [--queries 512] [--json]
+python -m bench.retrieval [--events 19000] [--frames 100000] [--scored 1000000] [--dim 1536] [--queries 512]
+                          [--real FILE.npz] [--json]
 
 Four kinds of embeddings: smooth walks of 32 dimensions seen through 1536 with little noise and with more, walks of 200
 dimensions, and isotropic ones, near no subspace, which nothing but a full product can search: the worst case. Chunks of
-16 x 7 and states of 8 numbers are walks, too. Queries are new walks of the same kind. One thread and CPU time, so that
-a busy machine does not decide; memory is what is anonymous and resident (mapped files do not count), above what the
-process had before. `batched` asks for all queries at once, `single` for one at a time. ``--events`` are in memory and
-matched by rule `next`; ``--frames`` are a library on disk, matched by `frame`, its index made and then mapped;
-``--scored`` are only scored, by `manifold` and `coverage` (every 50,000 the same, to save time). ``--old`` and
-``--old-frames`` queries are asked in the old way, too. 0 leaves a part out.
+16 x 7 and states of 8 numbers are walks, too. Queries are new walks of the same kind. ``--real`` takes embeddings,
+states and actions of real pictures instead (`bench.real_frames` makes the file); every tenth demonstration asks, the
+others are searched. One thread and CPU time, so that a busy machine does not decide; memory is what is anonymous and
+resident (mapped files do not count), above what the process had before. `batched` asks for all queries at once,
+`single` for one at a time. `batched_of_roof` and `single_of_roof` set that beside the rate of one float32 product of
+the queries and all embeddings, all at once or one by one, in the same run: what a search that compares everything can
+reach at most. ``--events`` are in memory and matched by rule `next`; ``--frames`` are a library on disk, matched by
+`frame`, its index made and then mapped; ``--scored`` are only scored, by `manifold` and `coverage` (every 50,000 the
+same, to save time). ``--old`` and ``--old-frames`` queries are asked in the old way, too. 0 leaves a part out.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +77,60 @@ def blocks(make: Maker, rng: np.random.Generator, rows: int, dim: int) -> Iterat
         yield make(rng, min(5000, rows - first), dim)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """Steps of demonstrations of 100: ``images`` in blocks, ``states`` (n, s), ``actions`` (n, a) and their chunks."""
+
+    images: Iterator[np.ndarray]
+    states: np.ndarray
+    actions: np.ndarray
+    chunks: np.ndarray
+
+
+class Made:
+    """Steps of a made-up kind."""
+
+    def __init__(self, make: Maker, dim: int) -> None:
+        self.make, self.dim = make, dim
+
+    def steps(self, seed: int, count: int) -> Steps:
+        rng = np.random.default_rng(seed)
+        states, actions = walks(rng, count, STATE), walks(rng, count + HORIZON - 1, ACTION)
+        return Steps(blocks(self.make, rng, count, self.dim), states, actions[:count], windows(actions))
+
+    known = asked = steps
+
+
+class Real:
+    """Steps of real demonstrations, as `bench.real_frames` writes them."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as file:
+            self.images, self.states, self.actions, demo = (
+                file[name] for name in ("embeddings", "states", "actions", "demo")
+            )
+        self.dim = self.images.shape[1]
+        self.last = np.searchsorted(demo, demo, side="right") - 1
+        self.asks = demo % 10 == 9
+
+    def known(self, _: int, count: int) -> Steps:
+        return self.picked(np.flatnonzero(~self.asks), count)
+
+    def asked(self, _: int, count: int) -> Steps:
+        return self.picked(np.flatnonzero(self.asks), count)
+
+    def picked(self, rows: np.ndarray, count: int) -> Steps:
+        few = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
+        ahead = np.minimum(few[:, None] + np.arange(HORIZON), self.last[few][:, None])
+        images = (self.images[few[first : first + 5000]] for first in range(0, len(few), 5000))
+        return Steps(images, self.states[few], self.actions[few], self.actions[ahead])
+
+
 class Queries:
-    def __init__(self, make: Maker, count: int, dim: int) -> None:
-        rng = np.random.default_rng(1)
-        self.count, self.images, self.states = count, make(rng, count, dim), walks(rng, count, STATE)
-        self.chunks = windows(walks(rng, count + HORIZON - 1, ACTION))
+    def __init__(self, source: Made | Real, count: int) -> None:
+        steps = source.asked(1, count)
+        self.images, self.states, self.chunks = np.concatenate(list(steps.images)), steps.states, steps.chunks
+        self.count = len(self.images)
 
     def ask(self, retriever: Any, first: int, last: int) -> list[Match]:
         matches: list[Match] = retriever.query(
@@ -120,7 +175,22 @@ def same(a: list[Match], b: list[Match]) -> bool:
     )
 
 
-def compared(make_new: Callable[[], Any], make_old: Callable[[], Any], queries: Queries, old: int) -> dict[str, Any]:
+def roof(queries: np.ndarray, table: np.ndarray, at_once: int) -> float:
+    """Queries per second of a float32 product of ``queries``, ``at_once`` of them, with all of ``table``."""
+    groups = [queries[first : first + at_once] for first in range(0, len(queries), at_once)]
+
+    def products() -> None:
+        for group in groups:
+            for first in range(0, len(table), 4096):
+                group @ table[first : first + 4096].T
+
+    products()
+    return len(queries) / timed(products)[0]
+
+
+def compared(
+    make_new: Callable[[], Retriever], make_old: Callable[[], Any], queries: Queries, old: int
+) -> dict[str, Any]:
     """Set-up, memory and rates of both ways, and whether the first ``old`` queries match alike."""
     with private() as new_memory:
         set_up, retriever = timed(make_new)
@@ -128,8 +198,12 @@ def compared(make_new: Callable[[], Any], make_old: Callable[[], Any], queries: 
         batched, matches = timed(lambda: queries.ask(retriever, 0, queries.count))
     few = min(64, queries.count)
     single, alone = timed(lambda: [queries.ask(retriever, b, b + 1)[0] for b in range(few)])
+    table = np.asarray(retriever.candidates.embeddings)
+    roofs = roof(queries.images[:256], table, 256), roof(queries.images[:few], table, 1)
     result = {
         "batched_per_s": round(queries.count / batched), "single_per_s": round(few / single),
+        "batched_of_roof": round(queries.count / batched / roofs[0], 2),
+        "single_of_roof": round(few / single / roofs[1], 2),
         "set_up_s": round(set_up, 2), "memory_mb": round(new_memory["peak"]), "same": same(matches[:few], alone),
     }  # fmt: skip
     if not old:
@@ -144,48 +218,49 @@ def compared(make_new: Callable[[], Any], make_old: Callable[[], Any], queries: 
     }  # fmt: skip
 
 
-def events(make: Maker, args: argparse.Namespace) -> dict[str, Any]:
-    rng, count = np.random.default_rng(2), args.events
-    images = np.concatenate(list(blocks(make, rng, count, args.dim)))
-    chunks = windows(walks(rng, count + HORIZON - 1, ACTION))
-    demo, step = np.divmod(np.arange(count), LENGTH)
-    known = Candidates(images, chunks, demo, step, walks(rng, count, STATE))
-    return compared(
-        lambda: Retriever(known), lambda: PlainRetriever(known), Queries(make, args.queries, args.dim), args.old
-    )
+def events(source: Made | Real, args: argparse.Namespace) -> dict[str, Any]:
+    steps = source.known(2, args.events)
+    demo, step = np.divmod(np.arange(len(steps.states)), LENGTH)
+    known = Candidates(np.concatenate(list(steps.images)), steps.chunks, demo, step, steps.states)
+    queries = Queries(source, args.queries)
+    result = compared(lambda: Retriever(known), lambda: PlainRetriever(known), queries, args.old)
+    return {"candidates": len(demo), **result}
 
 
-def written(path: Path, make: Maker, frames: int, dim: int) -> Library:
+def written(path: Path, source: Made | Real, frames: int) -> Library:
     """A library of demonstrations of 100 steps, each with its frame."""
-    rng = np.random.default_rng(3)
+    steps = source.known(3, frames)
+    count = len(steps.states) // LENGTH * LENGTH
     demos = tuple(
         DemoHead(id=str(i), task="t", instruction="", length=LENGTH, frames=LENGTH, events=(0, 50), source={})
-        for i in range(frames // LENGTH)
+        for i in range(count // LENGTH)
     )
-    encoder = EncoderHead(uri="none", name="none", dim=dim, fingerprint="none")
+    encoder = EncoderHead(uri="none", name="none", dim=source.dim, fingerprint="none")
     content = LibraryContent(
         format=1, source_fingerprint="none", encoder=encoder, camera="wrist", fps=10.0, stride=1, pad="hold",
-        action_dim=ACTION, state_dim=STATE, gripper_dim=None, eef_dims=None, event_config=EventConfig(), demos=demos,
-        left_out=(),
+        action_dim=steps.actions.shape[1], state_dim=steps.states.shape[1], gripper_dim=None, eef_dims=None,
+        event_config=EventConfig(), demos=demos, left_out=(),
     )  # fmt: skip
     with writing(path) as writer:
-        for block in blocks(make, rng, frames, dim):
-            writer.append("embeddings", block, "<f4")
-        for name, part in zip(("frame_demo", "frame_step"), np.divmod(np.arange(frames), LENGTH), strict=True):
+        left = count
+        for block in steps.images:
+            writer.append("embeddings", block[:left], "<f4")
+            left -= min(left, len(block))
+        for name, part in zip(("frame_demo", "frame_step"), np.divmod(np.arange(count), LENGTH), strict=True):
             writer.append(name, part, "<i8")
-        writer.append("states", walks(rng, frames, STATE), "<f4")
-        writer.append("actions", walks(rng, frames, ACTION), "<f4")
+        writer.append("states", steps.states[:count], "<f4")
+        writer.append("actions", steps.actions[:count], "<f4")
         writer.finish(content, None, "none", None)
     return Library.open(path)
 
 
-def frames(make: Maker, args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+def frames(source: Made | Real, args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     path, config = scratch / "library", RetrievalConfig(rule="frame")
     os.environ["BESTTAKE_CACHE"] = str(scratch / "cache")
-    written(path, make, args.frames, args.dim).file("embeddings.npy")
+    written(path, source, args.frames).file("embeddings.npy")
     library = Library.open(path)
     known = library.view("t").candidates(config, HORIZON)
-    queries = Queries(make, args.queries, args.dim)
+    queries = Queries(source, args.queries)
     result = compared(
         lambda: Library.open(path).view("t").retriever(config, HORIZON), lambda: PlainRetriever(known, config),
         queries, args.old_frames,
@@ -193,7 +268,7 @@ def frames(make: Maker, args: argparse.Namespace, scratch: Path) -> dict[str, An
     with private() as memory:
         again, _ = timed(lambda: Library.open(path).view("t").retriever(config, HORIZON))
     size = sum(file.stat().st_size for file in (cache_dir() / FOLDER).iterdir())
-    return result | {
+    return {"candidates": len(known.demo), **result} | {
         "set_up_again_s": round(again, 2), "memory_again_mb": round(memory["peak"]), "index_mb": round(size / 2**20),
     }  # fmt: skip
 
@@ -222,23 +297,26 @@ def main() -> None:
     for name, default in (*sizes, ("old", 16), ("old-frames", 4)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--kinds", default=",".join(kinds(4)), help="which kinds of embeddings")
+    parser.add_argument("--real", type=Path, nargs="+", default=(), help="files of real steps, instead of the kinds")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     results: dict[str, dict[str, Any]] = {}
-    for name, make in kinds(args.dim).items():
-        if name not in args.kinds.split(","):
-            continue
+    wanted = [] if args.real else args.kinds.split(",")
+    sources: dict[str, Callable[[], Made | Real]] = {path.stem: partial(Real, path) for path in args.real}
+    sources |= {name: partial(Made, make, args.dim) for name, make in kinds(args.dim).items() if name in wanted}
+    for name, make_source in sources.items():
+        source = make_source()
         own = results[name] = {}
         with tempfile.TemporaryDirectory() as scratch:
             if args.events:
-                own["events"] = events(make, args)
+                own["events"] = events(source, args)
             if args.frames:
-                own["frames"] = frames(make, args, Path(scratch))
-            if args.scored and name == "trajectories":
-                own["scored"] = scored(make, args, Path(scratch))
+                own["frames"] = frames(source, args, Path(scratch))
+            if args.scored and name == "trajectories" and isinstance(source, Made):
+                own["scored"] = scored(source.make, args, Path(scratch))
         if not args.json:
             for part, values in own.items():
-                print(f"{name}, {getattr(args, part)} {part}: {json.dumps(values)}", flush=True)
+                print(f"{name}, {part}: {json.dumps(values)}", flush=True)
     if args.json:
         print(json.dumps(results))
 
