@@ -15,8 +15,10 @@ from besttake.core.search import F32, F64, I64, Bools
 from besttake.core.spaces import Bound
 
 Compare = Callable[[I64, I64], F64]
-_COLUMNS = 4096
-_FIRST, _MORE = 8, 4
+# Bounds that are computed at once.
+_BLOCK = 1 << 20
+# Candidates of each query that are compared first, of few queries more, and how many times as many come next.
+_FIRST, _FIRST_OF_ALL, _MORE = 8, 32, 4
 # More than sums and roots in float32 can be off, and than squares can lose below the smallest float32.
 _ROUNDED, _LOST = 2.0**-18, 1e-20
 
@@ -32,9 +34,10 @@ class Lows:
     def of(cls, bounds: Sequence[Bound], count: int, allowed: Sequence[Bools | None]) -> Lows:
         """The sums of ``bounds`` for ``count`` candidates, of which each query is ``allowed`` some (None: all)."""
         values = np.zeros((len(allowed), count), np.float32)
-        for first in range(0, count, _COLUMNS):
+        columns = max(1, _BLOCK // max(1, len(allowed)))
+        for first in range(0, count, columns):
             for bound in bounds:
-                bound.add(first, values[:, first : first + _COLUMNS])
+                bound.add(first, values[:, first : first + columns])
         for row, own in zip(values, allowed, strict=True):
             if own is not None:
                 row[~own] = np.inf
@@ -54,35 +57,39 @@ class Lows:
 
 
 def nearest(lows: Lows, compare: Compare) -> tuple[I64, F64]:
-    """The nearest candidate (B,) of each query and its distance (B,); ties go to the lowest candidate.
+    """The nearest candidate (B,) of each query and its row of ``compare`` (B, m); ties go to the lowest candidate.
 
-    ``compare`` has the distances of pairs. Of each query the candidates with the lowest bounds are compared first, then
-    ever more of those that are still possible.
+    ``compare`` has a row (n, m) for each pair, its distance first. Of each query the candidates with the lowest bounds
+    are compared first, then ever more of those that are still possible.
     """
     winner = lows.values.argmin(axis=1)
     best = compare(np.arange(len(winner)), winner)
-    row, candidate = lows.left(best)
+    row, candidate = lows.left(best[:, 0])
     new = candidate != winner[row]
-    row, candidate, size = row[new], candidate[new], _FIRST
+    row, candidate = row[new], candidate[new]
+    size = max(_FIRST, _FIRST_OF_ALL // len(winner))
     while len(row):
         low = lows.values[row, candidate]
         order = np.lexsort((low, row))
         row, candidate, low = row[order], candidate[order], low[order]
         place = np.arange(len(row)) - np.searchsorted(row, row)
         now, later = np.flatnonzero(place < size), np.flatnonzero(place >= size)
-        distance = compare(row[now], candidate[now])
-        order = np.lexsort((candidate[now], distance, row[now]))
+        compared = compare(row[now], candidate[now])
+        order = np.lexsort((candidate[now], compared[:, 0], row[now]))
         lead = order[np.r_[True, np.diff(row[now][order]) != 0]]
-        r, c, d = row[now][lead], candidate[now][lead], distance[lead]
-        wins = (d < best[r]) | ((d == best[r]) & (c < winner[r]))
-        best[r[wins]], winner[r[wins]] = d[wins], c[wins]
-        later = later[low[later] <= lows.limit(best)[row[later]]]
+        r, c, own = row[now][lead], candidate[now][lead], compared[lead]
+        wins = (own[:, 0] < best[r, 0]) | ((own[:, 0] == best[r, 0]) & (c < winner[r]))
+        best[r[wins]], winner[r[wins]] = own[wins], c[wins]
+        later = later[low[later] <= lows.limit(best[:, 0])[row[later]]]
         row, candidate, size = row[later], candidate[later], _MORE * size
     return winner, best
 
 
 def nearest_few(lows: Lows, compare: Compare, count: int) -> I64:
-    """The ``count`` nearest candidates of a single query, ascending; ties go to the lowest candidates."""
+    """The ``count`` nearest candidates of a single query, ascending; ties go to the lowest candidates.
+
+    ``compare`` has the distances (n,) of pairs.
+    """
     likely = np.argpartition(lows.values[0], count - 1)[:count]
     reached = compare(np.zeros(count, np.int64), likely).max()
     _, left = lows.left(np.array([reached]))

@@ -233,15 +233,9 @@ class Retriever:
         if bounded.any() and not self.config.rerank:
             rows = np.flatnonzero(bounded)
             few = queries.take(rows)
-            winners, distances = nearest(self._lows(few), partial(self._distances, few))
-            parts = [
-                np.full(len(rows), np.nan) if space is None or placed is None
-                else space.pairs(placed, np.arange(len(rows)), winners)
-                for space, placed in zip(self._spaces, few.placed, strict=True)
-            ]  # fmt: skip
-            for i, row in enumerate(rows.tolist()):
-                own = float(parts[0][i]), float(parts[1][i]), float(parts[2][i])
-                matches[row] = self._match(int(winners[i]), float(distances[i]), own)
+            winners, compared = nearest(self._lows(few), partial(self._compared, few))
+            for row, winner, own in zip(rows.tolist(), winners.tolist(), compared.tolist(), strict=True):
+                matches[row] = self._match(winner, own[0], (own[1], own[2], own[3]))
         for row in range(count):
             if row not in matches:
                 matches[row] = self._one(queries.take(slice(row, row + 1)), bool(bounded[row]))
@@ -265,18 +259,17 @@ class Retriever:
         ]
         return Lows.of([b for b in bounds if b is not None], len(self.candidates.demo), queries.allowed)
 
-    def _distances(self, queries: _Queries, query: I64, rows: I64) -> F64:
-        """The distances of pairs: of ``queries`` at ``query`` (n,) and the candidates ``rows`` (n,)."""
-        weights = self._weights(queries.missing)
-        terms = [
-            space.pairs(placed, query, rows) * weight
-            for space, placed, weight in zip(self._spaces, queries.placed, weights, strict=True)
-            if weight > 0 and space is not None and placed is not None
-        ]
-        distance: F64 = np.sum(terms, axis=0) / weights.sum()
+    def _compared(self, queries: _Queries, query: I64, rows: I64) -> F64:
+        """Distance and parts (n, 4) of pairs: of ``queries`` at ``query`` (n,) and the candidates ``rows`` (n,)."""
+        weights, compared = self._weights(queries.missing), np.full((4, len(rows)), np.nan)
+        for part, space, placed in zip(compared[1:], self._spaces, queries.placed, strict=True):
+            if space is not None and placed is not None:
+                part[:] = space.pairs(placed, query, rows)
+        terms = [part * weight for part, weight in zip(compared[1:], weights, strict=True) if weight > 0]
+        compared[0] = np.sum(terms, axis=0) / weights.sum()
         if queries.returned is not None:
-            distance = distance + self.config.reliability * self._returns.pairs(queries.returned, query, rows)
-        return distance
+            compared[0] += self.config.reliability * self._returns.pairs(queries.returned, query, rows)
+        return compared.T
 
     def _one(self, query: _Queries, bounded: bool) -> Match:
         """The match of a single query, by comparing all candidates, or those nearest by image."""

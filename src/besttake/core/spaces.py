@@ -20,6 +20,8 @@ from besttake.core.search import F32, F64, I64, orthonormal
 
 # Numbers of one block (16 MB in float64), and up to how many all z-scored rows are kept instead of made when needed.
 _BLOCK = _STORED = 1 << 21
+# Numbers of the pairs that are compared together: few enough for a core's own cache.
+_PAIRS = 1 << 16
 _SAMPLE = 2048
 # Axes that a bound may have; the variance that may lie outside of them, and that with which it still pays.
 _AXES, _OUTSIDE, _PAYS = (32, 64, 96, 128, 192, 256), 0.05, 0.4
@@ -114,10 +116,12 @@ class Prepared:
         inside = bool((np.diff(own.keep, prepend=-1) > 0).all() and (own.keep < width).all() and (own.scale > 0).all())
         return inside and all(bool(np.isfinite(array).all()) for array in arrays.values())
 
-    def place(self, flat: F64) -> F32:
+    def place(self, flat: NDArray[Any]) -> F32:
         """Rows (n, .) on the z-scored axes."""
-        placed: F32 = ((flat - self.mean)[..., self.keep] / self.scale).astype(np.float32)
-        return placed
+        inside = flat if len(self.keep) == len(self.mean) else flat.take(self.keep, axis=1)
+        centred: F64 = np.subtract(inside, self.mean[self.keep], dtype=np.float64)
+        centred /= self.scale
+        return centred.astype(np.float32)
 
 
 class Space:
@@ -129,14 +133,12 @@ class Space:
 
     @cached_property
     def _stored(self) -> F32 | None:
+        """All z-scored rows, where they are few, in the order of memory in which `_rms` adds them up."""
         few = len(self._values) * self.axes <= _STORED
-        return self._prepared.place(_flat(self._values, slice(None))) if few else None
+        return np.asfortranarray(self._prepared.place(_read(self._values, slice(None)))) if few else None
 
     def _rows(self, rows: I64) -> F32:
-        if self._stored is not None:
-            # Rows are in order and distinct, so as many as there are means all of them: no copy.
-            return self._stored if len(rows) == len(self._stored) else self._stored[rows]
-        return self._prepared.place(_flat(self._values, rows))
+        return self._prepared.place(_read(self._values, rows)) if self._stored is None else self._stored[rows]
 
     def place(self, queries: NDArray[Any]) -> F32:
         """Queries (B, ...) on the axes (B, k)."""
@@ -147,17 +149,19 @@ class Space:
         if not self.axes:
             return np.zeros(len(rows))
         size = len(rows) if self._stored is not None else max(1, _BLOCK // self.axes)
+        # Rows are in order and distinct, so as many as there are means all of them: no copy.
+        if self._stored is not None and len(rows) == len(self._stored):
+            return _rms(self._stored - placed)
         parts = [_rms(self._rows(rows[i : i + size]) - placed) for i in range(0, len(rows), size)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pairs(self, placed: F32, query: I64, rows: I64) -> F64:
         """`distances` of pairs: of the queries (B, k) at ``query`` (n,) and the candidates ``rows`` (n,)."""
         result = np.zeros(len(rows))
-        size = max(1, _BLOCK // 8 // max(1, self.axes))
+        size = max(1, _PAIRS // max(1, self.axes))
         for i in range(0, len(rows) if self.axes else 0, size):
-            r, q = rows[i : i + size], query[i : i + size]
-            known = self._prepared.place(_flat(self._values, r)) if self._stored is None else self._stored[r]
-            result[i : i + size] = _rms(known - placed[q])
+            known = self._rows(rows[i : i + size])
+            result[i : i + size] = _rms(known - placed[query[i : i + size]])
         return result
 
     def bound(self, placed: F32, weight: float) -> Bound | None:
@@ -225,18 +229,24 @@ class Whitened(Space):
 
 
 def _rms(gap: F32) -> F64:
-    """The root mean square of each row (n, k), its squares added up one after the other.
+    """The root mean square of each row (n, k) of ``gap``, which is overwritten; squares are added one after the other.
 
     In this order of memory numpy does so for several rows; a single one it would add up in pairs.
     """
-    apart = np.asfortranarray(gap if len(gap) != 1 else np.repeat(gap, 2, axis=0))
-    result: F64 = np.sqrt(np.mean(apart * apart, axis=1, dtype=np.float64))
+    apart = gap if len(gap) != 1 else np.repeat(gap, 2, axis=0)
+    np.multiply(apart, apart, out=apart)
+    columns = apart.T if apart.flags.f_contiguous else apart.T.astype(np.float64, order="C")
+    result: F64 = np.sqrt(np.add.reduce(columns, axis=0, dtype=np.float64) / apart.shape[1])
     return result[: len(gap)]
 
 
-def _flat(values: Table, rows: Any) -> F64:
+def _read(values: Table, rows: Any) -> NDArray[Any]:
     part = np.asarray(values[rows])
-    flat: F64 = part.reshape(len(part), -1).astype(np.float64)
+    return part.reshape(len(part), -1)
+
+
+def _flat(values: Table, rows: Any) -> F64:
+    flat: F64 = _read(values, rows).astype(np.float64)
     return flat
 
 
