@@ -19,7 +19,7 @@ from besttake.envs.process import choose_gl, cuda_unmentioned
         ("2", None, 1, "0"),  # a GPU without a driver for graphics
         ("2", "2", 1, "0"),  # as a replica is told
         ("2", None, 0, "2"),  # EGL does not say how many it has
-        ("", None, 4, "0"),  # as Ray tells those who have no GPU
+        ("", None, 4, "0"),  # as older versions of Ray tell those who have no GPU
         ("-1", None, 4, "0"),
         ("GPU-3f2a", None, 4, "0"),
         ("2,3", "3", 4, "3"),  # the user's choice

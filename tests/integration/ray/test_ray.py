@@ -10,14 +10,32 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
 
-from besttake.takes.ray import Parcel, own_modules  # noqa: E402
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(TESTS / "takes"), str(TESTS / "integration" / "ray")]
+
+import shared_gpu  # noqa: E402
+import toy  # noqa: E402
+
+from besttake.takes.fleet import Fleet  # noqa: E402
+from besttake.takes.key import TakeKey  # noqa: E402
+from besttake.takes.manifest import Manifest  # noqa: E402
+from besttake.takes.orders import Job  # noqa: E402
+from besttake.takes.pool import LocalPool  # noqa: E402
+from besttake.takes.ray import Cluster, Parcel, RayMember, own_modules  # noqa: E402
+from besttake.takes.replica import Course  # noqa: E402
+from besttake.takes.runner import play  # noqa: E402
+from besttake.takes.store import Store, load_take  # noqa: E402
+from besttake.takes.take import Take  # noqa: E402
 
 PLAN = {
     "policy": "python:large_half:make", "env": "testbed:drawer", "starts": 4, "seeds": 2, "arms": "base,retrieve",
@@ -38,6 +56,9 @@ class Notes(Reporter):
 
 result = diagnose(Plan.model_validate(json.loads(sys.argv[1])), sys.argv[2], progress=Notes())
 print("DIGEST", result.digest, result.cost.errors, flush=True)
+wanted = {"policy", "group", "starts", "takes", "verdict", "path"}
+cells = [cell.model_dump(include=wanted, mode="json") for cell in (*result.cells, *result.policies)]
+print("DECIDED", json.dumps(cells), flush=True)
 """
 
 
@@ -71,6 +92,12 @@ def started(out: Path, address: str | None, modules: Path, **changes: Any) -> su
 
 def ended(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
     """Its digest and its notes."""
+    digest, notes, _ = with_decisions(process)
+    return digest, notes
+
+
+def with_decisions(process: subprocess.Popen[str]) -> tuple[str, list[str], str]:
+    """Its digest, its notes and what it decided."""
     try:
         shown, _ = process.communicate(timeout=400)
     except BaseException:
@@ -80,14 +107,15 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
     lines = shown.splitlines()
     digest, errors = next(line.split()[1:] for line in lines if line.startswith("DIGEST"))
     assert errors == "0"
-    return digest, [line[5:] for line in lines if line.startswith("NOTE")]
+    decided = next(line for line in lines if line.startswith("DECIDED"))
+    return digest, [line[5:] for line in lines if line.startswith("NOTE")], decided
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that only the driver has in its path, with the user's policy."""
     place = tmp_path_factory.mktemp("modules")
-    source = Path(__file__).parents[2] / "verbs" / "large_half.py"
+    source = TESTS / "verbs" / "large_half.py"
     (place / "large_half.py").write_text(source.read_text())
     return place
 
@@ -116,6 +144,86 @@ def replicas_of(raylet: int) -> list[int]:
     return pids
 
 
+@contextmanager
+def joined(nodes: Any, *modules: Path) -> Iterator[Cluster]:
+    """This process as the driver of a cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", nodes.address)
+        with closing(Cluster(modules)) as made:
+            yield made
+
+
+def test_a_node_that_joins_later_gets_the_replica_that_waits(tmp_path: Path, cluster: Any) -> None:
+    notes: list[str] = []
+    keys = [TakeKey("p", "python:toy:make", "walk", start, "base", seed) for seed in range(999) for start in range(20)]
+    more = None
+    with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
+        layout = driver.layout(3, 2, None)
+        assert (layout.replicas, layout.room) == (3, 2)
+        members = [partial(RayMember, driver, layout.workers, layout.gpus, None)] * layout.replicas
+        with Fleet(members, notes.append) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+            course, end = Course(toy.Recipe(seconds=0.1), toy.make().spec, shared_gpu.draw, 4), time.monotonic() + 300
+            while not any("3 replicas on 3 nodes, 6 workers" in note for note in notes) and time.monotonic() < end:
+                now, keys = keys[:20], keys[20:]
+                assert fleet.play(course, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
+                more = more or cluster.add_node(num_cpus=2)
+    cluster.remove_node(more)
+    assert any("3 replicas on 3 nodes, 6 workers" in note for note in notes), notes
+
+
+class Losing:
+    """Ray, with a store that loses the first takes that it is handed."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def get(self, reference: Any) -> Any:
+        got = ray.get(reference)
+        if not self.lost and isinstance(got, list) and any(isinstance(news, list) for news in got):
+            self.lost += 1
+            raise ray.exceptions.ObjectLostError(reference.hex(), None, "")
+        return got
+
+
+def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> None:
+    """A library that is gone when a replica asks for it, and takes that are gone when the driver does."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "library.json").write_text("{}")
+    keys = [TakeKey("p", "python:toy:make", "walk", start, "base", seed) for start in range(12) for seed in range(2)]
+    work = [Job(key, 12, (), "eye", 5, True) for key in keys]
+    notes, asked = list[str](), list[str]()
+    with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
+        driver.ray, sent = Losing(), driver.parcel
+
+        def lost(directory: str) -> Parcel:
+            asked.append(directory)
+            if len(asked) > 1:
+                return sent(directory)
+            holder = ray.remote(shared_gpu.Holder).remote()
+            (reference,) = ray.get(holder.put.remote(b"{}"))
+            ray.kill(holder)
+            return Parcel("lost", {"library.json": reference})
+
+        driver.parcel = lost  # type: ignore[method-assign]
+        with (
+            Fleet([partial(RayMember, driver, 1, 0.0, None)], notes.append) as fleet,
+            Store.write(tmp_path / "run", Manifest()) as store,
+        ):
+            recipe = toy.Recipe(library=str(tmp_path / "library"))
+            tally = fleet.play(Course(recipe, toy.make().spec, shared_gpu.draw, 4), work, store)
+            digest = store.digest()
+        assert driver.ray.lost == 1
+    assert (tally.done, tally.failed) == (24, 0)
+    died = [note for note in notes if "died and is replaced" in note]
+    assert len(died) == 2, "once without its library, once without its takes"
+    with Store.write(tmp_path / "one", Manifest()) as store, closing(LocalPool(1)) as pool:
+        play(work, toy.Recipe().load(), shared_gpu.draw, store, pool, batch=4)
+        assert store.digest() == digest
+
+
 def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
     process = started(tmp_path / "run", cluster.address, modules, on="ray", batch=2)
     victims: list[int] = []
@@ -135,6 +243,70 @@ def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Pat
     killer.join(timeout=60)
     assert victims
     assert digest == local
+    assert any("died and is replaced; its takes are played again" in note for note in notes)
+
+
+@pytest.fixture(scope="module")
+def two_gpus() -> Iterator[Any]:
+    """A node that is told it has two GPUs."""
+    from ray.cluster_utils import Cluster as Nodes
+
+    made = Nodes(initialize_head=True, head_node_args={"num_cpus": 8, "num_gpus": 2})
+    yield made
+    made.shutdown()
+
+
+def test_four_replicas_share_two_gpus_at_the_same_time(tmp_path: Path, two_gpus: Any) -> None:
+    notes: list[str] = []
+    keys = [TakeKey("p", "python:shared_gpu:world", "walk", start, "base", 0) for start in range(1000)]
+    with joined(two_gpus, Path(shared_gpu.__file__)) as driver:
+        layout = driver.layout(None, None, 0.5)
+        assert (layout.replicas, layout.workers, layout.room) == (4, 2, 4)
+        members = [partial(RayMember, driver, 1, layout.gpus, None)] * layout.replicas
+        with Fleet(members, notes.append) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+
+            def played(count: int) -> list[Take]:
+                work = [Job(keys.pop(), shared_gpu.STEPS, (), "eye", 4, True) for _ in range(count)]
+                course = Course(shared_gpu.Recipe(time.time()), shared_gpu.World.spec, shared_gpu.draw, 4)
+                asked, _ = {job.key for job in work}, fleet.play(course, work, store)
+                return [load_take(store.path, row) for row in store.rows() if row.key in asked]
+
+            end = time.monotonic() + 300
+            while "4 replicas on 1 node, 4 workers" not in notes and time.monotonic() < end:
+                played(8)
+            takes = played(64)
+    replicas = {int(take.actions[0][1]): take for take in takes}
+    assert sorted(take.actions[0][0] for take in replicas.values()) == [0, 0, 1, 1]
+    for take in takes:
+        mine, _, _, count = take.actions[0]
+        assert count == 1, "it sees no GPU but its own"
+        np.testing.assert_array_equal(take.states[:, 0], mine)
+        np.testing.assert_array_equal(take.states[:, 1], mine)
+    spans = [sorted(row[2] for take in takes if take.actions[0][1] == pid for row in take.actions) for pid in replicas]
+    assert max(span[0] for span in spans) < min(span[-1] for span in spans), "all four at the same time"
+
+
+def test_a_run_until_decided_on_ray_decides_as_one_here_though_a_replica_is_killed(
+    tmp_path: Path, two_gpus: Any, modules: Path
+) -> None:
+    until = {"env": "testbed:push", "until": "decided", "budget": 96, "starts": 500, "stride": 20}
+    one, _, decided_here = with_decisions(started(tmp_path / "one", None, modules, **until))
+    process = started(tmp_path / "two", two_gpus.address, modules, **until, on="ray", gpus_per_replica=0.5)
+    victims: list[int] = []
+
+    def hurt() -> None:
+        while process.poll() is None and len(list((tmp_path / "two" / "takes").glob("*/*.take"))) < 50:
+            time.sleep(0.05)
+        for pid in replicas_of(two_gpus.head_node.all_processes["raylet"][0].process.pid)[:1]:
+            os.kill(pid, signal.SIGKILL)
+            victims.append(pid)
+
+    killer = threading.Thread(target=hurt, daemon=True)
+    killer.start()
+    digest, notes, decided_there = with_decisions(process)
+    killer.join(timeout=60)
+    assert victims
+    assert (digest, decided_there) == (one, decided_here)
     assert any("died and is replaced; its takes are played again" in note for note in notes)
 
 

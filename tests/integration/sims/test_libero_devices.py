@@ -35,7 +35,7 @@ def plain(assets: object) -> str:
     return picture()
 
 
-# What Ray tells a replica without a GPU, how users hide theirs, a GPU that only CUDA knows, and a partition of one.
+# As older versions of Ray tell a replica without a GPU; as users hide theirs; a GPU that EGL has not; a part of one.
 @pytest.mark.parametrize("visible", ["", "-1", "7", "MIG-3f2a"])
 def test_pictures_are_the_same_whatever_gpus_are_visible(plain: str, visible: str) -> None:
     assert picture(CUDA_VISIBLE_DEVICES=visible, MUJOCO_GL="egl") == plain
