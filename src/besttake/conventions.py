@@ -103,7 +103,7 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "testbed": Family(
-        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "64 x 64", 20), "testbed/tasks.py",
+        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20), "testbed/tasks.py",
     ),
     "LIBERO": Family(
         "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention, docs/environments.md", 20),
@@ -238,18 +238,18 @@ def _page() -> Iterator[str]:
     yield ""
     yield "<!-- Made by `python -m besttake.conventions > docs/conventions.md`; edit `src/besttake/conventions.py`. -->"
     yield ""
-    yield "Demonstrations, policy and env must mean the same by a gripper command, a state, an action and a picture."
-    yield "That their sizes agree proves nothing. `besttake doctor --demos X --policy Y --env Z` shows the three side"
-    yield "by side and marks what differs; a diagnosis stops before the first take where two sides are known to"
-    yield "differ, and names the option that mends it. What is not known is shown as unknown and not refused."
+    yield "Demonstrations, policy and environment must agree on what a gripper command, a state, an action and a"
+    yield "picture mean. Equal array sizes do not prove that. `besttake doctor --demos X --policy Y --env Z` shows the"
+    yield "three side by side and marks differences. A diagnosis stops before the first take if two sides are known to"
+    yield "differ, and names the option that fixes it. What is not known is shown as unknown and not refused."
     yield ""
-    yield "What BestTake knows. Families of data and policies are recognised by the ranges of their numbers: those of"
-    yield "the library, and the statistics that a LeRobot checkpoint carries."
+    yield "The tables list what BestTake knows. It recognises families of data and policies by the ranges of their"
+    yield "numbers: those in the library, and the statistics that a LeRobot checkpoint carries."
     for kind, title in (("env", "Environments"), ("data", "Demonstrations"), ("policy", "Policies")):
         yield ""
         yield f"## {title}"
         yield ""
-        yield "| family | gripper | state | action | pictures | size | steps a second | where it is written down |"
+        yield "| family | gripper | state | action | pictures | size | steps per second | source |"
         yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
         for name, family in FAMILIES.items():
             if family.kind == kind:
@@ -258,14 +258,14 @@ def _page() -> Iterator[str]:
                 cells = (name, str(one.gripper or ""), one.state, one.action, one.turn, one.size, rate, family.source)
                 yield f"| {' | '.join(cells)} |"
     yield ""
-    yield "## What mends a difference"
+    yield "## How to fix a difference"
     yield ""
     yield "| difference | option |"
     yield "| --- | --- |"
-    yield "| a policy's gripper is 0 to 1 and LIBERO's is -1 to 1 | `?gripper=libero` in the policy's URI |"
-    yield "| a policy's gripper is 0 to 1 and ManiSkill's is -1 to 1 | `?gripper=simpler` in the policy's URI |"
-    yield "| a policy or data of Bridge in `maniskill:` | `?state=bridge` in the env's URI |"
-    yield "| the gripper of demonstrations | nothing to do: a library is built with the commands of the env |"
+    yield "| the policy's gripper is 0 to 1, LIBERO's is -1 to 1 | `?gripper=libero` in the policy's URI |"
+    yield "| the policy's gripper is 0 to 1, ManiSkill's is -1 to 1 | `?gripper=simpler` in the policy's URI |"
+    yield "| a policy or data of Bridge in `maniskill:` | `?state=bridge` in the environment's URI |"
+    yield "| the gripper of demonstrations | nothing to do: a library is built with the environment's commands |"
 
 
 if __name__ == "__main__":
