@@ -141,7 +141,7 @@ def _write(pieces: dict[tuple[str, int], Outcome]) -> None:
 def table(outcomes: list[Outcome]) -> str:
     """The outcomes as a Markdown table, a line per stage."""
     lines = [
-        "| stage | what is done | attacks | how the tries ended | broken | seconds |",
+        "| stage | what is done | attacks | how the attempts ended | broken | seconds |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, stage in STAGES.items():
@@ -151,8 +151,8 @@ def table(outcomes: list[Outcome]) -> str:
         ends, attacks, planned = Counter[str](), sum(one.attacks for one in pieces), stage.full * stage.each
         for one in pieces:
             ends.update(one.ends)
-        told = ", ".join(f"{count:,} {end}" for end, count in ends.most_common() if end != "broken")
+        listed = "; ".join(f'{count:,} x "{end}"' for end, count in ends.most_common() if end != "broken")
         count = f"{attacks:,}" + (f" of {planned:,}" if attacks < planned else "")
         seconds = sum(one.seconds for one in pieces)
-        lines.append(f"| {name} | {stage.what} | {count} | {told} | {ends['broken']} | {seconds:.0f} |")
+        lines.append(f"| {name} | {stage.what} | {count} | {listed} | {ends['broken']} | {seconds:.0f} |")
     return "\n".join(lines)
