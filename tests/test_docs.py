@@ -7,6 +7,7 @@ import doctest
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -142,3 +143,11 @@ def test_the_menu_of_the_site_leads_to_every_page() -> None:
     menu = (ROOT / "mkdocs.yml").read_text()
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if f": {page}\n" not in menu] == []
+
+
+def test_the_site_links_to_the_repository_and_loads_nothing_from_its_host() -> None:
+    """The theme asks the host for stars wherever it finds its component "source", at every visit of every reader."""
+    keep_link = runpy.run_path(str(ROOT / "docs" / "hooks.py"))["on_post_page"]
+    link = '<a href="https://github.com/besttake/besttake" class="md-source"{}>besttake</a>'
+    assert keep_link(link.format(' data-md-component="source"')) == link.format("")
+    assert "font: false" in (ROOT / "mkdocs.yml").read_text()
