@@ -9,7 +9,7 @@ from bench.plain_retrieval import PlainRetriever
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from besttake.core import retrieve, spaces
+from besttake.core import bounds, retrieve, spaces
 from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, targets
 from besttake.core.spaces import Rows
 
@@ -268,7 +268,13 @@ def agrees(world, weights, changes, excluding, missing, few):
         "exclude": known.demo[own].tolist() if excluding else None,
     }
     asked = (images, chunks.reshape(8, *known.chunks.shape[1:]), None if missing else states)
-    with mock.patch.object(retrieve, "_PLAIN", 0), mock.patch.object(spaces, "_FEW", few), np.errstate(over="ignore"):
+    small = mock.patch.multiple(bounds, _FIRST=2, _WORTH_BOUNDS=1)  # so that finer bounds are used for a few pairs, too
+    with (
+        small,
+        mock.patch.object(retrieve, "_PLAIN", 0),
+        mock.patch.object(spaces, "_FEW", few),
+        np.errstate(over="ignore"),
+    ):
         fast = Retriever(known, config)
         matches = fast.query(*asked, **rest)
         single = [

@@ -19,19 +19,28 @@ Compare = Callable[[I64, I64], F64]
 _BLOCK = 1 << 20
 # Candidates of each query that are compared first, of few queries more, and how many times as many come next.
 _FIRST, _FIRST_OF_ALL, _MORE = 8, 32, 4
+# Fewer pairs than this are compared as soon as bounded.
+_WORTH_BOUNDS = 16
 # More than sums and roots in float32 can be off, and than squares can lose below the smallest float32.
 _ROUNDED, _LOST = 2.0**-18, 1e-20
 
 
 @dataclass(frozen=True)
 class Lows:
-    """Lower bounds ``values`` (B, E) of distances, ``unsure`` (B,) by how much they may be above; inf: not allowed."""
+    """Lower bounds ``values`` (B, E) of distances, ``unsure`` (B,) by how much they may be above; inf: not allowed.
+
+    ``finer`` has bounds whose sum is tighter and takes longer, for pairs; `unsure` holds for them, too.
+    """
 
     values: F32
     unsure: F64
+    finer: Callable[[], Sequence[Bound]]
 
     @classmethod
-    def of(cls, bounds: Sequence[Bound], count: int, allowed: Sequence[Bools | None]) -> Lows:
+    def of(
+        cls, bounds: Sequence[Bound], count: int, allowed: Sequence[Bools | None],
+        finer: Callable[[], Sequence[Bound]],
+    ) -> Lows:  # fmt: skip
         """The sums of ``bounds`` for ``count`` candidates, of which each query is ``allowed`` some (None: all)."""
         values = np.zeros((len(allowed), count), np.float32)
         columns = max(1, _BLOCK // max(1, len(allowed)))
@@ -42,7 +51,7 @@ class Lows:
             if own is not None:
                 row[~own] = np.inf
         unsure = np.sum([bound.unsure for bound in bounds], axis=0) if bounds else np.zeros(len(allowed))
-        return cls(values, unsure)
+        return cls(values, unsure, finer)
 
     def limit(self, reached: F64) -> F32:
         """Above which bound (B,) a candidate cannot have a distance of ``reached`` (B,) or less."""
@@ -54,6 +63,13 @@ class Lows:
         may = self.values <= self.limit(reached)[:, None]
         row, candidate = np.divmod(np.flatnonzero(may), may.shape[1])
         return row, candidate
+
+    def still(self, row: I64, candidate: I64, reached: F64) -> Bools:
+        """Which pairs (n,) may have a distance of ``reached`` (B,) or less by the finer bounds, too."""
+        low = np.zeros(len(row), np.float32)
+        for bound in self.finer() if len(row) >= _WORTH_BOUNDS else ():
+            low += bound.pairs(row, candidate)
+        return low <= self.limit(reached)[row]
 
 
 def nearest(lows: Lows, compare: Compare) -> tuple[I64, F64]:
@@ -74,9 +90,10 @@ def nearest(lows: Lows, compare: Compare) -> tuple[I64, F64]:
         row, candidate, low = row[order], candidate[order], low[order]
         place = np.arange(len(row)) - np.searchsorted(row, row)
         now, later = np.flatnonzero(place < size), np.flatnonzero(place >= size)
+        now = now[lows.still(row[now], candidate[now], best[:, 0])]
         compared = compare(row[now], candidate[now])
         order = np.lexsort((candidate[now], compared[:, 0], row[now]))
-        lead = order[np.r_[True, np.diff(row[now][order]) != 0]]
+        lead = order[np.diff(row[now][order], prepend=-1) != 0]
         r, c, own = row[now][lead], candidate[now][lead], compared[lead]
         wins = (own[:, 0] < best[r, 0]) | ((own[:, 0] == best[r, 0]) & (c < winner[r]))
         best[r[wins]], winner[r[wins]] = own[wins], c[wins]

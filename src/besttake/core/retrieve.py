@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from besttake.core.bounds import Lows, nearest, nearest_few
 from besttake.core.search import F32, F64, I64
-from besttake.core.spaces import Prepared, Rows, Space, Table, Whitened
+from besttake.core.spaces import Bound, Prepared, Rows, Space, Table, Whitened
 
 Rule = Literal["next", "current", "frame"]
 Way = Literal["start", "path", "blend"]
@@ -252,12 +252,16 @@ class Retriever:
         terms = list(zip(self._spaces, queries.placed, weights / weights.sum(), strict=True))
         if queries.returned is not None and not image_only:
             terms.append((self._returns, queries.returned, self.config.reliability))
-        bounds = [
-            space.bound(placed, float(weight))
-            for space, placed, weight in terms
-            if space is not None and placed is not None and weight > 0 and space.axes
-        ]
-        return Lows.of([b for b in bounds if b is not None], len(self.candidates.demo), queries.allowed)
+
+        def bounds(whole: bool) -> list[Bound]:
+            made = [
+                space.bound(placed, float(weight), whole)
+                for space, placed, weight in terms
+                if space is not None and placed is not None and weight > 0 and space.axes
+            ]
+            return [bound for bound in made if bound is not None]
+
+        return Lows.of(bounds(False), len(self.candidates.demo), queries.allowed, cache(partial(bounds, True)))
 
     def _compared(self, queries: _Queries, query: I64, rows: I64) -> F64:
         """Distance and parts (n, 4) of pairs: of ``queries`` at ``query`` (n,) and the candidates ``rows`` (n,)."""

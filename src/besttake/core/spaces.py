@@ -23,9 +23,10 @@ _BLOCK = _STORED = 1 << 21
 # Numbers of the pairs that are compared together: few enough for a core's own cache.
 _PAIRS = 1 << 16
 _SAMPLE = 2048
-# Axes that a bound may have; the variance that may lie outside of them, and that with which it still pays.
-_AXES, _OUTSIDE, _PAYS = (32, 64, 96, 128, 192, 256), 0.05, 0.4
-_FEW = 384
+# Axes that a bound may have, and the variance that may lie outside of them. A modality of up to `_FEW` axes may use
+# all of them, so that few must be nearly as good; for a wider one each axis costs more than a few pairs to compare.
+_AXES, _FEW = (32, 64, 96, 128, 160, 192, 256), 384
+_OUTSIDE_FEW, _OUTSIDE = 0.05, 0.2
 # The unit of float32 and what bounds allow for it. The last is for axes that are orthonormal within `_ORTHONORMAL`.
 _UNIT, _ORTHONORMAL, _PROJECTED = 2.0**-24, 1e-12, 4e-6
 _SMALLEST, _LARGEST = 1e-20, 1e30
@@ -164,8 +165,11 @@ class Space:
             result[i : i + size] = _rms(known - placed[query[i : i + size]])
         return result
 
-    def bound(self, placed: F32, weight: float) -> Bound | None:
-        """Bounds of ``weight`` times the distances of queries (B, k); None where numbers would leave float32."""
+    def bound(self, placed: F32, weight: float, whole: bool = False) -> Bound | None:
+        """Bounds of ``weight`` times the distances of queries (B, k); None where numbers would leave float32.
+
+        They are those of the prepared axes, or, tighter but of the width of a row, of the ``whole`` row.
+        """
         ours, queries = self._prepared, placed.astype(np.float64)
         squares = _squares(queries)
         reach = np.sqrt(squares) + ours.size[0]
@@ -173,7 +177,8 @@ class Space:
         if factor < _SMALLEST or not (away < 1e12 and factor * away**2 < _LARGEST):
             return None
         unsure = np.sqrt(factor) * _PROJECTED * reach[:, 0]
-        if axes := ours.basis.shape[1]:
+        axes = ours.basis.shape[1]
+        if axes and not (whole and axes < self.axes):
             inside = _coordinates(queries, ours.basis)
             slack = 4 * _UNIT * (axes + 8) * reach**2
             parts = inside, np.ones((len(queries), 1)), _squares(inside) - slack
@@ -203,14 +208,24 @@ class Bound:
     def add(self, first: int, lows: F32) -> None:
         """Add the bounds of the candidates from ``first`` on to ``lows`` (B, n)."""
         last = first + lows.shape[1]
-        rows = np.asarray(self._table[first:last], np.float32).reshape(lows.shape[1], -1)
+        rows = np.asarray(_read(self._table, slice(first, last)), np.float32)
         squares = self._queries @ rows.T
         if self._per_query is not None and self._per_row is not None:
             squares += self._per_row[first:last]
             squares += self._per_query
-        # In two steps and in place: fmax also turns what is not a number into the bound that is always true.
-        np.fmax(squares, np.float32(0), out=squares)
-        lows += np.sqrt(squares, out=squares)
+        lows += _root(squares)
+
+    def pairs(self, query: I64, rows: I64) -> F32:
+        """The bounds of pairs: of the queries at ``query`` (n,) and the candidates ``rows`` (n,)."""
+        squares = np.empty(len(rows), np.float32)
+        size = max(1, _PAIRS // self._queries.shape[1])
+        for i in range(0, len(rows), size):
+            known = np.asarray(_read(self._table, rows[i : i + size]), np.float32)
+            np.einsum("ij,ij->i", self._queries[query[i : i + size]], known, out=squares[i : i + size])
+        if self._per_query is not None and self._per_row is not None:
+            squares += self._per_row[rows]
+            squares += self._per_query[query, 0]
+        return _root(squares)
 
 
 class Whitened(Space):
@@ -238,6 +253,13 @@ def _rms(gap: F32) -> F64:
     columns = apart.T if apart.flags.f_contiguous else apart.T.astype(np.float64, order="C")
     result: F64 = np.sqrt(np.add.reduce(columns, axis=0, dtype=np.float64) / apart.shape[1])
     return result[: len(gap)]
+
+
+def _root(squares: F32) -> F32:
+    """The root of each of ``squares`` (..., n), in place; 0, a bound that is always true, where there is none."""
+    # With a row of zeros fmax takes a third of the time that it takes with one zero.
+    np.fmax(squares, np.zeros(squares.shape[-1], np.float32), out=squares)
+    return np.sqrt(squares, out=squares)
 
 
 def _read(values: Table, rows: Any) -> NDArray[Any]:
@@ -296,7 +318,7 @@ def _basis(sample: F32) -> F64:
         inside = rows @ guess
         variance, turn = np.linalg.eigh(inside.T @ inside)
         outside = 1 - np.cumsum(variance[::-1]) / np.einsum("ij,ij->", rows, rows)
-        fits = [p for p in most if outside[p - 1] <= _OUTSIDE] or [p for p in most[-1:] if outside[p - 1] <= _PAYS]
+        fits = [p for p in most if outside[p - 1] <= (_OUTSIDE_FEW if width <= _FEW else _OUTSIDE)]
         basis: F64 = guess @ turn[:, ::-1][:, : fits[0] if fits else 0]
         basis = basis[:, _squares(basis.T)[:, 0] > 0.5]  # zero where the rows span fewer axes
         error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).sum(axis=0).max(initial=0.0)
