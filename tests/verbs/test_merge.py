@@ -93,6 +93,18 @@ def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path,
     refused(tmp_path, first, run(tmp_path / "other", 1, 3, shade=7), other)
 
 
+def test_a_part_with_a_damaged_take_leaves_no_half_run(tmp_path: Path, first: Path) -> None:
+    damaged = run(tmp_path / "second", 2, 4)
+    take = sorted((damaged / "takes").glob("*/*.take"))[-1]
+    whole = take.read_bytes()
+    take.write_bytes(whole[:-3])
+    with pytest.raises(RunError, match="is damaged; run the diagnosis again to redo it"):
+        merge([first, damaged], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    take.write_bytes(whole)
+    assert merge([first, damaged], tmp_path / "out").takes == 16
+
+
 def test_a_run_is_never_written_over(tmp_path: Path, first: Path) -> None:
     whole = run(tmp_path / "whole", 0, 4)
     with pytest.raises(RunError, match="is a run already"):

@@ -65,8 +65,9 @@ def runs_merge(
 
     merged = merge(runs, out, command=command())
     failed = f" ({merged.left_out} failed ones left out)" if merged.left_out else ""
-    text = f"{merged.takes} takes{failed} in {merged.path}, digest {merged.digest[:12]}\nScore and judge them with the"
-    show(f"{text} whole plan: besttake diagnose … -o {merged.path}", asdict(merged), as_json)
+    text = f"{merged.takes} takes{failed} in {merged.path}, their digest (without scores) {merged.digest[:12]}"
+    then = f"Score and judge them with the whole plan: besttake diagnose … -o {merged.path}"
+    show(f"{text}\n{then}", asdict(merged), as_json)
 
 
 def report(

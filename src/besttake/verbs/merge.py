@@ -6,8 +6,9 @@ verdicts are not copied: `diagnose` with the whole plan finds all takes there, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ _SPLIT = {"policies": "policy", "tasks": "task", "starts": "starts", "seeds": "s
 
 @dataclass(frozen=True)
 class Merged:
-    """The joined run: how many takes it holds, how many failed ones were left out, and its digest."""
+    """The joined run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
 
     path: str
     takes: int
@@ -43,6 +44,7 @@ def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> 
         stores = [closing.enter_context(Store.open(run)) for run in runs]
         manifest = _joined(stores, command)
         _check_takes(stores)
+        closing.enter_context(_whole_or_gone(Path(out)))
         joined = closing.enter_context(Store.write(out, manifest))
         for store in stores:
             there = {row.key for row in joined.rows()}
@@ -51,6 +53,18 @@ def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> 
                     joined.add(store.load(row), row.seconds)
         left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in joined.rows()})
         return Merged(str(out), len(joined.rows()), left_out, joined.digest())
+
+
+@contextmanager
+def _whole_or_gone(out: Path) -> Iterator[None]:
+    """Remove what was made in ``out`` where something goes wrong, as where a part has a damaged take."""
+    there = out.exists()
+    try:
+        yield
+    except BaseException:
+        if not there:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def _joined(stores: Sequence[Store], command: str) -> Manifest:
