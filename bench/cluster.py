@@ -1,6 +1,6 @@
 """What limits a run on one GPU, eight or sixty-four: the real schedule, a virtual clock. ``python -m bench cluster``
 
-`takes/schedule.py` (which take is sampled and played next) and `takes/feed.py` (which replica plays which take) are the
+`takes/schedule.py` (which take is sampled and played next) and `takes/queue.py` (which replica plays which) are the
 ones that diagnoses run; only the clock, the simulators and the policy are modelled. The model: a pass of 8 rows takes
 60 ms, a step 20 ms of one core, a take 280 steps, 5 of them per chunk; host work per 8 rows as measured for LeRobot
 policies with two 256 px cameras (hash 5.2 ms and stack 5.3 ms beside the sampling, preprocess 1.6 ms within it,
@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 
 from besttake.takes.draws import Draw
-from besttake.takes.feed import Feed
 from besttake.takes.film import Film
 from besttake.takes.keeper import Keeper
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.orders import Act, Answer, Begin, End, Job, Need, Order
-from besttake.takes.queue import Queue
+from besttake.takes.queue import Feed, Queue
 from besttake.takes.schedule import Schedule, Waiting
 from besttake.takes.store import Store
 from besttake.takes.take import Take

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from besttake.takes.draws import Draw
-from besttake.takes.feed import Feed
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.orders import Begin, End, Failed, Job, Need
-from besttake.takes.queue import Queue
+from besttake.takes.queue import Feed, Queue
 from besttake.takes.schedule import Schedule
 from besttake.takes.take import Take
 from besttake.types import Observation

@@ -1,7 +1,7 @@
 """Many replicas, one queue of takes, one writer.
 
-Work goes to whoever is free (`feed`). A replica that dies gives its takes back and is replaced; takes are the same bits
-whoever plays them.
+Work goes to whoever is free (`queue.Feed`). A replica that dies gives its takes back and is replaced; takes are the
+same bits whoever plays them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from besttake.errors import RolloutError
-from besttake.takes.feed import Feed
 from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row
 from besttake.takes.orders import End, Job, Sampler
 from besttake.takes.pool import Pool
 from besttake.takes.process import WorkerProcess
-from besttake.takes.queue import Queue
+from besttake.takes.queue import Feed, Queue
 from besttake.takes.replica import Broken, Course, Embedded, Joined, Message, News, Replica
 from besttake.takes.runner import Tally
 from besttake.takes.store import Store
@@ -49,27 +48,18 @@ class Member(Protocol):
         ...
 
 
-class OwnMember:
-    """The replica in this very process, with the sampler and the workers that are here anyway."""
+class OwnMember(Replica):
+    """The replica in this very process, with the sampler and the workers that are here anyway, and that stay."""
+
+    _apart = False
 
     def __init__(self, sampler: Callable[[Course], Sampler], pool: Callable[[], Pool], tell: Tell) -> None:
-        self._replica = _Here(sampler, pool(), tell)
+        super().__init__(pool(), tell)
+        self._make = sampler
 
     def send(self, message: Message) -> None:
         """Obey at once; its engine has a thread of its own."""
-        self._replica.obey(message)
-
-    def close(self) -> None:
-        """End it; the workers stay."""
-        self._replica.close()
-
-
-class _Here(Replica):
-    _apart = False
-
-    def __init__(self, sampler: Callable[[Course], Sampler], pool: Pool, tell: Tell) -> None:
-        super().__init__(pool, tell)
-        self._make = sampler
+        self.obey(message)
 
     def _sampler_of(self, course: Course) -> Sampler:
         return self._make(course)

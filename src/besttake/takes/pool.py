@@ -232,7 +232,3 @@ class Workers:
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
         """`map` by the worker processes, started if need be."""
         return self.pool().map(function, items)
-
-    def map_if_running(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-        """`map` by the worker processes if they run already, else in this process."""
-        return self.running.map(function, items) if self.running is not None else map(function, items)
