@@ -18,6 +18,7 @@ from besttake.config import load_plan
 from besttake.errors import PlanError, RunError
 from besttake.measure.looks import random_order
 from besttake.measure.sofar import kept_cells, so_far
+from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
@@ -155,3 +156,21 @@ def test_a_run_killed_five_times_ends_with_the_same_takes_and_the_same_decision(
         process.wait()
     subprocess.run(command, check=True)
     assert decisions(out) == decisions(run)
+
+
+def test_the_time_left_counts_the_default_budget(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a budget a run makes at most 1500 takes per policy and task group, not every start of every arm."""
+    expected: list[dict[str, int]] = []
+
+    class Stop(Exception):
+        pass
+
+    def whole(self: Reporter, takes: dict[str, int]) -> None:
+        expected.append(takes)
+        raise Stop
+
+    monkeypatch.setattr(Reporter, "whole", whole)
+    plan = {**PLAN, "budget": None, "policy": ["testbed:half", "testbed:strong"], "arms": "base,cooled"}
+    with pytest.raises(Stop):
+        diagnose(load_plan(None, plan), tmp_path / "run")
+    assert expected == [{"testbed:half": 3000, "testbed:strong": 3000}]

@@ -43,6 +43,7 @@ from besttake.verbs.setup import (
     set_up,
     with_possible_arms,
 )
+from besttake.verbs.until import budget_of
 
 __all__ = ["diagnose", "versions"]
 _log = logging.getLogger(__name__)
@@ -103,12 +104,12 @@ def diagnose(
 def _to_make(setup: Setup, store: Store) -> dict[str, int]:
     """About how many takes each policy has to make: all that are planned, or of a run until decided, its budget."""
     plan = setup.plan
-    units = [
-        (len(plan.chosen_tasks(env)), len(plan.chosen_starts(plan.offered(env), uri)))
-        for uri, env in setup.envs.items()
-    ]
-    all_arms = sum(tasks * starts for tasks, starts in units) * len(plan.arms) * plan.seeds
-    each = min(all_arms, (plan.budget or all_arms * len(plan.policy)) // len(plan.policy)) if plan.until else all_arms
+    tasks = {uri: plan.chosen_tasks(env) for uri, env in setup.envs.items()}
+    units = sum(len(tasks[uri]) * len(plan.chosen_starts(plan.offered(env), uri)) for uri, env in setup.envs.items())
+    each = units * len(plan.arms) * plan.seeds
+    if plan.until:
+        cells = {(uri, task.group) for uri, own in tasks.items() for task in own}
+        each = min(each, budget_of(plan, len(cells)) // len(plan.policy))
     there = Counter(row.key.policy for row in store.rows())
     return {uri: max(0, each - there[uri]) for uri in plan.policy}
 

@@ -28,7 +28,7 @@ from besttake.verbs.setup import (
     Setup,
     load_policy,
 )
-from besttake.verbs.until import PER_CELL, Course, play_until_decided
+from besttake.verbs.until import Course, budget_of, play_until_decided
 
 
 def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
@@ -60,7 +60,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
             else:
                 course = _course(own, policy.spec, setup, settings, play, scoring)
                 made = session.whole.done
-                budget = plan.budget or PER_CELL * len({*course.cell_of.values()}) * len(plan.policy)
+                budget = budget_of(plan, len({*course.cell_of.values()}))
                 played = play_until_decided(course, (budget - len(planned)) // left)
                 keys, stops = played.planned, {**stops, **played.stops}
                 session.whole.expect(uri, session.whole.done - made)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from besttake.config import Plan
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
 from besttake.measure.forecast import MOST
 from besttake.measure.looks import Unit, cell_name, looks_until
@@ -53,6 +54,11 @@ class Course:
     settings: Settings
     play: Callable[[Collection[TakeKey]], None]
     observe: Callable[[Collection[TakeKey]], list[CellData]]
+
+
+def budget_of(plan: Plan, cells: int) -> int:
+    """The most takes of a run until decided, whose env has so many ``cells`` for each policy."""
+    return plan.budget or PER_CELL * cells * len(plan.policy)
 
 
 def play_until_decided(course: Course, budget: int) -> Played:
