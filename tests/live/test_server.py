@@ -270,3 +270,14 @@ def test_a_run_whose_files_are_damaged_is_said_to_be(going: Path) -> None:
         with patch.object(Observer, "state", side_effect=IndexError("what no run\nhas")):
             status, text, _ = Asking(server)("/")
         assert (status, text) == (500, "IndexError: what no run has\n")
+
+
+def test_takes_whose_rows_are_still_to_come_do_not_hide_those_that_play(going: Path) -> None:
+    """Files come before their rows, and each may lie in a directory that has no other take yet."""
+    seen = Observer(going).state().newest
+    for i in range(8):
+        folder = going / "takes" / f"new{i}"
+        folder.mkdir()
+        (folder / f"unknown{i}.take").write_bytes(b"")
+    assert Observer(going).state().newest == seen
+    assert len(seen) == 6

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 
 from besttake.errors import RunError, one_line
@@ -146,10 +147,14 @@ class Observer:
         return self._known[name][1]
 
     def _newest(self) -> list[NewTake]:
-        """The takes whose files came last: they lie in the directories that changed last."""
-        folders = sorted(_entries(self.directory / "takes"), key=_time_of, reverse=True)[:NEWEST]
-        files = sorted((file for folder in folders for file in _entries(folder)), key=_time_of, reverse=True)
-        rows = [self.rows[file.stem] for file in files if file.suffix == ".take" and file.stem in self.rows]
+        """The takes whose files came last: they lie in the directories that changed last, and have a row already."""
+        folders = sorted(_entries(self.directory / "takes"), key=_time_of, reverse=True)
+        known = (
+            [file for file in _entries(folder) if file.suffix == ".take" and file.stem in self.rows]
+            for folder in folders
+        )
+        last = chain.from_iterable(islice(filter(None, known), NEWEST))
+        rows = [self.rows[file.stem] for file in sorted(last, key=_time_of, reverse=True)]
         return [
             NewTake(row.key.id, *_named(row.key), success=bool(row.success), steps=row.steps) for row in rows[:NEWEST]
         ]
@@ -170,7 +175,7 @@ def _budget(manifest: Manifest, made: int, beat: pulse.Beat | None) -> int:
     budget = manifest.plan.get("budget")
     if isinstance(budget, int) and budget > 0:
         return max(budget, made)
-    return made + max(0, beat.total - beat.done) if beat else 0
+    return made + max(0, beat.total - beat.done) if beat and beat.total else 0
 
 
 def _failures(rows: list[Row]) -> list[Failure]:

@@ -113,7 +113,13 @@ def _options(cell: Cell, path: str) -> list[DotRow]:
     ] if chosen is not None else []  # fmt: skip
 
 
-_PATH_SERIES = {"headroom": "s4", "gain": "accent", "retrieve": "s1", "cooled": "s2", "content": "s3"}
+_PATH_SERIES = {
+    "headroom": ("s4", "a perfect pick"),
+    "gain": ("accent", "keeping the best"),
+    "retrieve": ("s1", "retrieval"),
+    "cooled": ("s2", "cooling"),
+    "content": ("s3", "retrieval beyond cooling"),
+}
 
 
 def course(cell: Cell, path: str) -> Figure | None:
@@ -124,25 +130,28 @@ def course(cell: Cell, path: str) -> Figure | None:
     ends = [end for _, line in drawn for p in line for end in (p.value, p.low, p.high)]
     last = max(line[-1].takes for _, line in drawn)
     low, high = max(-0.6, min(-0.05, *ends)), min(0.8, max(0.1, *ends))
-    frame = Frame.of((WIDTH, 250), (44, 14, 14, 42), (0, last * 1.02), (low, high))
+    legend = 16 * len(drawn)
+    frame = Frame.of((WIDTH, 250 + legend), (44, 14, 14, 42 + legend), (0, last * 1.02), (low, high))
     bottom = frame.y.start
     shapes: list[Element] = [
         *frame.grid(about=5),
         *horizontal(frame.x, frame.y.end, bottom, about=5, scale=1),
         Polyline([frame.at(0, 0), frame.at(last, 0)], "muted", 1, (3, 3)),
-        Label(frame.x.end, frame.height - 6, "takes", color="muted", size=12, anchor="end"),
+        Label(frame.x.end, bottom + 34, "takes", color="muted", size=12, anchor="end"),
+        Label(frame.x.start + 6, frame.y.end + 12, "gain, points", color="muted", size=12),
     ]
     for i, (name, line) in enumerate(drawn):
-        color, settled = _PATH_SERIES[name], cell.path.settled.get(name)
+        (color, shown), settled = _PATH_SERIES[name], cell.path.settled.get(name)
         shapes.append(frame.band([(p.takes, p.low, p.high) for p in line], color, 0.07))
         shapes.append(Polyline([frame.at(p.takes, p.value) for p in line], color, 1.6))
         for j, p in enumerate(line):
-            tip = f"{name} after {p.takes} takes: {points(p.value)} points {interval(p.low, p.high, scale=100)}"
+            tip = f"{shown} after {p.takes} takes: {points(p.value)} points {interval(p.low, p.high, scale=100)}"
             data = datum(f"{path}/path/points/{name}/{j}/value", p.value)
             shapes.append(Mark(*frame.at(p.takes, p.value), 2.6, color, tip=tip, data=data))
-        text = f"{name}, settled at {settled}" if settled is not None else f"{name}, open"
-        shapes.append(Mark(frame.x.start + 10, frame.y.end + 10 + 15 * i, 3.5, color))
-        shapes.append(Label(frame.x.start + 18, frame.y.end + 14 + 15 * i, text, color="muted", size=11.5))
+        when = f"settled after {settled} takes" if settled is not None else "open"
+        y = bottom + 46 + 16 * i
+        shapes.append(Mark(frame.x.start + 4, y - 4, 3.5, color))
+        shapes.append(Label(frame.x.start + 14, y, f"{shown}: {when}", color="muted", size=11.5))
     return Figure(frame.width, frame.height, f"How {cell.policy} was decided, against takes", tuple(shapes))
 
 

@@ -66,7 +66,7 @@ def summary(cells: Sequence[SoFar], n: int, worth: float) -> str:
         if settled:
             parts.append(f"{title}: {'; '.join(f'{what} ({_some(names)})' for what, names in settled.items())}")
     still = sum(answer == "undecided" for _, answer, _ in asked)
-    parts.append(f"open: {still} of {count(len(asked), 'question')}" if still else "every question is settled")
+    parts.append(f"Open: {still} of {count(len(asked), 'question')}" if still else "every question is settled")
     return " ".join(map(sentence, parts))
 
 
