@@ -118,7 +118,7 @@ def test_the_words_say_which_was_chosen_and_what_retrying_costs() -> None:
     assert rejection.scorer == "last"
     assert rejection.takes.value is not None
     assert 1 < rejection.takes.value < 3
-    assert "retry until the score by last is at least" in retrying
+    assert "retry until the last score is at least" in retrying
     assert f"{rejection.takes.value:.2f} takes on average" in retrying
     first, final = rejection.curve[0], rejection.curve[-1]
     assert first.takes == pytest.approx(3)

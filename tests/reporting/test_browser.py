@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from besttake.reporting.html import make_html, render
+from besttake.reporting.numbers import percent
 from besttake.reporting.takes import Starts, page_takes
 from besttake.result import Result
 from besttake.takes.store import Store
@@ -252,9 +253,25 @@ def test_paper_shows_every_column_and_every_reason(browser: Any, run: Path) -> N
     assert browser.run(heat) == [True, starts]
     columns = browser.run("document.getElementById('columns').innerText")
     assert columns == "Arms from left to right: base, cooled, retrieve, shuffled."
+    frames = "[...document.querySelectorAll('#stage canvas.film')].map(c => Number(c.dataset.frame))"
+    assert set(browser.run(frames)) == {11}, "paper shows how takes ended: at first they look alike"
     browser.run("dispatchEvent(new Event('afterprint'))")
+    assert set(browser.run(frames)) == {0}
     assert not browser.run("[...document.querySelectorAll('details')].some(d => d.open)")
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_paper_is_light_and_keeps_the_colours_of_the_legend(browser: Any, run: Path) -> None:
+    browser.open(run / "report.html", width=1280)
+    browser.click("#theme")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.run("getComputedStyle(document.body).color") == "rgb(29, 31, 35)"
+        key = "getComputedStyle(document.querySelector('.legend .key'))"
+        assert browser.run(f"[{key}.backgroundColor, {key}.printColorAdjust]") == ["rgb(0, 114, 178)", "exact"]
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+        browser.click("#theme")
 
 
 def test_who_stops_after_the_first_screen_knows_what_to_do(browser: Any, run: Path) -> None:
@@ -266,6 +283,9 @@ def test_who_stops_after_the_first_screen_knows_what_to_do(browser: Any, run: Pa
     )
     assert [policy for policy, *_ in bottoms] == [cell.policy for cell in result.policies]
     assert all(bottom < 900 and length > 20 for _, bottom, length in bottoms)
+    rates = browser.run("[...document.querySelectorAll('.decision .asis')].map(one => one.textContent)")
+    known = [cell.headroom.pass_1.value for cell in result.policies if cell.headroom is not None]
+    assert rates == [f"{percent(value)} success as it is" for value in known]
 
 
 def test_notes_come_after_the_decision_and_no_table_is_cut_on_a_phone(browser: Any, run: Path) -> None:

@@ -17,7 +17,7 @@ WIDTH = 460.0
 _ROW = 24.0
 _GAP = 10.0
 _LEFT = 160.0
-_RIGHT = 134.0
+_RIGHT = 144.0
 
 
 @dataclass(frozen=True)

@@ -163,5 +163,10 @@ const player = (() => {
   };
   time.addEventListener("input", () => { stop(); render(); });
   play.addEventListener("click", () => (timer ? stop() : start()));
+  // On paper takes that nobody has played yet show how they ended: at the first step all of them look alike.
+  let unplayed = false;
+  const jump = (to) => { time.value = to; render(); };
+  addEventListener("beforeprint", () => { unplayed = Number(time.value) === 0; if (unplayed) jump(time.max); });
+  addEventListener("afterprint", () => { if (unplayed) jump(0); });
   return { show, clear, start };
 })();

@@ -8,7 +8,7 @@ from besttake.reporting.numbers import count, estimate_points, number, percent, 
 from besttake.reporting.words.phrases import price_of, say
 
 if TYPE_CHECKING:
-    from besttake.result import Cell, Menu, Option, Verdict
+    from besttake.result import ActNow, Cell, Menu, Option, Verdict
 
 
 def action(option: Option) -> str:
@@ -34,8 +34,27 @@ def menu_lines(cell: Cell, worth: float) -> list[str]:
     if cell.verdict is None:
         return []
     menu = cell.verdict.menu
-    lines = [] if menu is None else [_menu_claim(menu, worth, _error(cell)), *_act_now(menu)]
+    lines = (
+        []
+        if menu is None
+        else [_other_arm(cell.verdict), _menu_claim(menu, worth, _error(cell)), *_act_now(menu, worth)]
+    )
     return [line for line in (*lines, _why_zero(cell.verdict), path(cell), shortest(cell)) if line]
+
+
+def _other_arm(verdict: Verdict) -> str:
+    """Why the best option retrieves where the answer about demonstrations is to cool, or the other way round."""
+    best = verdict.menu.option(verdict.menu.best) if verdict.menu is not None else None
+    arms = {"retrieve": ("retrieves", "retrieval", "cool"), "cooled": ("cools", "cooling", "retrieve")}
+    does, what, other = arms.get(best.arm, ("", "", "")) if best is not None else ("", "", "")
+    if best is None or best.takes == 1 or verdict.retrieve.answer != other:
+        return ""
+    single = {name: say(verdict.questions.get(name)) for name in ("cooled", "retrieve")}
+    return (
+        f"The best option {does} although the answer about demonstrations is to {other}: that answer compares single \
+takes, where cooling gains {single['cooled']} and retrieval {single['retrieve']}; with {best.takes} takes to pick \
+from, {what} has the highest estimate."
+    )
 
 
 def _error(cell: Cell) -> str:
@@ -78,13 +97,21 @@ def _why_zero(verdict: Verdict) -> str:
     )
 
 
-def _act_now(menu: Menu) -> list[str]:
+def pays(option: Option, now: ActNow, worth: float) -> bool:
+    """Whether an option that is not shown is worth its cost by what is expected of it: further takes are not free."""
+    return option.takes == 1 or now.gain >= worth
+
+
+def _act_now(menu: Menu, worth: float) -> list[str]:
     """What to do where nothing is shown and somebody has to act."""
     if menu.now is None or menu.answer != "undecided":
         return []
     option = menu.option(menu.now.option)
     if option is None:
         return ["If you had to act now: leave the policy as it is; no option has a positive expected gain."]
+    if not pays(option, menu.now, worth):
+        least = whole_points(worth)
+        return [f"If you had to act now: leave the policy as it is; no option is expected to gain {least} or more."]
     gain = number(menu.now.gain, signed=True, scale=100)
     return [
         f"If you had to act now: {action(option)} (expected gain {gain} points, {percent(menu.now.chance)} sure not to \

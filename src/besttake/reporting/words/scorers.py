@@ -28,7 +28,7 @@ def retrying(cell: Cell) -> str:
     if one is None or one.takes.value is None or one.threshold is None or (one.gain.low or 0.0) <= 0:
         return ""
     return (
-        f"Or retry until the score by {one.scorer} is at least {one.threshold:.3g}, at most {one.n} takes: success"
+        f"Or retry until the {one.scorer} score is at least {one.threshold:.3g}, with at most {one.n} takes: success"
         f" {estimate_percent(one.success)}, {estimate_points(one.gain)} over one take, with"
         f" {number(one.takes.value, 2)} takes on average instead of {one.n}."
     )

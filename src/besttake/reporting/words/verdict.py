@@ -269,7 +269,9 @@ def leak(cell: Cell) -> str:
     if cell.verdict is None or not cell.verdict.leak or cell.selectors is None:
         return ""
     if cell.window != "episode":
-        return f"Here length gives the outcome away, so the verdict rests on the window {cell.window}, which hides it."
+        return (
+            f"Length gives the outcome away here, so the verdict rests on the window `{cell.window}`, which hides it."
+        )
     short = number(cell.selectors.shortest.gain.value, signed=True, scale=100)
     fact = f"Keeping the shortest take gains {short} points, no less than the score: length gives the outcome away."
     return f"{fact} This gain is no evidence that the score ranks behaviour."
