@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from besttake.config import load_plan
-from besttake.measure.looks import looks_at
+from besttake.measure.looks import looks_at, with_outgrown
 from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.takes.manifest import Extent, Manifest
+from besttake.types import TaskSpec
 from besttake.verbs.diagnose import diagnose
 
 
@@ -25,6 +30,29 @@ def test_more_takes_of_the_same_starts_count_as_looks() -> None:
     assert (fewer.count, fewer.grown) == (2, 0)
     assert (thinner.count, thinner.grown) == (2, 1)
     assert again.left() == 0.05 / 8
+
+
+def test_a_sample_that_was_given_more_before_its_result_counts_as_a_look() -> None:
+    tasks = [TaskSpec(name, "suite", "do it", 80) for name in ("pick", "push")]
+    envs: dict[str, Any] = {"e": SimpleNamespace(tasks=tasks)}
+    small, large = (
+        Extent(policies=["p"], tasks=["e pick", "e push"], starts=list(range(n)), seeds=[0, 1, 2]) for n in (20, 30)
+    )
+    assert with_outgrown({}, [], envs) == {}
+    counted = {"p e suite": [(40, 3), (60, 3)], "p *": [(40, 3), (60, 3)]}
+    assert with_outgrown({}, [small, large], envs) == counted
+    judged = {"p e suite": [(39, 3)], "p *": [(39, 3)]}
+    assert with_outgrown(judged, [small], envs) == judged, "one start without takes: the result counted this look"
+    assert with_outgrown(judged, [small, large], envs) == {name: [(39, 3), (60, 3)] for name in judged}
+
+
+def test_only_a_run_with_takes_outgrows_its_plan() -> None:
+    plans = [Manifest(extent=Extent(starts=list(range(n)), seeds=[0])) for n in (2, 5, 5, 9)]
+    run = plans[0].continued_by(plans[1], Path("run"), begun=False)
+    assert run.outgrown == []
+    for plan in plans[2:]:
+        run = Manifest.from_bytes(run.continued_by(plan, Path("run"), begun=True).to_bytes())
+    assert [len(extent.starts) for extent in run.outgrown] == [5]
 
 
 @pytest.mark.slow
@@ -87,6 +115,19 @@ def test_a_run_remembers_its_looks_and_says_so_once_it_was_extended(cache: Path,
     said = ["Looked at 2 times" in r.policies[0].verdict.reuse.because for r in results if r.policies[0].verdict]
     assert said == [False, False, True]
     assert {c.verdict.reuse.cost for c in results[-1].cells if c.verdict is not None} == {2}
+
+
+def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("besttake.verbs.diagnose.measure", Mock(side_effect=KeyboardInterrupt))
+        diagnose(load_plan(None, {**FLAGS, "starts": "2"}), tmp_path / "run")
+    for _ in range(2):  # the second result remembers the same two looks
+        result = diagnose(load_plan(None, {**FLAGS, "starts": "4"}), tmp_path / "run")
+        assert [c.verdict.looks for c in result.policies if c.verdict is not None] == [[4, 8]]
+        assert result.policies[0].verdict is not None
+        assert "Looked at 2 times" in result.policies[0].verdict.reuse.because
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,8 @@ from besttake.core.sequential import Looks
 
 if TYPE_CHECKING:
     from besttake.result import Result, Verdict
+    from besttake.takes.manifest import Extent
+    from besttake.types import EnvSpec
 
 Unit = tuple[str, str, int]
 """A start of a cell: (env, task, start)."""
@@ -32,6 +36,27 @@ def history_of(previous: Result | None) -> dict[str, list[Look]]:
         for cell in (*previous.cells, *previous.policies)
         if cell.verdict is not None and cell.headroom is not None
     }
+
+
+def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, list[Look]]:
+    """``history`` with the looks at samples that were given more before a result of them was written.
+
+    Who watches a run and gives it more starts because it does not look decided has looked, too.
+    """
+    looks = {name: list(own) for name, own in history.items()}
+    groups = {f"{uri} {task.name}": (uri, task.group) for uri, env in envs.items() for task in env.tasks}
+    fewer: dict[tuple[str, int], int] = {}
+    for extent in sorted(outgrown, key=lambda one: len(one.starts)):
+        places = [groups[task] for task in extent.tasks if task in groups]
+        tasks = Counter([*places, *(("", "*") for _ in places)])
+        for policy, ((env, group), count) in product(extent.policies, tasks.items()):
+            name, starts, seeds = cell_name(policy, env, group), count * len(extent.starts), len(extent.seeds)
+            own, before = looks.setdefault(name, []), fewer.get((name, seeds), 0)
+            fewer[name, seeds] = starts
+            # A result of this sample counts the starts that have takes, which may be a few less.
+            if not any(before < seen <= starts and had == seeds for seen, had in own):
+                own.append((starts, seeds))
+    return looks
 
 
 def _looks_of(verdict: Verdict, starts: int, seeds: int) -> list[Look]:

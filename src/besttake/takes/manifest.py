@@ -37,7 +37,8 @@ class Manifest(BaseModel):
     """``identity`` is what takes depend on, by name: seeds, settings, fingerprints of envs, policies and library.
 
     A run goes on only where it is the same. ``skipped`` has the planned arms that each policy cannot run. ``library``
-    is the path of the demonstrations. Runs of older versions may lack any entry but ``schema``.
+    is the path of the demonstrations. ``outgrown`` has the extents with which takes were made before the run was given
+    more starts or seeds. Runs of older versions may lack any entry but ``schema``.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
@@ -51,6 +52,7 @@ class Manifest(BaseModel):
     identity: dict[str, Any] = {}
     extent: Extent = Extent()
     skipped: dict[str, list[str]] = {}
+    outgrown: list[Extent] = []
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
@@ -86,8 +88,11 @@ class Manifest(BaseModel):
         values = self.model_copy(update={"schema_version": SCHEMA}).model_dump(mode="json", by_alias=True)
         return json.dumps({**values, "sha256": _checksum(values)}, indent=1, sort_keys=True).encode()
 
-    def continued_by(self, new: Manifest, directory: Path) -> Manifest:
-        """``new``, with what it does not know of the identity; RunError when the run holds another plan."""
+    def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:
+        """``new``, with what it does not know of the identity; RunError when the run holds another plan.
+
+        ``begun`` says that takes were made with this one.
+        """
         for name in sorted(set(self.identity) & set(new.identity)):
             check_same(directory, name, self.identity[name], new.identity[name])
         planned = new.extent.model_dump()
@@ -95,7 +100,9 @@ class Manifest(BaseModel):
             gone = [value for value in values if value not in planned[name]]
             if gone:
                 raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
-        return new.model_copy(update={"identity": {**self.identity, **new.identity}})
+        grows = (self.extent.starts, self.extent.seeds) != (new.extent.starts, new.extent.seeds)
+        outgrown = [*self.outgrown, *([self.extent] if begun and grows else [])]
+        return new.model_copy(update={"identity": {**self.identity, **new.identity}, "outgrown": outgrown})
 
 
 def check_same(directory: Path, name: str, old: Any, new: Any) -> None:

@@ -111,7 +111,7 @@ class Store:
             if old is not None:
                 if not _intact(directory):
                     mended.append("run.json was damaged and is restored from its copy")
-                manifest = old.continued_by(manifest, directory)
+                manifest = old.continued_by(manifest, directory, begun=bool(content.rows or content.unsealed))
             for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
                 if not leftover.is_dir():
                     leftover.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from besttake.errors import RunError
 from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import CellData
-from besttake.measure.looks import history_of
+from besttake.measure.looks import history_of, with_outgrown
 from besttake.measure.scores import Scores, run_digest
 from besttake.measure.sofar import ROUNDS
 from besttake.progress import Reporter, as_reporter
@@ -83,7 +83,8 @@ def diagnose(
                 recorded = record(setup, loaded, store, workers, session)
                 with session.timed("statistics"):
                     each = partial(_counted, workers=workers, reporter=session.reporter)
-                    cells, policies, relation = measure(recorded, history_of(_previous(store)), each)
+                    earlier = with_outgrown(history_of(_previous(store)), store.manifest.outgrown, setup.envs)
+                    cells, policies, relation = measure(recorded, earlier, each)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
                 digest=_digest(store), plan=plan.model_dump(mode="json"), versions=versions(),

@@ -91,8 +91,9 @@ def meaning(until: bool) -> str:
         return f"{held} The run itself stops by the same bounds."
     return (
         f"{held} They are wider than those of the report: when the planned sample is complete, the report judges it"
-        " once, with 95 % intervals, and scores the takes, so what a score gains is known only then. Only starts whose"
-        " takes are all there count, in the order of the plan."
+        " once, with 95 % intervals, and scores the takes, so what a score gains is known only then. More starts than"
+        " planned, added because of what you see here, count there as a second look. Only starts whose takes are all"
+        " there count, in the order of the plan."
     )
 
 
