@@ -57,7 +57,8 @@ def checkpoints(families: list[str], wide: bool) -> Iterator[dict[str, tuple[str
         import tiny
 
         made = {}
-        stack.enter_context(tiny.small_vision() if kind == "openvla" else tiny.shrunken_paligemma())
+        if kind == "openvla":
+            stack.enter_context(tiny.small_vision())
         with contextlib.redirect_stdout(sys.stderr):
             for family in families:
                 where = Path(directory) / family

@@ -68,6 +68,16 @@ def test_a_class_that_knows_no_float16_and_one_that_is_not_known_are_one_line() 
         compile_parts(object(), "tdmpc", "x")
 
 
+def test_groot_is_told_whether_it_computes_in_bfloat16() -> None:
+    config = SimpleNamespace(type="groot", use_bf16=True, device="cpu")
+    settle_dtype(config, "float32", "x")
+    assert config.use_bf16 is False
+    settle_dtype(config, "bfloat16", "x")
+    assert config.use_bf16 is True
+    with pytest.raises(ComponentError, match="dtype=float16: a groot policy computes in float32 or bfloat16"):
+        settle_dtype(config, "float16", "x")
+
+
 def test_evo1_computes_on_a_gpu_in_the_precision_that_is_asked_for() -> None:
     config = SimpleNamespace(type="evo1", vlm_dtype="bfloat16", use_amp=True, device="cuda")
     settle_dtype(config, "float32", "x")

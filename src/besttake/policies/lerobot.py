@@ -18,7 +18,7 @@ import numpy as np
 
 from besttake.conventions import COMMANDS, Gripper
 from besttake.core.warmstart import warm_start
-from besttake.errors import ComponentError, one_clear_error
+from besttake.errors import ComponentError, one_clear_error, one_line
 from besttake.files import version
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import Asked, Checkpoint, load, steps_key, trained_on
@@ -29,6 +29,7 @@ from besttake.policies.lerobot_families import (
     Seeded,
     family_of,
     images_in,
+    resizes,
     sizes_of,
     turned_gripper,
     unfed,
@@ -103,8 +104,9 @@ class LerobotPolicy:
         trained = replace(known, size=", ".join(sizes))
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
-        self._turned = (-1, gripper) if gripper is not None else turned_gripper(config)
+        self._turned = ([-1], gripper) if gripper is not None else turned_gripper(config)
         self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
+        self._resizes = self._family.resizes or resizes(config)
         self._width = 1 if self._family.alone else width
         self._state_dim, action_dim = sizes_of(config) if self._between is None else self._between.sizes
         if taken and len(taken) != self._state_dim:
@@ -114,8 +116,10 @@ class LerobotPolicy:
         if steps > horizon:
             raise ComponentError(f"{name}: replan={steps} is more than the {horizon} of a chunk")
         noisy = bool(self._family.latent)
-        # ALOHA checkpoints of SmolVLA re-encode joints after sampling, which no saved processor undoes.
-        warm_start = noisy and not getattr(config, "adapt_to_pi_aloha", False) and self._between is None
+        # Some checkpoints of ALOHA (SmolVLA) and of SO-101 (MolmoAct2) turn joints after sampling, which no saved
+        # processor undoes.
+        turns = any(getattr(config, key, None) for key in ("adapt_to_pi_aloha", "joint_signs"))
+        warm_start = noisy and not turns and self._between is None
         denoising = getattr(config, steps_key(config) or "", None)
         turned = "" if gripper is None else f"/g{gripper}"
         if temperature := getattr(config, "temperature", None):
@@ -124,7 +128,7 @@ class LerobotPolicy:
         self.spec = PolicySpec(
             name=name, kind=self._family.kind, horizon=horizon, action_dim=action_dim,
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,
-            state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=noisy,
+            state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=self._family.cools,
             flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
             fingerprint=f"/w{self._width}/".join(self._fingerprint),
             convention=trained if gripper is None else replace(trained, gripper=gripper),
@@ -198,9 +202,9 @@ class LerobotPolicy:
                 f"{self.spec.name}: a {self._checkpoint.family} policy has no latent; use the arm base"
             )
         if self._turned is not None:
-            index, gripper = self._turned
+            indexes, gripper = self._turned
             chunks = chunks.copy()
-            chunks[..., index] = gripper.openness(chunks[..., index])
+            chunks[..., indexes] = gripper.openness(chunks[..., indexes])
         return self._family.place(self._checkpoint.before(self._batch(observations, chunks))["action"])
 
     def _reads(self) -> str:
@@ -232,9 +236,16 @@ class LerobotPolicy:
             rows = np.concatenate([self._noise(layer) for layer in layers])
             noise = torch.from_numpy(rows).to(self._checkpoint.config.device)
         draws = [draw for layer in layers for _, draw, _ in layer]
-        times = [0.0 if warm is None else warm.time for layer in layers for _, _, warm in layer]
-        with torch.inference_mode(), self._checkpoint.under():
-            normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws, times)
+        warms = [warm for layer in layers for _, _, warm in layer]
+        try:
+            with torch.inference_mode(), self._checkpoint.under():
+                normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws, warms)
+        except RuntimeError as error:
+            if "dtype" not in str(error) and "ScalarType" not in str(error):
+                raise
+            device = f"on this {str(self._checkpoint.config.device).upper()}"
+            why = f"cannot compute in its precision {device} ({one_line(error, 100)}); try ?dtype=float32"
+            raise ComponentError(f"{self.spec.name}: {why}") from None
         return [self._finished(normalised[first : first + self._width]) for first in range(0, len(draws), self._width)]
 
     def _noise(self, layer: Sequence[Row]) -> F32:
@@ -275,7 +286,8 @@ class LerobotPolicy:
                 raise ComponentError(f"{self.spec.name}: {wrong}")
             if self._between is not None and self._between.turns_back(key):
                 pictures = np.ascontiguousarray(pictures[:, ::-1, ::-1])
-            batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+            # In memory as LeRobot has them: convolutions round otherwise where channels come last.
+            batch[key] = torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous().float() / 255
         if self._state_dim is not None:
             batch[STATE] = torch.from_numpy(np.stack([self._state(seen) for seen in observations]))
         if chunks is not None:
@@ -294,7 +306,7 @@ class LerobotPolicy:
             raise ComponentError(f"{self.spec.name}: needs {needs}; {gave}; change it with ?map=KEY:CAMERA")
         image = seen.images[camera]
         height, width = self._sizes[key]
-        if self._family.resizes or image.shape[:2] == (height, width):
+        if self._resizes or image.shape[:2] == (height, width):
             return image
         from PIL import Image
 
@@ -371,10 +383,10 @@ def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[
         raise ComponentError(f"lerobot:{checkpoint.name}: map names {', '.join(unknown)}; the checkpoint reads: {have}")
     cameras, sizes = {}, {}
     for key, feature in features.items():
-        last = key.rpartition(".")[2]
+        raw = renamed.get(key, key)
+        last = raw.rpartition(".")[2]
         camera = chosen.get(key, CAMERA_NAMES.get(last, last))
         if camera != NO_CAMERA:
-            raw = renamed.get(key, key)
             cameras[raw] = camera
             sizes[raw] = (int(feature.shape[1]), int(feature.shape[2]))
     return cameras, sizes

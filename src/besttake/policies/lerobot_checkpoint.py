@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,13 @@ _OWN_STEPS = re.compile(r"lerobot\.(processor|policies)\.[\w.]+\.[A-Z]\w*Step")
 """Classes that a saved processor may name: LeRobot imports and calls whatever stands there."""
 
 _RUNS_NO_CODE = (
-    *("act", "diffusion", "eo1", "evo1", "gaussian_actor", "molmoact2", "multi_task_dit", "pi0", "pi05", "smolvla"),
-    *("tdmpc", "vla_jepa", "vqbet", "wall_x", "xvla"),
+    *("act", "diffusion", "eo1", "evo1", "fastwam", "gaussian_actor", "molmoact2", "multi_task_dit", "pi0", "pi05"),
+    *("smolvla", "tdmpc", "vla_jepa", "vqbet", "wall_x", "xvla"),
 )
 """Families that load nothing with transformers' ``trust_remote_code``. groot and pi0_fast do, unasked."""
 
-_RUNS_CODE_OF: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "gaussian_actor": ("vision_encoder_name", bool),
-    "wall_x": ("prediction_mode", lambda mode: mode == "fast"),
-}
-"""Settings that make a family load what they name with ``trust_remote_code``, and for which values."""
+_RUNS_CODE_OF = {"gaussian_actor": "vision_encoder_name"}
+"""Settings that make a family load what they name with ``trust_remote_code``."""
 
 _STEPS = ("num_inference_steps", "num_steps", "num_denoise_steps", "num_denoising_steps", "num_inference_timesteps")
 """What families call the number of their denoising steps."""
@@ -111,7 +108,8 @@ def load(name: str, asked: Asked, *, trust_remote_code: bool = False) -> Checkpo
         policy.float()
     if asked.compiles:
         compile_parts(policy, family, name)
-    computes = "".join(f"/{each}" for each in (asked.dtype, "compiled" * asked.compiles) if each)
+    precision = asked.dtype or "amp" * bool(config.use_amp)
+    computes = "".join(f"/{each}" for each in (precision, "compiled" * asked.compiles) if each)
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES), under, computes)
 
 
@@ -165,6 +163,16 @@ def _family(where: Path, name: str) -> str:
         kind = saved.get("model_type") if isinstance(saved, dict) else None
         hint = f"it holds a transformers model ({kind})" if kind else "its config.json names no policy type"
         raise ComponentError(f"lerobot:{name}: not a LeRobot policy, {hint}")
+    if saved["type"] == "lingbot_va":  # reset for each row it would play other actions than LeRobot, without a word
+        raise ComponentError(
+            f"lerobot:{name}: a lingbot_va policy remembers its whole episode, and a row here has no history; "
+            "play it with lerobot-eval and read its outcomes with `besttake ingest`"
+        )
+    if saved["type"] == "wall_x" and saved.get("prediction_mode") == "fast":
+        raise ComponentError(
+            f"lerobot:{name}: LeRobot 0.6.1 cannot act by WALL-X's tokens (prediction_mode=fast), its own call raises; "
+            "use a checkpoint of its flow head (prediction_mode=diffusion)"
+        )
     if saved.get("use_peft") or (where / "adapter_config.json").exists():
         raise ComponentError(f"lerobot:{name}: a PEFT adapter; merge it into its base policy and save that")
     missing = [file for file in (_WEIGHTS, *_PROCESSORS) if not (where / file).exists()]
@@ -176,8 +184,8 @@ def _family(where: Path, name: str) -> str:
 
 def check_family(where: Path, family: str) -> None:
     """ComponentError where the class of a family may run code that the checkpoint names, and nobody trusts it."""
-    named, runs = _RUNS_CODE_OF.get(family, ("", bool))
-    if named and runs(read_json(where / "config.json").get(named)):
+    named = _RUNS_CODE_OF.get(family, "")
+    if named and read_json(where / "config.json").get(named):
         registry.check_trusted(where / "config.json", f"by {named} of a {family} policy; `trust_remote_code` allows it")
     if family not in _RUNS_NO_CODE:
         registry.check_trusted(where / "config.json", f"by a {family} policy; `trust_remote_code` allows it")
@@ -221,9 +229,8 @@ def _settle(config: Any, asked: Asked, name: str) -> None:
             setattr(config, flag, False)
     if getattr(config, "rtc_config", None) is not None:
         config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
-    if getattr(config, "inference_action_mode", "") is None:
-        # MolmoAct2 wants to be told which of its heads acts.
-        config.inference_action_mode = "discrete" if config.action_mode == "discrete" else "continuous"
+    if config.type == "molmoact2":
+        _settle_head(config, temperature)
     if steps is not None:
         key = steps_key(config)
         if key is None:
@@ -235,6 +242,15 @@ def _settle(config: Any, asked: Asked, name: str) -> None:
         if not hasattr(config, "temperature"):
             raise ComponentError(f"lerobot:{name}: temperature={temperature:g}, but a {config.type} policy has none")
         config.temperature = temperature
+
+
+def _settle_head(config: Any, temperature: float | None) -> None:
+    """MolmoAct2 wants to be told which of its heads acts; only tokens have a temperature, which LeRobot leaves at 0."""
+    if config.action_mode == "discrete" or (config.action_mode == "both" and temperature is not None):
+        config.inference_action_mode = "discrete"
+    config.inference_action_mode = config.inference_action_mode or "continuous"
+    if config.inference_action_mode == "discrete":
+        config.temperature = 0.0
 
 
 def steps_key(config: Any) -> str | None:

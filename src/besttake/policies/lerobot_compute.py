@@ -18,8 +18,9 @@ from besttake.files import cache_dir, read_json, short_hash, write_text
 
 AUTO = "auto"
 DTYPES = ("float32", "bfloat16", "float16")
-_OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype", "vlm_dtype")
-"""What configs call the precision of their model. A class that has none is run under torch's autocast."""
+_OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype", "vlm_dtype", "use_bf16")
+"""What configs call the precision of their model. A class that has none is run under torch's autocast; GR00T would end
+it, and is told whether to compute in bfloat16."""
 
 _FIXED = {"wall_x": "bfloat16"}
 """Classes whose own code turns parts of what they compute into one precision."""
@@ -35,9 +36,12 @@ _NO_GAIN = 1.02
 
 
 def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Let a config ask for ``dtype``; what to sample under where its class cannot be asked."""
+    """Let a config ask for ``dtype``; what to sample under where its class cannot be asked.
+
+    Without one, a checkpoint that was saved with ``use_amp`` is sampled under autocast, as lerobot-eval does.
+    """
     if dtype is None:
-        return nullcontext
+        return _autocast(config.device) if config.use_amp else nullcontext
     if config.type in _FIXED:
         fixed = _FIXED[config.type]
         if dtype != fixed:
@@ -45,20 +49,24 @@ def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], Abst
         return nullcontext
     key = next((key for key in _OWN_SETTINGS if hasattr(config, key)), None)
     if key is not None:
-        if key == "dtype" and dtype == "float16":
+        if key in ("dtype", "use_bf16") and dtype == "float16":
             raise ComponentError(
                 f"lerobot:{name}: dtype=float16: a {config.type} policy computes in float32 or bfloat16"
             )
-        setattr(config, key, dtype)
+        setattr(config, key, dtype == "bfloat16" if key == "use_bf16" else dtype)
         if key == "vlm_dtype":
             config.use_amp = dtype == "bfloat16"  # EVO-1 computes so on CUDA, whatever its weights are
         return nullcontext
     if dtype == "float32":
         return nullcontext
+    return _autocast(config.device, dtype)
+
+
+def _autocast(device: Any, dtype: str | None = None) -> Callable[[], AbstractContextManager[Any]]:
     import torch
 
-    device = str(config.device).partition(":")[0]
-    return lambda: torch.autocast(device, dtype=getattr(torch, dtype))
+    kind = str(device).partition(":")[0]
+    return lambda: torch.autocast(kind, dtype=None if dtype is None else getattr(torch, dtype))
 
 
 def compile_parts(policy: Any, family: str, name: str) -> None:

@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from besttake.conventions import CLOSES_UP, Gripper
-from besttake.policies.torch_noise import given_noise
+from besttake.policies.torch_noise import given_noise, given_tokens
 from besttake.takes.draws import Draw
-from besttake.types import F32, PolicyKind
+from besttake.types import F32, PolicyKind, Warms
 
 Batch = dict[str, Any]
 STATE = "observation.state"
+COOLED_TOKENS = "tokens: cooled is a lower temperature, and a warm start does not exist"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Family(ABC):
 
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``shares``: ``noise`` and
     ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
-    ``begins_midway``: `predict` heeds ``times``, the flow time (0 noise, 1 action) from which each row goes on.
+    ``begins_midway``: `predict` heeds `Warm.time`, from which a row goes on; rows of tokens heed `Warm.alpha` there.
     ``prompted``: it always reads an instruction, also where no step of its processors is a tokenizer's.
     """
 
@@ -40,6 +41,11 @@ class Family(ABC):
     begins_midway: ClassVar[bool] = False
     prompted: ClassVar[bool] = False
 
+    @property
+    def cools(self) -> bool:
+        """Whether calmer sampling exists: of the noise that a row starts from, or by the temperature of its tokens."""
+        return bool(self.latent) or self.kind == "tokens"
+
     def noise(self, draw: Draw) -> F32:
         """What a row starts from, float32 of the shape ``latent``."""
         return draw.normal(self.latent)
@@ -49,7 +55,7 @@ class Family(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
 
 
@@ -66,7 +72,7 @@ class Padded(Family):
 
 
 class Inward(Padded):
-    """EO-1, VLA-JEPA, WALL-X and GR00T: they draw their noise where no argument reaches it, and are given the row's.
+    """EO-1, VLA-JEPA, WALL-X, FastWAM and GR00T: they draw noise where no argument reaches it, and are given the row's.
 
     Their processors fill instructions up to the longest of a batch, so rows go one by one.
     """
@@ -74,7 +80,7 @@ class Inward(Padded):
     alone = True
     prompted = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The class's own call."""
         policy.reset()
         with given_noise(type(policy).__name__, noise, draws):
@@ -86,12 +92,6 @@ class InwardTogether(Inward):
 
     alone = False
     resizes = False
-
-
-class InwardPadded(InwardTogether):
-    """X-VLA that pads pictures to its own size."""
-
-    resizes = True
 
 
 class InwardCut(Inward):
@@ -110,7 +110,7 @@ class InwardUniform(Inward):
         """Uniform numbers."""
         return draw.uniform(self.latent)
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The class's own call, which draws one flat row from 0 to 1 and stretches it."""
         policy.reset()
         with given_noise(type(policy).__name__, (noise.flatten(1) + 1) / 2, draws, uniform=True):
@@ -123,7 +123,7 @@ class Flow(Padded):
     shares = True
     begins_midway = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The class's own call, with the noise it would otherwise draw.
 
         It computes the prefix (pictures, instruction, state) once and denoises against it. With more rows of noise
@@ -134,6 +134,7 @@ class Flow(Padded):
 
         model, step = policy.model, policy.model.denoise_step
         width = len(batch["observation.language.tokens"])
+        times = [0.0 if warm is None else warm.time for warm in warms or ()]
 
         def layer_by_layer(**inputs: Any) -> Any:
             parts = zip(inputs["x_t"].split(width), inputs["timestep"].split(width), strict=True)
@@ -162,7 +163,7 @@ class Diffusion(Family):
         index = np.clip(np.arange(self.latent[0]) - self.past, 0, chunk.shape[1] - 1)
         return chunk[:, index]
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """One observation stands for the whole window of the past; DDPM's later noise comes from each row's draw."""
         import torch
 
@@ -181,7 +182,7 @@ class Diffusion(Family):
 class MultiTask(Diffusion):
     """Multi-task DiT, by diffusion or flow matching: its window and its latent are DiffusionPolicy's."""
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """What one inference holds ready; its noise is drawn where no argument reaches it."""
         import torch
 
@@ -196,7 +197,7 @@ class Deterministic(Family):
     kind = "deterministic"
     shares = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The class's own call, once for all layers: they have the same answer."""
         policy.reset()
         actions = policy.predict_action_chunk(batch)
@@ -208,7 +209,7 @@ class Seeded(Family):
 
     alone = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The one call that every class has, under a seed, until the actions it holds ready are out.
 
         It fills its window of past observations with the one it is given, as at the start of an episode.
@@ -221,26 +222,55 @@ class Seeded(Family):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-class SeededChunk(Seeded):
-    """pi0-FAST: one call gives the whole chunk."""
+class Greedy(Family):
+    """pi0-FAST at temperature 0, and MolmoAct2 where it says its actions as tokens: one call gives the whole chunk."""
 
+    kind: ClassVar[PolicyKind] = "deterministic"
+    alone = True
     resizes = True
     prompted = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], times: Sequence[float] = ()) -> Any:
-        """The class's own call, under a seed."""
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
+        """The class's own call."""
+        policy.reset()
+        return policy.predict_action_chunk(dict(batch))
+
+
+class Spoken(Greedy):
+    """pi0-FAST at a temperature: it draws its tokens from torch's global generator, seeded from the row's draw."""
+
+    kind = "tokens"
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
+        """The class's own call, under a seed; it reads the temperature from its config."""
         import torch
 
-        with torch.random.fork_rng():
-            torch.manual_seed(draws[0].integer())
-            policy.reset()
-            return policy.predict_action_chunk(dict(batch))
+        config = policy.config
+        plain = config.temperature
+        config.temperature = _heat(plain, warms)
+        try:
+            with torch.random.fork_rng():
+                torch.manual_seed(draws[0].integer())
+                return super().predict(policy, batch, noise, draws)
+        finally:
+            config.temperature = plain
 
 
-class Greedy(SeededChunk):
-    """pi0-FAST at temperature 0, and MolmoAct2 where it says its actions as tokens."""
+class SpokenInward(Greedy):
+    """MolmoAct2's tokens at a temperature, which LeRobot lacks: each is drawn where its class takes the likeliest."""
 
-    kind = "deterministic"
+    kind = "tokens"
+
+    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
+        """The class's own call."""
+        with given_tokens(type(policy).__name__, _heat(policy.config.temperature, warms), draws[0]):
+            return super().predict(policy, batch, noise, draws)
+
+
+def _heat(temperature: float, warms: Warms) -> float:
+    """The temperature at which the one row of a call is sampled."""
+    (warm,) = warms or (None,)
+    return temperature if warm is None else temperature * (1 - warm.alpha)
 
 
 def family_of(name: str, config: Any, policy: Any) -> Family:
@@ -249,9 +279,12 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     horizon = int(getattr(config, "chunk_size", replan))
     if name in ("pi0", "pi05", "smolvla"):
         return Flow(horizon, replan, (horizon, int(config.max_action_dim)))
-    if name == "molmoact2" and config.inference_action_mode == "discrete":
-        return Greedy(replan, replan, notes=("its tokens are greedy: sampling has nothing to reuse",))
-    if name in _INWARD and getattr(config, "prediction_mode", "") != "fast":
+    if name == "pi0_fast" or getattr(config, "inference_action_mode", "") == "discrete":
+        hot = bool(getattr(config, "temperature", 0))
+        note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse; ?temperature= above 0 samples"
+        spoken = Spoken if name == "pi0_fast" else SpokenInward
+        return (spoken if hot else Greedy)(replan, replan, notes=(note,))
+    if name in _INWARD:
         return _inward(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):
         past = int(config.n_obs_steps) - 1
@@ -260,21 +293,20 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
         kind = Diffusion if name == "diffusion" else MultiTask
         return kind(replan, replan, shape, (note,) if past else (), past)
     if name == "act":
-        return Deterministic(horizon, replan, notes=("deterministic: sampling has nothing to reuse",))
-    seeded = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
-    if name == "pi0_fast":
-        greedy = not config.temperature
-        note = "greedy: sampling has nothing to reuse; ?temperature= above 0 samples" if greedy else seeded
-        return (Greedy if greedy else SeededChunk)(replan, replan, notes=(note,))
+        notes = ["deterministic: sampling has nothing to reuse"]
+        if config.temporal_ensemble_coeff is not None:
+            notes.append("its temporal ensembling is left out: rows have no history")
+        return Deterministic(horizon, replan, notes=tuple(notes))
     # What these classes call the number of actions that one inference gives them to execute.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
     )
-    return Seeded(ready, ready, notes=(seeded,))
+    note = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
+    return Seeded(ready, ready, notes=(note,))
 
 
 _INWARD: Mapping[str, type[Inward]] = {
-    **dict.fromkeys(("eo1", "groot", "vla_jepa", "wall_x"), Inward),
+    **dict.fromkeys(("eo1", "fastwam", "groot", "vla_jepa", "wall_x"), Inward),
     "xvla": InwardTogether,
     "molmoact2": InwardCut,
     "evo1": InwardUniform,
@@ -293,12 +325,14 @@ def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
         steps, dim = int(sizes.action_horizon), int(sizes.max_action_dim)
         horizon = int(policy._resolve_prediction_horizon(np.empty((1, steps, 1))))
         replan = min(int(policy._action_queue_steps), horizon)
+    if name == "fastwam":
+        steps = horizon = int(config.action_horizon)
+        dim = int(config.action_dim)
     if name == "xvla":
         dim = int(policy.model.dim_action)
     if name == "molmoact2":
         horizon, dim = replan, int(config.expected_max_action_dim)
-    kind = InwardPadded if getattr(config, "resize_imgs_with_padding", None) else _INWARD[name]
-    return kind(horizon, replan, (steps, dim))
+    return _INWARD[name](horizon, replan, (steps, dim))
 
 
 def _repeat(value: Any, times: int) -> Any:
@@ -326,11 +360,19 @@ def sizes_of(config: Any) -> tuple[int | None, int]:
     return None if state is None else int(state.shape[0]), int(config.action_feature.shape[0])
 
 
-def turned_gripper(config: Any) -> tuple[int, Gripper] | None:
-    """Where an action's gripper is that the policy's own processor turns from 0 to 1 into two commands, and those."""
+def resizes(config: Any) -> bool:
+    """Whether the settings of a policy make it bring pictures to a size of its own, where its family need not."""
+    keys = ("resize_shape", "image_resize_shape", "resize_imgs_with_padding")  # DiffusionPolicy, multi-task DiT, X-VLA
+    return any(getattr(config, key, None) for key in keys)
+
+
+def turned_gripper(config: Any) -> tuple[list[int], Gripper] | None:
+    """Which numbers of an action the policy's own processor turns from 0 to 1 into two commands, and those."""
     if getattr(config, "action_decode_transform", None) == "libero":  # GR00T: above a half is -1, below it +1
-        return -1, CLOSES_UP
+        return [-1], CLOSES_UP
+    if toggled := getattr(config, "toggle_action_dimensions", None):  # FastWAM: the same
+        return list(toggled), CLOSES_UP
     if not getattr(config, "binarize_gripper", False):  # EVO-1
         return None
     low, high = (float(getattr(config, f"gripper_{side}_threshold_value")) for side in ("below", "above"))
-    return int(config.gripper_index), Gripper(min(low, high), max(low, high), open=high)
+    return [int(config.gripper_index)], Gripper(min(low, high), max(low, high), open=high)

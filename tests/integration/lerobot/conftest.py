@@ -30,5 +30,4 @@ def checkpoint(tmp_path_factory):
             tiny.MAKERS[name](made[name])
         return made[name]
 
-    with tiny.shrunken_paligemma():
-        yield directory
+    return directory

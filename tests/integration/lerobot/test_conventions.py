@@ -33,7 +33,7 @@ def of_bridge(robot):
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory):
     directory = tmp_path_factory.mktemp("bridge")
-    with mock.patch.object(tiny, "statistics", of_bridge), tiny.shrunken_paligemma():
+    with mock.patch.object(tiny, "statistics", of_bridge):
         tiny.make_pi0(directory)
         yield directory
 
@@ -81,7 +81,7 @@ def test_a_gripper_that_is_not_0_to_1_is_not_turned(tmp_path):
         stats["action"] |= {"min": torch.full((7,), -0.9), "max": torch.full((7,), 0.9)}
         return stats
 
-    with mock.patch.object(tiny, "statistics", signed), tiny.shrunken_paligemma():
+    with mock.patch.object(tiny, "statistics", signed):
         tiny.make_pi0(tmp_path)
         with pytest.raises(ComponentError, match=r"\?gripper= turns 0 to 1, but this checkpoint's gripper is -1 to 1"):
             registry.policy(f"lerobot:{tmp_path}?gripper=libero")

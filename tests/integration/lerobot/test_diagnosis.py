@@ -36,12 +36,6 @@ def plan(uri, library, **changes):
     return Plan(policy=[uri], env=["testbed:push"], demos=str(library.path), **{**settings, **changes})
 
 
-@pytest.fixture(autouse=True)
-def _small():
-    with tiny.shrunken_paligemma():
-        yield
-
-
 @pytest.mark.parametrize("name", ["pi05", "smolvla", "diffusion"])
 def test_a_policy_that_samples_plays_every_arm_and_is_probed(tmp_path, library, name):
     (tmp_path / "policy").mkdir()

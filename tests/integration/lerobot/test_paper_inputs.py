@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny
 import writers
 from typer.testing import CliRunner
 
@@ -36,7 +35,7 @@ def _places(tmp_path_factory):
     shared = Path(os.environ.get("BESTTAKE_SHARED", ROOT.parent / "shared")) / "assets"
     if not shared.is_dir():
         pytest.skip(f"no test assets at {shared}; set BESTTAKE_SHARED")
-    with pytest.MonkeyPatch.context() as patch, tiny.shrunken_paligemma():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BESTTAKE_LIBERO_ASSETS", os.environ.get("BESTTAKE_LIBERO_ASSETS", str(shared / "libero")))
         patch.setenv("BESTTAKE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -1,4 +1,4 @@
-"""X-VLA that commands poses, on LIBERO, against lerobot-eval: its env, its env processors, its `select_action`."""
+"""Takes on LIBERO against those of lerobot-eval: its env, its processors, its `select_action`; X-VLA of poses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from besttake.types import Observation, Start, Warm
 
 ROOT = Path(__file__).parents[3]
 SIZE, STEPS, REPLAN, START = 64, 8, 4, 3
-ENV = f"libero:spatial?task=0&size={SIZE}&state=ee6d&control=absolute"
+ENV = f"libero:spatial?task=0&size={SIZE}"
+POSES = "&state=ee6d&control=absolute"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,9 +40,9 @@ def draw(chunk):
     return Draw(5, "libero/task", START, seed=0, chunk=chunk)
 
 
-def ours(directory):
+def ours(directory, options):
     """(actions, states) of a take played here."""
-    env, policy = registry.env(ENV), registry.policy(f"lerobot:{directory}?width=1")
+    env, policy = registry.env(ENV + options), registry.policy(f"lerobot:{directory}?width=1")
     check_compatible(policy.spec, env.spec)
     env.reset(Start(env.spec.tasks[0].name, START))
     actions, states = [], []
@@ -56,7 +57,7 @@ def ours(directory):
     return np.stack(actions), np.stack(states)
 
 
-def lerobots_own(directory):
+def lerobots_own(directory, control, latent):
     """The same by what lerobot-eval calls, with the noise of our draws put in by hand."""
     from lerobot.envs.configs import LiberoEnv as LiberoConfig
     from lerobot.envs.factory import make_env_pre_post_processors
@@ -68,7 +69,7 @@ def lerobots_own(directory):
     env_before, env_after = make_env_pre_post_processors(LiberoConfig(), policy.config)
     suite = benchmark.get_benchmark_dict()["libero_spatial"]()
     sizes = {"observation_height": SIZE, "observation_width": SIZE, "obs_type": "pixels_agent_pos"}
-    env = LiberoEnv(suite, 0, "libero_spatial", episode_index=START, control_mode="absolute", **sizes)
+    env = LiberoEnv(suite, 0, "libero_spatial", episode_index=START, control_mode=control, **sizes)
     seen, _ = env.reset(seed=0)
     actions, states = [], []
     policy.reset()
@@ -77,7 +78,7 @@ def lerobots_own(directory):
         batch["task"] = [env.task_description]
         batch = env_before(batch)
         states.append(batch["observation.state"][0].numpy())
-        with torch.inference_mode(), answered(draw(step // REPLAN), (tiny.CHUNK, 20)):
+        with torch.inference_mode(), answered(draw(step // REPLAN), latent):
             action = after(policy.select_action(before(batch)))
         actions.append(env_after({"action": action})["action"][0].numpy())
         seen, *_ = env.step(actions[-1])
@@ -89,12 +90,18 @@ def batched(seen):
     return {key: batched(value) for key, value in seen.items()} if isinstance(seen, dict) else np.asarray(seen)[None]
 
 
-def test_a_played_take_is_lerobot_evals(checkpoint):
+@pytest.mark.parametrize(
+    ("name", "options", "control", "dim", "rounding"),
+    [("xvla_poses", POSES, "absolute", 20, 0.0), ("eo1", "", "relative", 32, 1e-6)],
+)
+def test_a_played_take_is_lerobot_evals(checkpoint, name, options, control, dim, rounding):
+    """LeRobot rounds axis and angle of the state otherwise."""
     import_libero(locate())
-    directory = checkpoint("xvla_poses")
-    (mine, states), (theirs, their_states) = ours(directory), lerobots_own(directory)
-    np.testing.assert_array_equal(states, their_states)
-    np.testing.assert_array_equal(mine, theirs)
+    directory = checkpoint(name)
+    mine, states = ours(directory, options)
+    theirs, their_states = lerobots_own(directory, control, (tiny.CHUNK, dim))
+    np.testing.assert_allclose(states, their_states, rtol=0, atol=rounding)
+    np.testing.assert_allclose(mine, theirs, rtol=0, atol=10 * rounding)
     assert np.ptp(states[:, :3], axis=0).max() > 1e-3, "the arm moved"
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import torch
 from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
+from lerobot.policies.pi0 import modeling_pi0
+from lerobot.policies.pi0_fast import modeling_pi0_fast
+from lerobot.policies.pi05 import modeling_pi05
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHUNK = 6
 LOUDER = {"pi0": 0.05, "pi05": 0.05, "smolvla": 0.05, "vla_jepa": 0.05, "molmoact2": 0.3, "groot": 0.1}
+LOUDER |= {"multi_task_dit": 0.05}
 WORDS = "pick up the cube push open the drawer and stack it"
 
 
@@ -185,30 +187,29 @@ def cached(name: str) -> Path | None:
     return snapshot
 
 
-@contextlib.contextmanager
-def shrunken_paligemma():
-    """LeRobot fixes PaliGemma's sizes in code; make the same classes with smaller numbers."""
-    from lerobot.policies.pi0 import modeling_pi0
-    from lerobot.policies.pi0_fast import modeling_pi0_fast
-    from lerobot.policies.pi05 import modeling_pi05
+def shrink_paligemma() -> None:
+    """LeRobot fixes PaliGemma's sizes in code; from now on the same classes are made with smaller numbers.
 
-    with contextlib.ExitStack() as stack:
-        for module in (modeling_pi0, modeling_pi05, modeling_pi0_fast):
-            small = module.GemmaConfig(width=64, depth=2, mlp_dim=64, num_heads=8, num_kv_heads=1, head_dim=16)
-            whole = module.PaliGemmaForConditionalGenerationWithPiGemma
+    Called when this module is imported, for good: a single pi0 of the whole size is more memory than tests may have.
+    """
+    for module in (modeling_pi0, modeling_pi05, modeling_pi0_fast):
+        small = module.GemmaConfig(width=64, depth=2, mlp_dim=64, num_heads=8, num_kv_heads=1, head_dim=16)
+        whole = module.PaliGemmaForConditionalGenerationWithPiGemma
 
-            def smaller(config, whole=whole, module=module):
-                if module is modeling_pi0_fast:
-                    config.text_config.vocab_size = len(tokenizer())  # it must say only what the tokenizer knows
-                    config.vision_config.image_size = 28
-                vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-                for key, value in {**vision, "patch_size": 14, "projection_dim": 64}.items():
-                    setattr(config.vision_config, key, value)
-                return whole(config=config)
+        def smaller(config, whole=whole, module=module):
+            config.text_config.vocab_size = len(tokenizer())  # pi0-FAST must say only what the tokenizer knows
+            if module is modeling_pi0_fast:
+                config.vision_config.image_size = 28
+            vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+            for key, value in {**vision, "patch_size": 14, "projection_dim": 64}.items():
+                setattr(config.vision_config, key, value)
+            return whole(config=config)
 
-            stack.enter_context(mock.patch.object(module, "get_gemma_config", lambda variant, small=small: small))
-            stack.enter_context(mock.patch.object(module, "PaliGemmaForConditionalGenerationWithPiGemma", smaller))
-        yield
+        module.get_gemma_config = lambda variant, small=small: small
+        module.PaliGemmaForConditionalGenerationWithPiGemma = smaller
+
+
+shrink_paligemma()
 
 
 def make_diffusion(directory: Path, scheduler: str = "DDIM", **settings) -> None:
@@ -299,7 +300,7 @@ def clip(directory: Path) -> str:
     return str(where)
 
 
-def make_multi_task(directory: Path, objective: str = "diffusion") -> None:
+def make_multi_task(directory: Path, objective: str = "diffusion", **settings) -> None:
     backbone = clip(directory)
     save(
         directory,
@@ -317,8 +318,8 @@ def make_multi_task(directory: Path, objective: str = "diffusion") -> None:
         num_integration_steps=3,
         vision_encoder_name=backbone,
         text_encoder_name=backbone,
-        image_crop_shape=(64, 64),
         tokenizer_max_length=77,
+        **{"image_crop_shape": (64, 64), **settings},
     )
 
 
@@ -515,6 +516,43 @@ def qwen3() -> tuple[dict, dict]:
     return text, vision
 
 
+def make_fastwam(directory: Path, **settings) -> None:
+    """Its frozen parts are read from the hub's cache: video by a fixed name, text by what its config says."""
+    from diffusers import AutoencoderKLWan
+    from transformers import UMT5Config, UMT5EncoderModel
+
+    where = directory.parent / f"{directory.name}-vlm"
+    tokenizer().save_pretrained(where)
+    text = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "vocab_size": 300}
+    torch.manual_seed(0)
+    UMT5EncoderModel(UMT5Config(**text)).save_pretrained(where / "text_encoder")
+    if (snapshot := cached("Wan-AI/Wan2.2-TI2V-5B-Diffusers")) is not None:
+        channels = {"in_channels": 12, "out_channels": 12, "patch_size": 2, "z_dim": 48, "scale_factor_spatial": 16}
+        spread = {"latents_mean": [0.0] * 48, "latents_std": [1.0] * 48}
+        AutoencoderKLWan(
+            base_dim=8, decoder_base_dim=8, num_res_blocks=1, is_residual=True, **channels, **spread
+        ).save_pretrained(snapshot / "vae")
+    sizes = {"hidden_dim": 32, "ffn_dim": 32, "num_heads": 2, "attn_head_dim": 16, "num_layers": 2}
+    sizes |= {"text_dim": 32, "freq_dim": 16, "eps": 1e-6, "action_dim": 7}
+    video = {"patch_size": [1, 2, 2], "in_dim": 48, "out_dim": 48, "seperated_timestep": True}
+    save(
+        directory,
+        "fastwam",
+        image_size=(64, 128),
+        action_horizon=CHUNK + 2,
+        n_action_steps=4,
+        num_inference_steps=3,
+        torch_dtype="float32",
+        tokenizer_model_id=str(where),
+        text_encoder_model_id=str(where),
+        tokenizer_max_len=96,
+        base_model_id=None,
+        video_dit_config={**sizes, **video, "video_attention_mask_mode": "first_frame_causal"},
+        action_dit_config=sizes,
+        **settings,
+    )
+
+
 def make_wall_x(directory: Path) -> None:
     """Its class wants weights where the base model lies, which the checkpoint's then replace."""
     from lerobot.policies.wall_x.modeling_wall_x import Qwen2_5_VLMoEForAction
@@ -542,7 +580,8 @@ def make_wall_x(directory: Path) -> None:
     save(directory, "wall_x", pretrained_name_or_path=str(where), chunk_size=CHUNK, n_action_steps=4)
 
 
-def make_molmoact2(directory: Path, **settings) -> None:
+def make_molmoact2(directory: Path, prepare=lambda model, ids: None, **settings) -> None:
+    """``prepare`` may change the model before it is saved, knowing the ids of its special tokens."""
     from lerobot.policies.molmoact2.molmoact2_hf_model.configuration_molmoact2 import MolmoAct2Config
     from lerobot.policies.molmoact2.molmoact2_hf_model.modeling_molmoact2 import MolmoAct2ForConditionalGeneration
     from transformers import Qwen2Tokenizer
@@ -589,14 +628,15 @@ def make_molmoact2(directory: Path, **settings) -> None:
         eos_token_id=words.eos_token_id,
     )
     torch.manual_seed(0)
-    MolmoAct2ForConditionalGeneration(config).save_pretrained(where)
+    model = MolmoAct2ForConditionalGeneration(config)
+    prepare(model, ids)
+    model.save_pretrained(where)
     picture = {"size": {"height": 28, "width": 28}, "patch_size": 7, "max_crops": 1, "crop_mode": "resize"}
     (where / "processor_config.json").write_text(json.dumps({"image_processor": picture}))
     save(
         directory,
         "molmoact2",
         checkpoint_path=str(where),
-        action_mode="continuous",
         model_dtype="float32",
         chunk_size=CHUNK,
         n_action_steps=4,
@@ -604,8 +644,28 @@ def make_molmoact2(directory: Path, **settings) -> None:
         setup_type="tiny arm",
         control_mode="delta pose",
         max_sequence_length=1024,
-        **settings,
+        **{"action_mode": "continuous", **settings},
     )
+
+
+def make_molmoact2_tokens(directory: Path) -> None:
+    """With both heads. After the prompt it says one of 64 action tokens, each a whole chunk, and then the end."""
+    where = directory.parent / f"{directory.name}-fast"
+    letters = torch.randint(33, 123, (64, CHUNK * LIBERO.action_dim), generator=torch.Generator().manual_seed(2))
+    words = Tokenizer(models.WordLevel({"".join(map(chr, row)): index for index, row in enumerate(letters.tolist())}))
+    PreTrainedTokenizerFast(tokenizer_object=words, clean_up_tokenization_spaces=False).save_pretrained(where)
+    (where / "processor_config.json").write_text(json.dumps({"scale": 20, "min_token": -78}))
+
+    def speak(model, ids: dict[str, int]) -> None:
+        said = [ids[f"<action_{each}>"] for each in range(64)]
+        with torch.no_grad():
+            embedding = model.get_input_embeddings().embedding
+            embedding[said, 0] += 30
+            embedding[ids["<action_output>"], 1] += 30
+            model.lm_head.weight[model.config.eos_token_id, 0] += 30
+            model.lm_head.weight[said, 1] += 30
+
+    make_molmoact2(directory, speak, action_mode="both", discrete_action_tokenizer=str(where))
 
 
 def make_xvla_poses(directory: Path, own: bool = False, **settings) -> None:
@@ -663,7 +723,9 @@ MAKERS = {
     "evo1": make_evo1,
     "groot": make_groot,
     "wall_x": make_wall_x,
+    "fastwam": make_fastwam,
     "molmoact2": make_molmoact2,
+    "molmoact2_tokens": make_molmoact2_tokens,
     "multi_task": make_multi_task,
     "multi_task_flow": make_multi_task_flow,
     "eo1": make_eo1,
