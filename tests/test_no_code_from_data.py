@@ -354,6 +354,7 @@ ORIGINS = {
     "testing/arm.py": "the caller",
     "testing/scorer.py": "a built-in name",
     "verbs/doctor.py": "the user, or a built-in name",
+    "verbs/rehearse.py": "the plan of a diagnosis, or the user of the doctor",
     "verbs/footage.py": "the user's data set",
     "verbs/rank.py": "the user's scorer and data set",
     "verbs/replay.py": "the user's env",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from besttake.config import Plan, Retrieval
     from besttake.errors import BestTakeError
+    from besttake.policies.function import FunctionPolicy
     from besttake.registry import trust
     from besttake.result import Result
     from besttake.verbs.compare import compare
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "BestTakeError", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose", "doctor",
-    "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer", "trust", "tune",
-    "verifiers",
+    "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
+    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer", "trust",
+    "tune", "verifiers",
 ]  # fmt: skip
 
 _MODULES = {
     "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run",
-    "trust": "registry",
+    "FunctionPolicy": "policies.function", "trust": "registry",
 }  # fmt: skip
 """Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""
 

@@ -269,9 +269,9 @@ def scorer(uri: str | FromFile, **options: Any) -> Scorer:
 def make(group: str, named: str | FromFile, **options: Any) -> Any:
     """The component of family ``group`` that a URI names; ComponentError when it cannot be made, or is no such one."""
     text = _harmless(group, named)
-    if not isinstance(named, FromFile) and Uri.parse(text).scheme == "python":
-        trust(text)  # the program itself names it, so its files may as well
     uri = Uri.parse(text)
+    if not isinstance(named, FromFile) and (uri.scheme == "python" or _imports_by_name(group, uri)):
+        trust(text)  # the program itself names it, so its files may as well
     if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
         _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
     factory = _factory(group, text)

@@ -146,7 +146,8 @@ class _Building:
     def _refuse(self, name: str, reason: str) -> None:
         if not self._options.skip_bad:
             raise LibraryError(
-                f"{self._source.name}: demonstration {name} {reason}; repair it, or leave it out with `skip_bad`"
+                f"{self._source.name}: demonstration {name} {reason}; repair it, or leave it out"
+                " (`besttake library build` with `skip_bad`)"
             )
         self._left_out.append(Bad(name, reason))
 

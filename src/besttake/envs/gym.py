@@ -1,4 +1,4 @@
-"""Any Gymnasium env that says in ``info`` whether the task is done and shows pictures: ``gym:ID?args``.
+"""Any Gymnasium env that tells whether the task is done and shows pictures: ``gym:ID?args``.
 
 Pictures inside the observation are the cameras, since those are what policies were trained on; an env whose
 observations hold none is seen through ``render()``.
@@ -9,8 +9,11 @@ passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +21,7 @@ import numpy as np
 
 from besttake.envs.checks import check_action, check_cameras, check_task, declared
 from besttake.envs.process import choose_gl, global_seed
-from besttake.errors import ComponentError, need, one_line
+from besttake.errors import ComponentError, blaming, need, one_line
 from besttake.files import short_hash
 from besttake.options import Reader, names, value
 from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
@@ -27,6 +30,7 @@ _CAMERA = "render"
 _PICTURE = "pixels"
 """What the camera is called where the observation itself is a picture."""
 _TUNING = range(100_000, 100_050)
+_TERMINATED = "terminated"
 
 
 def make(
@@ -36,12 +40,14 @@ def make(
 ) -> GymEnv:  # fmt: skip
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
-    ``success`` names the key of ``info`` (default ``success``, else ``is_success``); ``state`` the keys of a Dict
-    observation that form the state, with commas (by default its only vector); ``goes_on`` says that the env does not
-    end at success. Of ``others``, those in `Declared` are ours (``starts`` is how many seeds are starts), and the rest
-    goes to ``gymnasium.make``.
+    ``success`` names the key of ``info`` (default ``success``, else ``is_success``), or is ``terminated`` for an env
+    that terminates at success and at nothing else; ``state`` names the keys of a Dict observation that form the state,
+    with commas (by default its only vector); ``goes_on`` says that the env does not end at success. Of ``others``,
+    ``repeats`` (false: the same start cannot be had twice) and those in `Declared` are ours (``starts`` is how many
+    seeds are starts), and the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
+    exact = read.flag("repeats", others.pop("repeats", True))
     facts, rest = declared(read, others)
     arguments = {key: value(text) for key, text in rest.items()}
     inner = _build(env_id, arguments)
@@ -64,25 +70,29 @@ def make(
             cameras=cameras, score_camera=read.choice("score_camera", score_camera or _scored(cameras), cameras),
             tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
             fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10), **facts.body,
-            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}"), notes=_notes(state_dim, cameras),
+            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}{_own_code(inner)}"),
+            notes=_notes(state_dim, cameras, exact),
         )  # fmt: skip
     except ComponentError:
         inner.close()
         raise
     build = partial(_build, env_id, arguments)
-    return GymEnv(spec, inner, names(success) or ("success", "is_success"), keys, build if facts.rebuild else None)
+    keys_of_success = names(success) or ("success", "is_success")
+    return GymEnv(spec, inner, keys_of_success, keys, build if facts.rebuild else None, repeats=exact)
 
 
 class GymEnv:
     """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset.
 
     ``success`` are keys of ``info``, the first that is there counts; ``state`` keys of the observation; ``build``
-    makes the env anew at each reset, for envs that do not reset exactly.
+    makes the env anew at each reset, for envs that do not reset exactly; ``repeats`` is False where nothing helps.
     """
 
     def __init__(
-        self, spec: EnvSpec, inner: Any, success: Sequence[str], state: Sequence[str], build: Callable[[], Any] | None
-    ) -> None:
+        self, spec: EnvSpec, inner: Any, success: Sequence[str], state: Sequence[str],
+        build: Callable[[], Any] | None, *, repeats: bool = True,
+    ) -> None:  # fmt: skip
+        self.repeats = repeats
         self.spec, self._inner, self._success_keys, self._state_keys, self._build = spec, inner, success, state, build
         self._state: F32 | None = None
         self._seen: dict[str, U8] = {}
@@ -109,7 +119,7 @@ class GymEnv:
             raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
         self._take_in(observed)
-        self._success = self._success or self._reached(info)
+        self._success = self._success or self._reached(info, bool(terminated))
         self._over = bool(terminated) or bool(truncated)
         return Step(success=self._success, done=self._over)
 
@@ -129,23 +139,37 @@ class GymEnv:
         self._state, self._seen = _state(observed, self._state_keys, self.spec.name), _pictures(observed)
 
     def _rendered(self) -> U8:
-        picture = np.asarray(self._inner.render())
+        with blaming(f"{self.spec.name}: render()"):
+            picture = np.asarray(self._inner.render())
         if not _is_picture(picture):
-            raise ComponentError(f"{self.spec.name}: render() gave {picture.shape}, not a picture (H, W, 3)")
+            raise ComponentError(f"{self.spec.name}: render() gave {_what(picture)}, not a picture: uint8 (H, W, 3)")
         return np.ascontiguousarray(picture.astype(np.uint8))
 
-    def _reached(self, info: dict[str, Any]) -> bool:
+    def _reached(self, info: dict[str, Any], terminated: bool) -> bool:
         if there := [key for key in self._success_keys if key in info]:
             return bool(info[there[0]])
+        if _TERMINATED in self._success_keys:
+            return terminated
         keys, has = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"
-        raise ComponentError(f"{self.spec.name}: info has no {keys} (it has {has}); name the key with success=…")
+        raise ComponentError(
+            f"{self.spec.name}: info has no {keys} (it has {has}); name the key with success=…, or add"
+            f" success={_TERMINATED} if the env terminates when the task is done, and never otherwise"
+        )
 
 
 def _build(env_id: str, arguments: dict[str, Any]) -> Any:
     choose_gl()
     gymnasium = need("gymnasium", "gym:…", "gym")
+    make = partial(gymnasium.make, env_id, disable_env_checker=True, **arguments)
     try:
-        return gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **arguments)
+        with warnings.catch_warnings():  # an env of one's own need not list its render modes
+            warnings.filterwarnings("ignore", message=".*that is not in the possible render_modes.*")
+            try:
+                return make(render_mode="rgb_array")
+            except TypeError as error:
+                if "render_mode" not in str(error):
+                    raise
+                return make()  # its constructor does not ask how to render
     except ModuleNotFoundError as error:
         raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
@@ -167,7 +191,13 @@ def _only_vector(observed: Any, uri: str) -> tuple[str, ...]:
     if not isinstance(observed, dict):
         return ()
     vectors = tuple(key for key, part in observed.items() if not isinstance(part, dict) and np.ndim(part) == 1)
-    if len(vectors) > 1 or (not vectors and not _pictures(observed)):
+    if len(vectors) > 1:
+        sizes = ", ".join(f"{key} {np.size(observed[key])}" for key in vectors)
+        raise ComponentError(
+            f"{uri}: observations hold several vectors ({sizes} numbers); name those that form the state, in the"
+            f" order in which the policy reads them, e.g. state={','.join(vectors)}"
+        )
+    if not vectors and not _pictures(observed):
         raise ComponentError(f"{uri}: observations are a Dict ({', '.join(observed)}); add state=KEY,…")
     return vectors
 
@@ -192,7 +222,19 @@ def _scored(cameras: Sequence[str]) -> str:
     return next((camera for camera in cameras if "wrist" in camera), cameras[0])
 
 
-def _notes(state_dim: int, cameras: Sequence[str]) -> tuple[str, ...]:
+def _what(value: Any) -> str:
+    return "None" if value.dtype == object else f"{value.dtype} {value.shape}"
+
+
+def _own_code(inner: Any) -> str:
+    """The text of the file that defines the env where that is not an installed package: a change makes it another."""
+    module = sys.modules.get(type(inner.unwrapped).__module__)
+    file = Path(getattr(module, "__file__", None) or "")
+    installed = {"site-packages", "dist-packages"} & {*file.parts}
+    return file.read_text(encoding="utf-8") if file.is_file() and not installed else ""
+
+
+def _notes(state_dim: int, cameras: Sequence[str], repeats: bool) -> tuple[str, ...]:
     notes = []
     if not state_dim:
         notes.append("observations hold pictures alone: many envs also give a state with obs_type=pixels_agent_pos")
@@ -200,5 +242,9 @@ def _notes(state_dim: int, cameras: Sequence[str]) -> tuple[str, ...]:
         notes.append(
             "pictures are those of `render()`; an env may offer the policy's own in observations, often by \
 `obs_type`"
+        )
+    if not repeats:
+        notes.append(
+            "repeats=false: takes of a start begin alike only as far as the env can do it, so arms are not paired"
         )
     return tuple(notes)

@@ -33,8 +33,10 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version
+from besttake.registry import Uri
 from besttake.reporting.notebook import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
+from besttake.verbs.rehearse import rehearse, rehearsed
 from besttake.verbs.setup import gripper_of
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -247,12 +249,14 @@ def _pair(
     policy_uri: str | None, env_uri: str | None, demos: str | None, folder: Path, trust_remote_code: bool
 ) -> Pairing:
     problems: list[str] = []
+    remarks: tuple[str, ...] = ()
     policy: PolicySpec | None = None
     env: EnvSpec | None = None
     library: Library | None = None
     size = ""
     with _collected(problems):
-        policy = registry.policy(policy_uri, trust_remote_code=trust_remote_code).spec if policy_uri else None
+        loaded = registry.policy(policy_uri, trust_remote_code=trust_remote_code) if policy_uri else None
+        policy = loaded.spec if loaded else None
     with _collected(problems):
         env, size = _try_env(env_uri) if env_uri else (None, "")
     with _collected(problems):
@@ -260,6 +264,9 @@ def _pair(
     if policy is not None and env is not None:
         with _collected(problems):
             check_compatible(policy, env)
+            # A checkpoint would have to be loaded whole for this.
+            if loaded and policy_uri and env_uri and Uri.parse(policy_uri).scheme == "python":
+                remarks = rehearse(loaded, policy_uri, env_uri) if rehearsed(policy_uri, env_uri) else ()
     if library is not None and env is not None:
         with _collected(problems):
             check_retrieval(library, env, RetrievalConfig(rule="frame"))
@@ -273,7 +280,7 @@ def _pair(
     right = _env_side(env) if env else {}
     whats = {**middle, **right, **left}
     lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
-    notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
+    notes = [*(policy.notes if policy else ()), *(env.notes if env else ()), *remarks]
     notes += [*(getattr(library.head, "notes", ()) if library else ()), *_missing(library, policy, env)]
     # The small library is gone when this is read: problems are those of what the user named.
     told = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]

@@ -22,6 +22,7 @@ from besttake.types import PolicySpec
 from besttake.verbs.choice import Choice, choose
 from besttake.verbs.identity import order_of
 from besttake.verbs.playing import Playing
+from besttake.verbs.rehearse import rehearse, rehearsed
 from besttake.verbs.scored import TakeScores, say_what_was_mended
 from besttake.verbs.session import Play, Session
 from besttake.verbs.setup import (
@@ -42,7 +43,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     with session.timed("set-up"):
-        _check_policies(setup, loaded, store)
+        _check_policies(setup, loaded, store, session)
     for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
@@ -79,17 +80,21 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     )  # fmt: skip
 
 
-def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) -> None:
-    """ComponentError when a policy is known not to fit an env: before the first take of any, not before its own.
+def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, session: Session) -> None:
+    """ComponentError when a policy does not fit an env or does not repeat: before the first take of any, not its own.
 
     A policy that has takes in the run was checked before them, and is not loaded for this.
     """
     seen = {row.key.policy for row in store.rows()}
     for uri in setup.plan.policy:
         if uri in loaded or uri not in seen:
-            spec = (loaded.get(uri) or load_policy(setup.plan, uri)).spec
-            for env in setup.envs.values():
-                check_compatible(spec, env)
+            policy = loaded.get(uri) or load_policy(setup.plan, uri)
+            for env_uri, env in setup.envs.items():
+                check_compatible(policy.spec, env)
+                if uri not in seen and rehearsed(uri, env_uri):
+                    for note in rehearse(policy, uri, env_uri):
+                        session.notes.append(note)
+                        session.reporter.note(note)
 
 
 def settings_of(setup: Setup) -> Settings:

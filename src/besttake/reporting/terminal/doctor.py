@@ -39,8 +39,9 @@ def _pairing(pairing: Pairing) -> list[RenderableType]:
     kinds = {kind: name for kind, name in sides if name}
     lines = [line for line in pairing.lines if any(pairing.sides(line))]
     rows: list[tuple[Value, ...]] = [_row(pairing, line) for line in lines if line.what != _TASKS]
+    known = [line for line in pairing.conventions if {*pairing.sides(line)} - {"unknown", ""}]
     rows.append((Text("conventions", style="bold"), *("" for _ in kinds)))
-    rows += [_row(pairing, line) for line in pairing.conventions]
+    rows += [_row(pairing, line) for line in known]
     parts: list[RenderableType] = [Text.assemble((f"{kind} ", "bold"), name) for kind, name in kinds.items()]
     parts.append(table(("", *kinds), rows))
     for line in (line for line in lines if line.what == _TASKS):

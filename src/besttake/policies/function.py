@@ -1,0 +1,83 @@
+"""A policy made of one function: `FunctionPolicy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, getsourcefile, signature, unwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.errors import ComponentError
+from besttake.files import short_hash
+from besttake.takes.draws import Draw
+from besttake.types import F32, Observation, PolicySpec, Warm
+
+
+class FunctionPolicy:
+    """A policy made of ``act``, a function that turns one observation into one chunk of actions.
+
+    The parameters of ``act`` say what the policy can do:
+
+    - ``act(observation)`` is deterministic: every take of a start is the same.
+    - ``act(observation, draw)`` samples, and takes all its noise from ``draw`` (``draw.normal((n,))``).
+    - ``act(observation, draw, noise)`` can also be cooled: it multiplies its noise by ``noise``, which is 1, and less
+      where the policy is cooled.
+
+    A chunk is ``horizon`` actions of ``action_dim`` numbers, of which ``replan`` (all, unless you say otherwise) are
+    executed. ``others`` are further fields of `PolicySpec`.
+
+    Examples:
+        >>> def act(observation, draw, noise):
+        ...     return [observation.state[:2] + 0.1 * noise * draw.normal((2,))] * 8
+        >>> FunctionPolicy(act, horizon=8, action_dim=2).spec.cools
+        True
+    """
+
+    def __init__(
+        self, act: Callable[..., Any], *, horizon: int, action_dim: int, replan: int | None = None, **others: Any
+    ) -> None:
+        takes = _positional(act)
+        others = {"name": getattr(act, "__name__", "policy"), "fingerprint": _fingerprint(act), **others}
+        self._act, self._takes = act, takes
+        self.spec = PolicySpec(
+            kind=others.pop("kind", "deterministic" if takes == 1 else "flow"), horizon=horizon, action_dim=action_dim,
+            replan=horizon if replan is None else replan, cools=takes > 2, **others,
+        )  # fmt: skip
+
+    def sample(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
+    ) -> F32:
+        """One chunk per row; rows are asked for one by one, so that no batch can change them."""
+        strengths = [each.alpha if each else 0.0 for each in warm or [None] * len(draws)]
+        rows = zip(observations, draws, strengths, strict=True)
+        return np.stack([self._chunk((observation, draw, 1 - alpha)) for observation, draw, alpha in rows])
+
+    def _chunk(self, arguments: tuple[Observation, Draw, float]) -> F32:
+        chunk = np.asarray(self._act(*arguments[: self._takes]), np.float32)
+        shape = (self.spec.horizon, self.spec.action_dim)
+        if chunk.shape != shape:
+            raise ComponentError(f"{self.spec.name} gave a chunk of shape {chunk.shape}, not {shape}")
+        return chunk
+
+
+def _positional(act: Callable[..., Any]) -> int:
+    """How many of observation, draw and noise ``act`` takes."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    takes = len([each for each in signature(act).parameters.values() if each.kind in kinds])
+    if not 1 <= takes <= 3:
+        raise ComponentError(
+            f"{getattr(act, '__name__', act)} takes {takes} arguments; a policy is act(observation),"
+            " act(observation, draw) or act(observation, draw, noise)"
+        )
+    return takes
+
+
+def _fingerprint(act: Callable[..., Any]) -> str:
+    """That of the file that holds ``act``, so that takes of an older version are not mistaken for its own."""
+    try:
+        file = getsourcefile(unwrap(act))
+    except TypeError:  # a callable object, or one of C
+        file = getsourcefile(type(act)) if type(act).__module__ != "builtins" else None
+    return short_hash(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else ""
