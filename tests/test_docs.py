@@ -100,7 +100,7 @@ TUTORIAL = ROOT / "examples" / "reach"
 
 def test_the_tutorial_shows_the_files_of_its_example_as_they_are() -> None:
     *files, notebook = python_blocks(ROOT / "docs" / "tutorial.md")
-    assert files == [(TUTORIAL / name).read_text() for name in ("reach.py", "policy.py", "demos.py")]
+    assert files == [(TUTORIAL / name).read_text() for name in ("reach.py", "policy.py")]
     compile(notebook, "tutorial.md", "exec")
     assert [name for name in re.findall(r"besttake\.(\w+)\(", notebook) if name not in besttake.__all__] == []
 

@@ -9,30 +9,22 @@ class Reach(gymnasium.Env):
 
     observation_space = gymnasium.spaces.Box(-2, 2, (4,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
-
-    def __init__(self, render_mode="rgb_array"):
-        self.render_mode = render_mode
 
     def reset(self, seed=None, options=None):
-        """Place point and dot. The same seed gives the same places: that makes it a start."""
-        super().reset(seed=seed)
+        super().reset(seed=seed)  # seeds self.np_random: the same seed places point and dot alike
         places = self.np_random.uniform(-0.9, 0.9, (2, 2)).astype(np.float32)
         self.point, self.dot = places * [0.3, 1] + [[-0.6, 0], [0.6, 0]]  # the point on the left, the dot on the right
         return self.seen(), {}
 
     def step(self, action):
-        """Move the point; `info["success"]` says whether the task is done."""
         self.point = np.clip(self.point + 0.1 * np.clip(action, -1, 1), -1, 1).astype(np.float32)
         success = bool(np.linalg.norm(self.point - self.dot) < 0.06)
         return self.seen(), float(success), success, False, {"success": success}
 
     def seen(self):
-        """What a policy is given as the state."""
         return np.concatenate([self.point, self.dot]).astype(np.float32)
 
     def render(self):
-        """The picture that takes are scored by."""
         picture = np.full((48, 48, 3), 40, np.uint8)
         for place, colour in ((self.dot, (230, 60, 60)), (self.point, (255, 255, 255))):
             column, row = (24 + 20 * place).astype(int)
