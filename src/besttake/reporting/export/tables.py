@@ -84,6 +84,7 @@ def latex(result: Result) -> str:
     command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
     return (
         f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
+        "% Needs \\usepackage{booktabs}.\n"
         f"\\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}\n\\toprule\n{' & '.join(head)} \\\\\n\\midrule\n"
         + "\n".join(lines)
         + "\n\\bottomrule\n\\end{tabular}\n"
