@@ -110,10 +110,11 @@ def unseen(model: Any, data: Any, camera: int) -> NDArray[np.bool_]:
         # MuJoCo lets one mirror reflect, and which one may depend on those out of view.
         hidden &= ~mirrors
     for mirror in seen_mirrors:
-        axes = data.geom_xmat[mirror].reshape(3, 3)
+        axes, center = data.geom_xmat[mirror].reshape(3, 3), data.geom_xpos[mirror]
         # The mirror is a plane itself, or the upper side of a box.
-        raised = model.geom_size[mirror, 2] if model.geom_type[mirror] == mujoco.mjtGeom.mjGEOM_BOX else 0.0
-        hidden &= view.mirrored(data.geom_xpos[mirror] + raised * axes[:, 2], axes[:, 2]).excludes(bounds)
+        box = model.geom_size[mirror] if model.geom_type[mirror] == mujoco.mjtGeom.mjGEOM_BOX else None
+        reflected = view.mirrored(center if box is None else center + box[2] * axes[:, 2], axes[:, 2])
+        hidden &= (reflected if box is None else reflected.through(axes, box)).excludes(bounds)
     return hidden
 
 
@@ -152,6 +153,24 @@ class _Pyramid:
         normals = self.normals - 2 * np.outer(self.normals @ normal, normal)
         points = self.points - 2 * np.outer((self.points - point) @ normal, normal)
         return _Pyramid(np.vstack([normals, normal]), np.vstack([points, point]))
+
+    def through(self, axes: F64, halves: F64) -> _Pyramid:
+        """What a mirrored pyramid sees through its mirror: the upper side, at its last point, of a box with these axes.
+
+        A reflection shows only where the mirror itself does: on a ray from the mirrored eye that meets the box's mirror
+        image, which rises from the mirror by the box's height.
+        """
+        eye, mirror = self.points[0], self.points[-1]
+        away = (eye - mirror) @ axes
+        if away[2] > -_MARGIN:
+            return self
+        normals = []
+        for axis in (0, 1):
+            edges = np.array([-1, 1]) * (halves[axis] + _MARGIN) - away[axis]
+            slopes = np.divide.outer(edges, np.array([0, 2 * halves[2] + _MARGIN]) - away[2])
+            normals += [axes[:, axis] - slopes.min() * axes[:, 2], slopes.max() * axes[:, 2] - axes[:, axis]]
+        units = np.array(normals) / np.linalg.norm(normals, axis=1, keepdims=True)
+        return _Pyramid(np.vstack([self.normals, units]), np.vstack([self.points, np.tile(eye, (4, 1))]))
 
     def excludes(self, boxes: _Boxes) -> NDArray[np.bool_]:
         """(n,): which boxes lie wholly beyond one of the planes."""

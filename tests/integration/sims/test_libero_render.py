@@ -43,6 +43,29 @@ def test_pictures_without_what_is_unseen_are_the_same(monkeypatch: pytest.Monkey
     assert left_out > geoms * (0.5 if mirrors == 0 else 0.1)
 
 
+def test_of_what_is_out_of_view_a_small_mirror_draws_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = left_out = geoms = 0
+    for seed in range(12):
+        model = _above_a_mirror(np.random.default_rng(seed))
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        renderer = Renderer(model, -1)
+        lean = renderer.picture(data, 0, 128)
+        out = unseen(model, data, 0)
+        left_out, geoms = left_out + int(out.sum()), geoms + model.ngeom
+        with monkeypatch.context() as patch:
+            patch.setattr(libero_render, "unseen", lambda model, data, camera: np.zeros(model.ngeom, bool))
+            assert np.array_equal(lean, renderer.picture(data, 0, 128)), f"seed {seed}"
+            patch.setattr(libero_render, "_mirrors", lambda model: np.zeros(model.ngeom, bool))
+            beyond = unseen(model, data, 0)
+            patch.setattr(libero_render, "unseen", lambda model, data, camera, beyond=beyond: beyond)
+            shown += not np.array_equal(lean, renderer.picture(data, 0, 128))
+        renderer.free()
+    # With the whole view mirrored, and not what the mirror itself shows, it would be 46 %.
+    assert left_out > 0.75 * geoms
+    assert shown >= 6, "mirrors that show nothing prove nothing"
+
+
 def test_nothing_is_left_out_where_lights_cast_shadows_or_the_camera_is_not_a_plain_one() -> None:
     model = _scene(np.random.default_rng(1), mirrors=0)
     data = mujoco.MjData(model)
@@ -102,6 +125,27 @@ def _scene(rng: Any, mirrors: int) -> Any:
     <light pos="-1 0 3" castshadow="false"/>
     <camera pos="{_words(rng.uniform(-0.5, 0.5, 3))}" quat="{_words(rng.normal(size=4))}" fovy="{rng.uniform(30, 80)}"/>
     <geom type="plane" size="0 0 1" pos="0 0 -2.5" rgba=".5 .6 .5 1" group="1"/>
+    {"".join(geoms)}
+  </worldbody>
+</mujoco>""")
+
+
+def _above_a_mirror(rng: Any) -> Any:
+    """A camera over a small thick mirror, among things most of which are above it."""
+    geoms = []
+    for _ in range(80):
+        place, color = [*rng.uniform(-1.5, 1.5, 2), rng.uniform(0.1, 3)], [*rng.uniform(0.2, 1, 3), 1]
+        looks = f'type="{SHAPES[rng.integers(5)]}" rgba="{_words(color)}" size="{_words(rng.uniform(0.02, 0.15, 3))}"'
+        geoms.append(f'<geom {looks} pos="{_words(place)}" quat="{_words(rng.normal(size=4))}" group="1"/>')
+    halves, tilt = _words(rng.uniform([0.05, 0.05, 0.01], [0.3, 0.3, 0.1])), _words([1, *rng.uniform(-0.15, 0.15, 3)])
+    place = _words([*rng.uniform(-0.2, 0.2, 2), rng.uniform(0.6, 1.2)])
+    return mujoco.MjModel.from_xml_string(f"""
+<mujoco>
+  <asset><material name="mirror" reflectance="0.6" rgba=".3 .3 .3 1"/></asset>
+  <worldbody>
+    <light pos="1 1 3" castshadow="false"/>
+    <camera pos="{place}" quat="{_words([1, *rng.uniform(-0.2, 0.2, 3)])}" fovy="{rng.uniform(40, 80)}"/>
+    <geom type="box" material="mirror" size="{halves}" quat="{tilt}" group="1"/>
     {"".join(geoms)}
   </worldbody>
 </mujoco>""")
