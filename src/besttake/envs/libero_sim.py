@@ -1,12 +1,13 @@
 """One LIBERO task as a simulator that renders on demand and can be put back exactly.
 
 Departures from robosuite's own loop, none of which changes a bit of what it computes (the integration tests and
-`python -m bench.libero --bits` compare with it):
+`python -m bench.libero_bits` compare with it):
 
 * cameras are not sampled at every step: when robosuite would sample them, the poses that a picture depends on are
   copied (a few kilobytes), and a picture is drawn from the copy if anyone asks for it;
 * the position and velocity stages of MuJoCo run once per physics step instead of three times;
-* the controller does its arithmetic without looking everything up again (`libero_step`);
+* the controller does its arithmetic without looking everything up again, and compiled (`libero_step`);
+* whether the goal holds is asked once per step instead of twice;
 * what a camera cannot see is not drawn, and meshes stay uploaded when the scene is built anew (`libero_render`);
 * the whole state, of MuJoCo and of robosuite's Python objects, can be saved and restored.
 """

@@ -1,0 +1,168 @@
+"""The physics steps of a LIBERO control step compiled by numba, which robosuite brings: `libero_control.run` without
+Python between them.
+
+Compiled code calls MuJoCo's C functions by address, so their declarations are compared first, and `faithful` compares
+what it computes with the interpreted steps, bit for bit, before it is used: BLAS may be another one here (numba takes
+scipy's, numpy its own). What is compiled is kept for the next process, where nobody else can write. An error inside
+MuJoCo (out of memory) ends the process with its message, as in a C program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from besttake.envs import libero_control
+from besttake.envs.libero_control import Arm, arm_of
+from besttake.errors import ComponentError, one_line
+from besttake.files import cache_dir, short_hash, versions
+
+Run = Callable[[Any, Any, Arm, int, bool], None]
+DECLARED = {
+    "mj_step1": "void mj_step1(const mjModel * m, mjData * d)",
+    "mj_step2": "void mj_step2(const mjModel * m, mjData * d)",
+    "mj_jacSite": "void mj_jacSite(const mjModel * m, const mjData * d, mjtNum * jacp, mjtNum * jacr, int site)",
+    "mj_fullM": "void mj_fullM(const mjModel * m, mjtNum * dst, const mjtNum * M)",
+}
+_ROUNDS, _STEPS = 12, 25
+_log = logging.getLogger(__name__)
+# By a scene's degrees of freedom, on which the shapes of the controller's products depend.
+_proven: dict[int, Run] = {}
+
+
+def _external(name: str, *, pointers: int, number: bool = False) -> Any:
+    """A C function for compiled code, which knows it by a name of our own."""
+    kinds = [numba.types.uintp] * pointers + [numba.types.intc] * number
+    return numba.types.ExternalFunction(f"besttake_{name}", numba.types.void(*kinds))
+
+
+# Every module can be imported without what it needs to do anything.
+with suppress(ImportError):
+    import llvmlite.binding
+    import numba
+    from numba.core import config
+
+    _control = numba.njit(libero_control.control)
+    _step1, _step2 = _external("mj_step1", pointers=2), _external("mj_step2", pointers=2)
+    _jac_site = _external("mj_jacSite", pointers=4, number=True)
+    _full_masses = _external("mj_fullM", pointers=3)
+
+
+def _run(model: int, data: int, arm: Arm, count: int, begun: bool) -> None:
+    # As `libero_control.run`, with addresses.
+    for number in range(count):
+        if number > 0 or not begun:
+            _step1(model, data)
+        _jac_site(model, data, arm.jac_pos.ctypes.data, arm.jac_ori.ctypes.data, arm.site)
+        _full_masses(model, arm.masses.ctypes.data, arm.qM.ctypes.data)
+        _control(arm)
+        _step2(model, data)
+
+
+def runner(env: Any) -> Run:
+    """The compiled steps for a robosuite environment, or the interpreted ones where those cannot be had."""
+    size = env.sim.model._model.nv
+    if size not in _proven:
+        try:
+            run = _compiled()
+            problem = "" if faithful(run, env) else "the last bits differ"
+        except Exception as error:
+            problem = one_line(error, 200)
+        if problem:
+            _log.info("LIBERO's physics steps are interpreted, not compiled: %s", problem)
+        _proven[size] = libero_control.run if problem else run
+    return _proven[size]
+
+
+def faithful(run: Run, env: Any) -> bool:
+    """Whether ``run`` does what the interpreted steps do, from random poses around the current one, to the last bit."""
+    model, rng = env.sim.model._model, np.random.default_rng(0)
+    known, tried = mujoco.MjData(model), mujoco.MjData(model)
+    arms = arm_of(env, known), arm_of(env, tried)
+    for _ in range(_ROUNDS):
+        turns, kicks = rng.normal(0, 0.2, len(arms[0].rest)), rng.normal(0, 0.5, len(arms[0].rest))
+        aim, gains, grip = rng.normal(0, 0.1, 3), rng.uniform(10, 200, (4, 3)), rng.uniform(-1, 1, 2)
+        wanted, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+        ends = []
+        for one, data, arm in ((libero_control.run, known, arms[0]), (run, tried, arms[1])):
+            mujoco.mj_resetData(model, data)
+            data.qpos[:] = env.sim.data.qpos
+            arm.joint_pos[:] += turns
+            arm.joint_vel[:] = kicks
+            mujoco.mj_step1(model, data)
+            arm.goal_pos[:], arm.goal_ori[:], arm.gains[:] = arm.eef_pos + aim, wanted, gains
+            arm.rest[:], arm.grip[:], arm.closing[:] = arm.joint_pos - turns, grip, -grip / 20
+            one(model, data, arm, _STEPS, True)
+            ends.append([values.tobytes() for values in (data.qpos, data.qvel, data.qacc, data.ctrl, arm.grip)])
+        if ends[0] != ends[1]:
+            return False
+    return True
+
+
+@functools.cache
+def _compiled() -> Run:
+    from mujoco.introspect.functions import FUNCTIONS
+
+    libraries = sorted(Path(mujoco.__file__).parent.glob("libmujoco.*"))
+    if not libraries:
+        raise ComponentError("there is no libmujoco in mujoco's package")
+    library = ctypes.CDLL(str(libraries[0]))
+    for name, declared in DECLARED.items():
+        if str(FUNCTIONS[name]) != declared:
+            raise ComponentError(f"mujoco {mujoco.__version__} declares {FUNCTIONS[name]}")
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        llvmlite.binding.add_symbol(f"besttake_{name}", address)
+    with _kept_in(_own_folder()) as kept:
+        compiled = numba.njit(nogil=True, cache=kept)(_run)
+
+    def run(model: Any, data: Any, arm: Arm, count: int, begun: bool) -> None:
+        compiled(model._address, data._address, arm, count, begun)
+
+    return run
+
+
+@contextmanager
+def _kept_in(folder: Path | None) -> Iterator[bool]:
+    """What is decorated here is kept in ``folder`` once it is compiled, if there is one."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder or "")
+    try:
+        yield folder is not None
+    finally:
+        config.CACHE_DIR = before
+
+
+def _own_folder() -> Path | None:
+    """Where compiled code is kept, by all that it is made of; None where somebody else could put theirs."""
+    sources = [Path(file).read_bytes() for file in (__file__, libero_control.__file__)]
+    made_of = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
+    folder = cache_dir() / "compiled" / short_hash(made_of, *sources)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder if only_ours(folder) else None
+    except OSError:
+        return None
+
+
+def only_ours(folder: Path) -> bool:
+    """Whether nobody but this user and root can put a file into ``folder``, or another folder in its place."""
+    if not hasattr(os, "getuid"):
+        return False
+    for place in (folder.resolve(), *folder.resolve().parents):
+        is_ = place.stat()
+        others_write = is_.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a sticky directory, as /tmp is, nobody can rename what is another's.
+        kept_apart = is_.st_mode & stat.S_ISVTX and place != folder.resolve()
+        if is_.st_uid not in (0, os.getuid()) or (others_write and not kept_apart):
+            return False
+    return True
