@@ -33,6 +33,7 @@ from besttake.threads import one_thread
 
 _WAIT = 2.0
 """Seconds that an actor waits for news before it says that there are none."""
+_ENDS_WITHIN = 10.0
 _GROUPS = {"in": 1, "out": 1}
 """Threads of an actor: one obeys, one tells."""
 HEAD = "library.json"
@@ -129,7 +130,8 @@ class RayMember:
         options = actor.options(num_cpus=workers, num_gpus=gpus, scheduling_strategy="SPREAD")
         threads = os.environ.get(_THREADS, str(os.cpu_count() or 1))
         self._actor = options.remote(workers, patience, threads)
-        threading.Thread(target=self._listen, name="replica", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="replica", daemon=True)
+        self._listener.start()
 
     def send(self, message: Message) -> None:
         """Send a message, with the library that it names; a dead replica is noticed by its silence."""
@@ -139,9 +141,10 @@ class RayMember:
         self._sent.append(self._actor.obey.options(concurrency_group="in").remote(message, parcel))
 
     def close(self) -> None:
-        """End the actor."""
+        """End the actor, and whoever waits for its news: who asks Ray after its end starts it anew."""
         self._closed = True
         self._cluster.ray.kill(self._actor)
+        self._listener.join(_ENDS_WITHIN)
 
     def _listen(self) -> None:
         """Hand on what the actor tells. An actor, its node, or what it made can be lost: then it has died."""

@@ -128,7 +128,7 @@ def local(tmp_path_factory: pytest.TempPathFactory, modules: Path) -> str:
 def test_replicas_on_two_nodes_play_the_same_bits(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
     digest, notes = ended(started(tmp_path / "run", cluster.address, modules, on="ray"))
     assert digest == local
-    assert any("2 replicas on 2 nodes" in note for note in notes)
+    assert any("2 replicas on 2 nodes" in note for note in notes), notes
 
 
 def replicas_of(raylet: int) -> list[int]:
