@@ -212,6 +212,19 @@ def _installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
+def is_ours(group: str, text: str) -> bool:
+    """Whether this package itself makes what a URI names: neither a plug-in nor code of the user's own does."""
+    scheme = Uri.parse(text).scheme
+    return scheme in _BUILTIN[group] and all(entry.name != scheme for entry in _plugins(group))
+
+
+def hand_over(text: str) -> None:
+    """Let another process make what the program names: modules that are found here are found there as well."""
+    if Uri.parse(text).scheme == "python":
+        trust(text)
+        _see_user_modules()
+
+
 def schemes(group: str) -> tuple[str, ...]:
     """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
     return tuple(sorted({*_BUILTIN[group], *(entry.name for entry in _plugins(group))}))

@@ -11,12 +11,13 @@ import pytest
 
 from besttake import registry
 from besttake.demos.library import Library
+from besttake.errors import ComponentError
 from besttake.measure.scores import Scores
 from besttake.scorers import guard
 from besttake.scorers.base import Score
 from besttake.scorers.journal import Journal
 from besttake.scorers.journal import _sum as journal_sum
-from besttake.scorers.portion import Context, windowed
+from besttake.scorers.portion import Context, make_scorers, windowed
 from besttake.scorers.scoring import score_run
 from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
@@ -96,6 +97,13 @@ def make(way="well"):
 
 def with_camera():
     return Odd("camera", camera="wrist")
+
+def made_badly(way):
+    if way == "hangs":
+        time.sleep(3600)
+    if way == "dies":
+        os._exit(9)
+    sys.exit("no weights here")
 """
 
 
@@ -157,6 +165,32 @@ def test_a_scorer_that_hangs_is_given_up_in_time_and_its_process_is_ended(run: P
         assert guarded.ask(odd, [windowed(takes)], None, ["a start"]) is None
         assert not guarded._children
     assert time.monotonic() - began < 300
+
+
+@pytest.mark.parametrize(
+    ("way", "problem"),
+    [
+        ("hangs", "it gave no answer within 2 s"),
+        ("dies", "its process died (out of memory, or a fault in a library it uses)"),
+        ("exits", "SystemExit: no weights here"),
+    ],
+)
+def test_a_scorer_that_hangs_or_ends_the_process_while_it_is_made_costs_one_line(
+    way: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_MAKING", 2.0)
+    uri = f"python:odd_scorer:made_badly?way={way}"
+    with pytest.raises(ComponentError, match=re.escape(f"scorer {uri}: {problem}")):
+        make_scorers(["manifold", uri])
+
+
+def test_code_of_others_is_not_imported_here_to_make_its_scorer(tmp_path: Path) -> None:
+    scorer = guard.make_scorer("python:odd_scorer:make")
+    assert scorer.spec.name == "odd well"
+    assert scorer.spec == registry.scorer("python:odd_scorer:make").spec
+    (tmp_path / "never_ending.py").write_text("raise SystemExit('imported')")
+    with pytest.raises(ComponentError, match="SystemExit: imported"):
+        guard.make_scorer("python:never_ending:make")
 
 
 def test_a_scorer_that_gives_no_take_a_number_is_lost_and_one_that_gives_some_is_not(

@@ -3,7 +3,7 @@
 Scorers of this package that are short pieces of numpy are asked in this process. All others (a user's own, a plug-in's,
 a reward model, a server) are asked in a child process, start by start, with a deadline: one that raises, hangs, dies or
 gives the wrong number of scores is not asked again, and `Guard.lost` says why in one line. What was scored until then
-is kept in a `Journal`.
+is kept in a `Journal`. Making a scorer can hang or crash as well, so `make_scorer` has foreign code do it in a child.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import logging
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, Self
 
@@ -31,17 +33,53 @@ from besttake.takes.process import READY, WorkerProcess
 _OURS = "besttake.scorers."
 _OUTSIDE = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge_server")
 """Modules of this package whose scorers run foreign models or wait for servers."""
-_STARTING = 120.0
+_STARTING, _MAKING = 120.0, 600.0
 _SLICE = 1.0
 _RTOL, _ATOL = 1e-3, 1e-6
 """How far the same score may move with the length of the take, by rounding."""
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Stands for a scorer that only child processes make: all that is known of it here is its spec."""
+
+    spec: ScorerSpec
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """ComponentError: `Guard.ask` asks it."""
+        raise ComponentError(f"scorer {self.spec.name}: it can be asked in a process of its own alone")
+
+
+def make_scorer(uri: str) -> Scorer:
+    """The scorer ``uri``; one that is not of this package as `Elsewhere`, made in a child that then ends.
+
+    ComponentError where it cannot be made: it raises, takes the process down, or is not there in time.
+    """
+    registry.check_scheme("scorers", uri)
+    if registry.is_ours("scorers", uri) or registry.Uri.parse(uri).rest.startswith("__main__:"):
+        return registry.scorer(uri)  # what a script or a notebook defines is nowhere else
+    registry.hand_over(uri)
+    process, who = WorkerProcess(), f"scorer {uri}"
+    try:
+        values = _answer(process, partial(_describe, uri, registry.trusted()), who, _STARTING, _MAKING)
+    finally:
+        process.end()
+    return Elsewhere(ScorerSpec(**values))
+
+
+def _describe(uri: str, trusted: frozenset[Any]) -> dict[str, Any]:
+    """In the child: the fields of the scorer's spec, as plain values."""
+    registry.trust(*trusted)
+    with _ending_alone(f"scorer {uri}"):
+        spec = _scorer(uri).spec
+        return {one.name: getattr(spec, one.name) for one in fields(ScorerSpec)}
+
+
 def inside(scorer: Scorer) -> bool:
     """Whether a scorer is one of ours that can neither hang nor take this process down."""
     module = type(scorer).__module__
-    return module.startswith(_OURS) and module not in _OUTSIDE
+    return module.startswith(_OURS) and module not in _OUTSIDE and not isinstance(scorer, Elsewhere)
 
 
 def longest(scorer: Scorer, takes: int) -> float:
@@ -173,43 +211,54 @@ class _Child:
 
     def ask(self, start: Sequence[Footage], view: View | None) -> list[Score]:
         """The scores of the takes of a start; ComponentError when there are none in time."""
-        name = self.spec.name
-        if self._first and self._hear(_STARTING) != READY:
-            raise ComponentError(f"scorer {name}: its process could not be started")
         demos = None if view is None else (str(view.library.path), tuple(view.demos.tolist()), view.matched)
         whole = _InChild(self._uri, registry.trusted(), tuple(shown(self._scorer, start)), demos)
-        self._process.send(partial(_call, whole))
         limit = self.spec.seconds * len(start) + (self.spec.loading if self._first else 0.0)
-        self._first = False
-        answer = self._hear(limit)
-        if isinstance(answer, BestTakeError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise ComponentError(f"scorer {name}: {one_line(answer)}")
-        (scores,) = answer
+        starting, self._first = _STARTING if self._first else None, False
+        scores = _answer(self._process, partial(_call, whole), f"scorer {self.spec.name}", starting, limit)
         return [Score(values, trace) for values, trace in scores]
-
-    def _hear(self, limit: float) -> Any:
-        """The next message. A machine that slept costs no scorer: no more than a second counts per look."""
-        waited = 0.0
-        pipe, name = self._process.pipe, self.spec.name
-        try:
-            while not (heard := pipe.poll(min(_SLICE, max(limit - waited, 0.0)))) and waited + _SLICE < limit:
-                waited += _SLICE
-            answer = pipe.recv() if heard else None
-        except (EOFError, OSError) as error:
-            raise ComponentError(
-                f"scorer {name}: its process died (out of memory, or a fault in a library it uses)"
-            ) from error
-        except Exception as error:  # what it sent cannot be made again here
-            raise ComponentError(f"scorer {name}: its answer cannot be read ({one_line(error)})") from error
-        if not heard:
-            raise ComponentError(f"scorer {name}: it gave no answer within {limit:g} s")
-        return answer
 
     def end(self) -> None:
         """End the process."""
         self._process.end()
+
+
+def _answer(process: WorkerProcess, work: Callable[[], Any], who: str, starting: float | None, limit: float) -> Any:
+    """What ``work`` gives in the child within ``limit`` seconds; a child that is new may take ``starting`` more."""
+    if starting is not None and _hear(process, who, starting) != READY:
+        raise ComponentError(f"{who}: its process could not be started")
+    process.send(work)
+    answer = _hear(process, who, limit)
+    if isinstance(answer, BestTakeError):
+        raise answer
+    if isinstance(answer, Exception):
+        raise ComponentError(f"{who}: {one_line(answer)}")
+    return answer[0]
+
+
+def _hear(process: WorkerProcess, who: str, limit: float) -> Any:
+    """The next message. A machine that slept costs no scorer: no more than a second counts per look."""
+    waited = 0.0
+    try:
+        while not (heard := process.pipe.poll(min(_SLICE, max(limit - waited, 0.0)))) and waited + _SLICE < limit:
+            waited += _SLICE
+        answer = process.pipe.recv() if heard else None
+    except (EOFError, OSError) as error:
+        raise ComponentError(f"{who}: its process died (out of memory, or a fault in a library it uses)") from error
+    except Exception as error:  # what it sent cannot be made again here
+        raise ComponentError(f"{who}: its answer cannot be read ({one_line(error)})") from error
+    if not heard:
+        raise ComponentError(f"{who}: it gave no answer within {limit:g} s")
+    return answer
+
+
+@contextmanager
+def _ending_alone(who: str) -> Iterator[None]:
+    """A scorer that leaves the program ends itself, not its process: so the line can say why."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ComponentError(f"{who}: {one_line(error)}") from None
 
 
 class _InChild:
@@ -233,10 +282,8 @@ def _call(call: _InChild) -> list[_Plain]:
     registry.trust(*call.trusted)
     view = None if call.demos is None else _view(*call.demos)
     scorer = _scorer(call.uri)
-    try:
+    with _ending_alone(f"scorer {scorer.spec.name}"):
         scores = asked(scorer, [call.takes], view)
-    except (SystemExit, KeyboardInterrupt) as error:  # it ends its scorer, not the process: the line can say why
-        raise ComponentError(f"scorer {scorer.spec.name}: {one_line(error)}") from None
     return [
         (np.asarray(s.values, np.float64), None if s.trace is None else np.asarray(s.trace, np.float32)) for s in scores
     ]

@@ -20,7 +20,7 @@ from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError
 from besttake.measure.scores import WINDOWS, ScoreName, TakeScore
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.guard import Guard
+from besttake.scorers.guard import Elsewhere, Guard, make_scorer
 from besttake.scorers.journal import Journal
 from besttake.scorers.judge import Judged, compares_frames, embed, judge, needs_demos, reads_of, sees_embeddings
 from besttake.takes.key import Row, TakeKey
@@ -41,16 +41,16 @@ class Context:
 
 def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
     """Scorers by URI; ComponentError when two of them have one name, by which scores are kept."""
-    made = {uri: registry.scorer(uri) for uri in uris}
+    scorers = {uri: make_scorer(uri) for uri in uris}
     of: dict[str, str] = {}
-    for uri, scorer in made.items():
+    for uri, scorer in scorers.items():
         other = of.setdefault(scorer.spec.name, uri)
         if other != uri:
             raise ComponentError(
                 f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are kept by name: give"
                 " one another name (?name=… for those of BestTake, in its spec for your own)"
             )
-    return made
+    return scorers
 
 
 def _matching(library: Library | None, instructions: Mapping[str, str]) -> dict[str, str]:
@@ -173,12 +173,13 @@ def guard_of(run: Path, scorers: Mapping[str, Scorer]) -> Guard:
 class InWorker:
     """Scores takes of a run in another process.
 
-    ``patience``: the seconds that a portion may take because scorers may, beyond what a pool allows other work.
+    ``scorers`` by their URI: those of this package are made there anew. ``patience``: the seconds that a portion may
+    take because scorers may, beyond what a pool allows other work.
     """
 
     run: str
     library: str
-    scorers: tuple[str, ...]
+    scorers: tuple[tuple[str, Elsewhere | None], ...]
     context: Context
     matching: Mapping[str, str]
     patience: float = 0.0
@@ -193,8 +194,10 @@ class InWorker:
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str, uris: tuple[str, ...], run: str) -> tuple[Library, Encoder, dict[str, Scorer], Guard]:
-    library, scorers = Library.open(path), {uri: registry.scorer(uri) for uri in uris}
+def _opened(
+    path: str, named: tuple[tuple[str, Elsewhere | None], ...], run: str
+) -> tuple[Library, Encoder, dict[str, Scorer], Guard]:
+    library, scorers = Library.open(path), {uri: known or registry.scorer(uri) for uri, known in named}
     return library, library.encoder(), scorers, guard_of(Path(run), scorers)
 
 

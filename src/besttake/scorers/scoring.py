@@ -17,7 +17,7 @@ from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError, one_line
 from besttake.files import read_sealed_json, sealed_json
 from besttake.measure.scores import AUTO, CANDIDATES, SCORERS, Scores
-from besttake.scorers.guard import longest
+from besttake.scorers.guard import Elsewhere, longest
 from besttake.scorers.journal import Journal
 from besttake.scorers.portion import Context, InWorker, Made, Start, Work, guard_of, numberless, score_portion
 from besttake.takes.key import Row, TakeKey
@@ -225,7 +225,9 @@ def _scored(
     if shared is not None and work.library is not None:
         most = max(sum(map(len, portion)) for portion in portions)
         task = InWorker(
-            str(store.path), str(work.library.path), tuple(work.scorers), work.context, work.matching,
+            str(store.path), str(work.library.path),
+            tuple((uri, s if isinstance(s, Elsewhere) else None) for uri, s in work.scorers.items()),
+            work.context, work.matching,
             patience=sum(longest(scorer, most) for scorer in work.scorers.values()),
         )  # fmt: skip
         for part in shared.map(task, portions, done):

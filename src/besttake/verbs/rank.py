@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from besttake import registry
 from besttake.config import SCORER
 from besttake.core.score import window_until
 from besttake.demos.frames import jpeg
@@ -28,7 +27,7 @@ from besttake.errors import ComponentError, PlanError
 from besttake.files import as_paths
 from besttake.reporting.numbers import count
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.guard import Guard
+from besttake.scorers.guard import Guard, make_scorer
 from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
@@ -91,7 +90,7 @@ def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: in
         raise PlanError(f"`fps` {fps}: must be above 0")
     if not str(demos).strip():
         raise PlanError("`demos` is empty; name a library directory, demonstrations (URI), or a folder of videos")
-    chosen = registry.scorer(scorer)
+    chosen = make_scorer(scorer)
     if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
         raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
     return chosen
