@@ -322,11 +322,27 @@ def _check_member(group: str, text: str, component: Any) -> None:
 def _tell_versions_apart(component: Any) -> None:
     """Give a user's own policy or env without a fingerprint that of its file: what an older version of it did must not
     be taken for its own."""
-    spec, module = getattr(component, "spec", None), sys.modules.get(type(component).__module__)
-    file = getattr(module, "__file__", None)
-    if is_dataclass(spec) and getattr(spec, "fingerprint", None) == "" and file is not None and Path(file).is_file():
+    spec, code = getattr(component, "spec", None), _hash_of(type(component).__module__)
+    if is_dataclass(spec) and getattr(spec, "fingerprint", None) == "" and code:
         with suppress(AttributeError):  # a spec that is computed says itself what it is
-            component.spec = replace(cast(Any, spec), fingerprint=short_hash(Path(file).read_text(encoding="utf-8")))
+            component.spec = replace(cast(Any, spec), fingerprint=code)
+
+
+def fingerprint_of_code(text: str) -> str:
+    """A hash of the user's own module in ``python:MODULE:NAME`` or ``gym:MODULE:ID``, which has been imported.
+
+    Empty where the URI names none, or that of an installed package, which has a version.
+    """
+    uri = Uri.parse(text)
+    module, colon, _ = uri.rest.partition(":")
+    own = uri.scheme in ("python", "gym") and colon and not _installed(module.partition(".")[0])
+    return _hash_of(module) if own else ""
+
+
+def _hash_of(module: str) -> str:
+    """A hash of the file of a module; empty where it has none, as what a notebook defines."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return short_hash(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else ""
 
 
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:

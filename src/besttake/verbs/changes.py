@@ -49,17 +49,18 @@ class Change:
 
 @dataclass(frozen=True)
 class _Side:
-    """One run: its result, its takes, and the fingerprints of its envs."""
+    """One run: its result, its takes, and what its envs are known by: the fingerprint, and that of the user's code."""
 
     result: Result
     rows: Mapping[TakeKey, Row]
-    envs: Mapping[str, object]
+    envs: Mapping[str, tuple[object, object]]
 
     @classmethod
     def open(cls, run: Path) -> _Side:
         with Store.open(run) as store:
             rows, identity = {row.key: row for row in store.rows()}, store.manifest.identity
-        envs = {name.removeprefix("env "): made[0] for name, made in identity.items() if name.startswith("env ")}
+        uris = [name.removeprefix("env ") for name in identity if name.startswith("env ")]
+        envs = {uri: (identity[f"env {uri}"][0], identity.get(f"code of {uri}")) for uri in uris}
         return cls(Result.load(run / "result.json"), rows, envs)
 
     def units(self, cell: Cell) -> list[Unit]:
@@ -106,7 +107,7 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 
 def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
     mine, theirs = old.units(a), new.units(b)
-    same = {env for env in old.envs if env in new.envs and old.envs[env] == new.envs[env]}
+    same = {env for env in old.envs if env in new.envs and _alike(old.envs[env], new.envs[env])}
     shared = [unit for unit in mine if unit in set(theirs) and unit[0] in same]
     arms = [arm for arm in (a.arms.arms if a.arms else ("base",)) if b.arms is None or arm in b.arms.arms]
     n = min(a.headroom.n if a.headroom else 1, b.headroom.n if b.headroom else 1)
@@ -122,6 +123,11 @@ def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
             change = mean_interval(second - first, scale) if shared else independent(before, after)
             starts = min(before.n, after.n)
             yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, starts, bool(shared))
+
+
+def _alike(one: tuple[object, object], other: tuple[object, object]) -> bool:
+    """Whether nothing that both runs know of an env differs; runs of older versions do not know its code."""
+    return all(None in both or both[0] == both[1] for both in zip(one, other, strict=True))
 
 
 def independent(before: Estimate, after: Estimate) -> Estimate:

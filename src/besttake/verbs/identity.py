@@ -7,14 +7,14 @@ import json
 import platform
 from typing import Any
 
+from besttake import registry
 from besttake.arms import chosen
 from besttake.config import Plan
 from besttake.files import version
 from besttake.measure.looks import Unit, random_order
 from besttake.takes.manifest import Extent, Manifest
-from besttake.verbs.setup import (
-    Setup,
-)
+from besttake.types import EnvSpec
+from besttake.verbs.setup import Setup
 
 
 def manifest_of(setup: Setup, command: str) -> Manifest:
@@ -26,6 +26,7 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         "until": plan.until and hashlib.sha256(json.dumps(order_of(setup)).encode()).hexdigest()[:16],
         **_decides_by(plan),
         **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
+        **{f"code of {uri}": code for uri, env in setup.envs.items() if (code := _code(uri, env))},
     }
     fingerprint = None if library is None else library.fingerprint
     identity |= chosen.identity(chosen.specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
@@ -38,6 +39,15 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
             starts=sorted({s for uri, env in setup.envs.items() for s in plan.chosen_starts(plan.offered(env), uri)}),
         ),
     )  # fmt: skip
+
+
+def _code(uri: str, env: EnvSpec) -> str:
+    """What tells an edited env of the user's own from the one before, where its own fingerprint cannot.
+
+    Runs of older versions lack it, and go on without.
+    """
+    known = env.fingerprint and registry.Uri.parse(uri).scheme == "python"  # its own, or else that of its file
+    return "" if known else registry.fingerprint_of_code(uri)
 
 
 def _decides_by(plan: Plan) -> dict[str, Any]:

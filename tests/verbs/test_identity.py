@@ -1,0 +1,52 @@
+"""A run is bound to the code of an env of one's own, as it is to that of a policy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from besttake import registry
+from besttake.config import Plan
+from besttake.errors import RunError
+from besttake.takes.manifest import Manifest
+from besttake.verbs.changes import changes
+from besttake.verbs.diagnose import diagnose
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "reach"
+ENV = "gym:own_reach:Reach-v0"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
+    """The file of an env that no installed package has; beside it stands a policy."""
+    shutil.copy(EXAMPLE / "policy.py", tmp_path / "own_clumsy.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    return Path(shutil.copy(EXAMPLE / "reach.py", tmp_path / "own_reach.py"))
+
+
+def run(out: Path, starts: int) -> None:
+    plan = Plan(
+        policy="python:own_clumsy:make", env=ENV, starts=starts, seeds=1, arms=("base",), check_states=0,
+        probe_states=0, workers=1,
+    )  # fmt: skip
+    diagnose(plan, out)
+
+
+def test_an_edited_env_does_not_go_on_with_the_takes_of_the_one_before(own: Path, tmp_path: Path) -> None:
+    run(tmp_path / "before", starts=1)
+    run(tmp_path / "before", starts=2)
+    own.write_text(own.read_text().replace("< 0.06", "< 0.6"))
+    with pytest.raises(RunError, match=f"before holds another plan: its code of {ENV} is "):
+        run(tmp_path / "before", starts=2)
+    run(tmp_path / "after", starts=2)
+    assert not any(change.paired for change in changes(tmp_path / "before", tmp_path / "after")[0])
+
+
+def test_a_run_of_an_older_version_knows_no_code_and_goes_on(own: Path, tmp_path: Path) -> None:
+    run(tmp_path / "run", starts=1)
+    manifest = Manifest.read(tmp_path / "run")
+    entry = f"code of {ENV}"
+    older = manifest.model_copy(update={"identity": {k: v for k, v in manifest.identity.items() if k != entry}})
+    assert older.continued_by(manifest, tmp_path, begun=True).identity[entry] == registry.fingerprint_of_code(ENV)
