@@ -31,6 +31,16 @@ def test_the_first_steps_give_no_rate() -> None:
     assert pace.text() == "takes 100/400 takes, 2.0/s, 2 min left"
 
 
+def test_what_comes_before_the_first_count_is_no_part_of_the_rate() -> None:
+    clock = Clock()
+    pace = Pace("library", "frames", clock)
+    clock.now = 60.0  # a model was loaded, a data set opened
+    pace.count(8, 4000)
+    clock.now = 64.0
+    pace.count(48, 4000)
+    assert pace.text() == "library 48/4000 frames, 10.0/s, 7 min left"
+
+
 def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> None:
     clock = Clock()
     whole = Whole({"a": 100, "b": 100}, clock)

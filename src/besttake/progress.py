@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
@@ -57,7 +58,11 @@ class Stage:
 
 @dataclass
 class Pace:
-    """How fast one stretch of work goes, over all of it so far."""
+    """How fast one stretch of work goes, over all of it so far.
+
+    Work that does not know beforehand how much it is (``total`` 0) says so with its first count, when all is set up:
+    a model is loaded, a data set is open. Its time counts from then on.
+    """
 
     name: str
     unit: str = ""
@@ -67,11 +72,19 @@ class Pace:
 
     def __post_init__(self) -> None:
         self.began = self.clock()
+        self._counted_from = self.began, 0
+
+    def count(self, done: int, total: int) -> None:
+        """Note that ``done`` of ``total`` steps are done."""
+        if not self.done and not self.total:
+            self._counted_from = self.clock(), done
+        self.done, self.total = done, total
 
     def rate(self) -> float | None:
         """Steps a second; None while that cannot be told yet."""
-        took = self.clock() - self.began
-        return self.done / took if took >= _SURE and _enough(self.done, self.total) else None
+        began, before = self._counted_from
+        took, steps = self.clock() - began, self.done - before
+        return steps / took if took >= _SURE and _enough(steps, self.total) else None
 
     def left(self) -> float | None:
         """Seconds that are left; None where that is not known."""
@@ -205,17 +218,12 @@ class Reporter:
             self._whole.begin(pace, plays)
             self._draw()
             try:
-                yield Stage(lambda done, all: self._count(pace, done, all, self._draw), pace.total)
+                yield Stage(partial(_counted, pace, self._draw), pace.total)
             finally:
                 self._whole.end()
         else:
             with self._shown(pace.text, lambda: (pace.done, pace.total)) as draw:
-                yield Stage(lambda done, all: self._count(pace, done, all, draw), pace.total)
-
-    @staticmethod
-    def _count(pace: Pace, done: int, total: int, draw: Callable[[], None]) -> None:
-        pace.done, pace.total = done, total
-        draw()
+                yield Stage(partial(_counted, pace, draw), pace.total)
 
     @contextmanager
     def _shown(self, text: Callable[[], str], counts: Callable[[], tuple[int, int]]) -> Iterator[Callable[[], None]]:
@@ -228,6 +236,11 @@ class Reporter:
                 yield _Bar(bar, bar.add_task("", total=None), counts).draw
         else:
             yield _Lines(text).show
+
+
+def _counted(pace: Pace, draw: Callable[[], None], done: int, total: int) -> None:
+    pace.count(done, total)
+    draw()
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:

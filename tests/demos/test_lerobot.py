@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.build import Options, build
+from besttake.demos.build import Options, Work, build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
@@ -144,6 +144,14 @@ def test_a_library_is_built_from_it_by_task(tmp_path):
     assert made.tasks == ("task 0", "task 1")
     assert made.view("task_1").matched == "task"
     assert made.head.camera == "observation.images.wrist"
+
+
+def test_progress_expects_no_more_demonstrations_of_a_task_than_are_used(tmp_path):
+    source = registry.demos(f"lerobot:{write(tmp_path / 'set', lengths=(10,) * 6, codec=None, task=lambda e: 'one')}")
+    expected: list[int] = []
+    options, work = Options(max_demos=2), Work(frames=lambda done, total: expected.append(total))
+    build(source, Hog(), tmp_path / "library", options, work)
+    assert expected == [20, 20]
 
 
 def test_only_the_episodes_asked_for_are_read(tmp_path):

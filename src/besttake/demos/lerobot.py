@@ -62,6 +62,7 @@ class LeRobotDemos:
         axes = [_only(meta.dims(self._state), partial(eq, axis)) for axis in "xyz"]
         self.eef_dims = None if None in axes else tuple(axis for axis in axes if axis is not None)
         self._episodes = meta.episodes()[choice.episodes]
+        self.tasks = tuple(dict.fromkeys(episode.task for episode in self._episodes))
         self.fingerprint = self._fingerprint()
         self.notes = self._notes()
 
