@@ -505,7 +505,7 @@ class Result(_Model):
         """The result whose `to_json` this is; ``path`` is for errors."""
         try:
             data = read_json(content)
-            version = int(data["schema_version"])
+            version, checksum = int(data["schema_version"]), _checksum(data)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
         if version > SCHEMA:
@@ -518,7 +518,7 @@ class Result(_Model):
                 f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
             ) from error
         sealed = version >= _WITH_CHECKSUM or "sha256" in data  # the number of the schema may be what is damaged
-        if sealed and data.get("sha256") != _checksum(data):
+        if sealed and data.get("sha256") != checksum:
             raise RunError(
                 f"{path} is damaged (its checksum is wrong); `besttake diagnose` on the same directory makes it again"
             )
@@ -526,9 +526,9 @@ class Result(_Model):
 
 
 def _checksum(data: dict[str, Any]) -> str:
-    """The sha256 of a result without its own, however it is laid out."""
+    """The sha256 of a result without its own, however it is laid out; ValueError where it holds NaN or infinity."""
     rest = {name: value for name, value in data.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 if __name__ == "__main__":

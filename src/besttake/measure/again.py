@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from besttake.core.headroom import mean, start_pass_at_k
 from besttake.measure.auto import with_auto
 from besttake.measure.cells import CellData, arm_takes
 from besttake.measure.looks import Unit
@@ -16,6 +17,23 @@ def units_of(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
     """The starts of a cell, in order."""
     tasks = {(line.env, line.task) for line in cell.tasks}
     return sorted({(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks})
+
+
+def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
+    """Whether a run's table holds other takes of a cell than its result was made of: it went on, or one was forged."""
+    units, seeds = units_of(cell, rows), cell.seeds
+    own = [k for k in rows if k.policy == cell.policy and (k.env, k.task, k.start) in {*units}]
+    if not 1 <= chosen_from(cell) <= seeds <= max(1, len(own)) or any(not 0 <= key.seed < seeds for key in own):
+        return True
+    told = {name: (arm.pass_1.value, arm.takes) for name, arm in (cell.arms.arms if cell.arms else {}).items()}
+    for arm, (pass_1, count) in told.items():
+        takes = arm_takes(cell.policy, units, arm, seeds, (), rows, None)
+        if takes.takes != count or pass_1 is None or abs(mean(start_pass_at_k(takes.outcomes, 1)) - pass_1) > 1e-9:
+            return True
+    return False
+
+
+OTHER_TAKES = "its takes are not those that its result was made of; run the same diagnosis again"
 
 
 def base_of(

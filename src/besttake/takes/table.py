@@ -264,7 +264,9 @@ def _is_row(values: Sequence[Any]) -> bool:
 def _is_told(row: dict[str, Any]) -> bool:
     counts = all(row[name] >= 0 for name in ("steps", "calls", "size"))
     outcome = row["success"] in ((0, 1) if row["status"] == "done" else (None, 0, 1))
-    return counts and outcome and row["status"] in ("done", "error") and math.isfinite(row["seconds"])
+    step = row["success_step"]
+    won = step is None or (row["success"] == 1 and 0 <= step <= row["steps"])
+    return counts and outcome and won and row["status"] in ("done", "error") and math.isfinite(row["seconds"])
 
 
 def _copy_of(db: sqlite3.Connection, name: str) -> bytes | None:

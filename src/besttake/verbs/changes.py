@@ -15,6 +15,8 @@ import numpy as np
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, start_pass_at_k
 from besttake.core.stats import difference_scale, mean_interval, unit_scale
+from besttake.errors import RunError
+from besttake.measure.again import OTHER_TAKES, other_takes, units_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
 from besttake.result import Cell, Result
@@ -59,15 +61,15 @@ class _Side:
     def open(cls, run: Path) -> _Side:
         with Store.open(run) as store:
             rows, identity = {row.key: row for row in store.rows()}, store.manifest.identity
-        uris = [name.removeprefix("env ") for name in identity if name.startswith("env ")]
-        envs = {uri: (identity[f"env {uri}"][0], identity.get(f"code of {uri}")) for uri in uris}
-        return cls(Result.load(run / "result.json"), rows, envs)
-
-    def units(self, cell: Cell) -> list[Unit]:
-        """The starts of a cell."""
-        tasks = {(line.env, line.task) for line in cell.tasks}
-        own = (k for k in self.rows if k.arm == "base" and k.policy == cell.policy and (k.env, k.task) in tasks)
-        return sorted({(key.env, key.task, key.start) for key in own})
+        made = {name.removeprefix("env "): value for name, value in identity.items() if name.startswith("env ")}
+        if not all(isinstance(value, list) and value for value in made.values()):
+            raise RunError(f"{run}/run.json does not say what its envs were; run the same diagnosis again")
+        envs = {uri: (value[0], identity.get(f"code of {uri}")) for uri, value in made.items()}
+        result = Result.load(run / "result.json")
+        for cell in result.cells:
+            if other_takes(cell, rows):
+                raise RunError(f"{run}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+        return cls(result, rows, envs)
 
     def outcomes(self, cell: Cell, arm: str, units: Sequence[Unit]) -> F64:
         """Success (S, N) of an arm's takes; NaN where there is none."""
@@ -106,7 +108,7 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 
 
 def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
-    mine, theirs = old.units(a), new.units(b)
+    mine, theirs = units_of(a, old.rows), units_of(b, new.rows)
     same = {env for env in old.envs if env in new.envs and _alike(old.envs[env], new.envs[env])}
     shared = [unit for unit in mine if unit in set(theirs) and unit[0] in same]
     arms = [arm for arm in (a.arms.arms if a.arms else ("base",)) if b.arms is None or arm in b.arms.arms]

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,8 @@ from besttake.core import relation
 from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, start_pass_at_k
 from besttake.errors import BestTakeError, PlanError, RunError
-from besttake.files import as_paths
-from besttake.measure.again import base_of, chosen_from
+from besttake.files import as_paths, version
+from besttake.measure.again import OTHER_TAKES, base_of, chosen_from, other_takes, units_of
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
@@ -99,7 +98,7 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
         whole = [i for i, r in enumerate(loaded.values()) if not r.cells or any(part.run == i for part in kept)]
         used = [result for i, result in enumerate(loaded.values()) if i in whole]
         merged = Result(
-            besttake=version("besttake"), created=max(result.created for result in used), command=command,
+            besttake=version(), created=max(result.created for result in used), command=command,
             digest="", plan={"runs": [directory.name for directory in loaded]}, versions={}, library=None,
             worth=used[0].worth,
             cells=[part.cell for part in kept],
@@ -229,12 +228,10 @@ def _read(number: int, run: Path, result: Result, window: str) -> tuple[list[_Pa
     parts, notes = [], []
     for cell in result.cells:
         cell = cell.model_copy(update={"window": window}) if window else cell
-        tasks = {(line.env, line.task) for line in cell.tasks}
-        own = [k for k in rows if k.arm == "base" and k.policy == cell.policy and (k.env, k.task) in tasks]
-        units = sorted({(k.env, k.task, k.start) for k in own})
+        units = units_of(cell, rows)
         takes: dict[Unit, set[_Take]] = {unit: set() for unit in units}
-        for key in own:
-            if rows[key].status == "done":
+        for key in (TakeKey(cell.policy, *unit, "base", seed) for unit in units for seed in range(cell.seeds)):
+            if key in rows and rows[key].status == "done":
                 takes[key.env, key.task, key.start].add((key, rows[key].sha256 or ""))
         point, why = _point(cell, units, rows, scores)
         if point is None:
@@ -247,6 +244,8 @@ def _point(
     cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None
 ) -> tuple[_Point | None, str]:
     """A cell's point, or why it has none."""
+    if other_takes(cell, rows):
+        return None, OTHER_TAKES
     name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
     takes = base_of(cell, units, rows, scores, [cell.scorer]).arms["base"]
     values = takes.score(name)

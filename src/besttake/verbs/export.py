@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from besttake import registry
-from besttake.errors import BestTakeError, PlanError, one_line
+from besttake.errors import BestTakeError, PlanError, RunError, one_line
+from besttake.measure.again import OTHER_TAKES, other_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.export import figures, films, rerun, tables
 from besttake.reporting.export.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
+from besttake.takes.take import Take
 from besttake.verbs.run import Run
 from besttake.verbs.setup import spec_of
 
@@ -83,20 +86,31 @@ def export(
         rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
         if not rows:
             raise PlanError(f"no finished take of {opened.path} is of that kind; `besttake runs show` lists them")
-        stride, scene = int(store.manifest.plan.get("stride", 1)), _scene(store, rows, wanted)
+        stride, scene = store.manifest.plan.get("stride", 1), _scene(store, rows, wanted)
+        if not isinstance(stride, int) or stride < 1:
+            raise RunError(f"{opened.path}/run.json is damaged (its plan has the stride {stride!r:.40})")
+        load = partial(_loaded, store)
         if wanted.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    films.write_film(store.load(row), wanted.films, scene.fps / stride)
+                    films.write_film(load(row), wanted.films, scene.fps / stride)
                     stage.advance()
             made.append(wanted.films)
         if wanted.lerobot is not None:
             with reporter.stage("data set", len(rows), "takes") as stage:
-                made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
+                made.append(write_dataset(map(load, rows), wanted.lerobot, scene, stage.advance))
         if wanted.rerun is not None:
             with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(rerun.write_recording(map(store.load, rows), wanted.rerun, scene.fps, stage.advance))
+                made.append(rerun.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
+
+
+def _loaded(store: Store, row: Row) -> Take:
+    """The take of a row, which chose it by its outcome; RunError where its file says another."""
+    take = store.load(row)
+    if (take.success, take.success_step, take.steps) != (row.success, row.success_step, row.steps):
+        raise RunError(f"{store.path}/{row.key.file} has another outcome than its row in takes.sqlite; restore the run")
+    return take
 
 
 def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
@@ -130,7 +144,12 @@ def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
         named = {"cells": tables.cells_table(run.result)}
         if (run.path / "takes.sqlite").is_file():
             with Store.open(run.path) as store:
-                named["takes"] = tables.takes_table(store.rows(), run.scores)
+                rows = store.rows()
+            known = {row.key: row for row in rows}
+            for cell in run.result.cells:
+                if other_takes(cell, known):
+                    raise RunError(f"{run.path}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+            named["takes"] = tables.takes_table(rows, run.scores)
         for name, table in named.items():
             made += [tables.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []
             made += [tables.write_parquet(table, folder / f"{name}.parquet")] if wanted.parquet else []

@@ -1,0 +1,135 @@
+"""Rows, results and manifests of a run that were forged with the right checksums: one clear line, or no such number."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from besttake.config import Plan
+from besttake.errors import RunError
+from besttake.result import Result
+from besttake.result import _checksum as result_checksum
+from besttake.takes import table
+from besttake.takes.manifest import _checksum as manifest_checksum
+from besttake.verbs.compare import compare
+from besttake.verbs.diagnose import diagnose
+from besttake.verbs.export import Wanted, export
+from besttake.verbs.runs import list_runs
+
+OTHER = "its takes are not those that its result was made of; run the same diagnosis again"
+
+
+@pytest.fixture(scope="module")
+def honest(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs")
+    for name in ("half", "strong"):
+        plan = Plan(policy=f"testbed:{name}", env="testbed:pick", starts=3, seeds=2, arms=("base", "cooled"),
+                    check_states=0, probe_states=0, demos_per_task=3, workers=1)  # fmt: skip
+        diagnose(plan, place / name)
+    return place
+
+
+@pytest.fixture
+def runs(honest: Path, tmp_path: Path) -> Path:
+    """Copies of both; that of `half` is the one to forge."""
+    return Path(shutil.copytree(honest, tmp_path / "runs"))
+
+
+def forge_rows(run: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    names = table._FIELDS
+    db = sqlite3.connect(run / "takes.sqlite")
+    rows = [dict(zip(names, row, strict=True)) for row in db.execute(f"select {', '.join(names)} from takes")]
+    db.execute("delete from takes")
+    for row in rows:
+        edit(row)
+        values = [row[name] for name in names]
+        marks = ", ".join("?" * (len(names) + 1))
+        db.execute(
+            f"insert into takes ({', '.join(names)}, checksum) values ({marks})", [*values, table._checksum(values)]
+        )
+    db.commit()
+    db.execute("pragma wal_checkpoint(truncate)")
+    db.close()
+
+
+def forge(path: Path, checksum: Callable[[dict[str, Any]], str], *place: Any, value: Any) -> None:
+    data = json.loads(path.read_text())
+    data.pop("sha256")
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path.write_text(json.dumps({**data, "sha256": checksum(data)}))
+
+
+def turn_over(row: dict[str, Any]) -> None:
+    row["success"] = 1 - row["success"]
+    row["success_step"] = 5 if row["success"] else None
+
+
+def turn_one_over(row: dict[str, Any]) -> None:
+    if (row["arm"], row["start"], row["seed"]) == ("cooled", 1, 0):
+        turn_over(row)
+
+
+@pytest.mark.parametrize("edit", [turn_over, turn_one_over])
+def test_outcomes_that_the_result_does_not_know_take_no_part(runs: Path, edit: Any, tmp_path: Path) -> None:
+    forge_rows(runs / "half", edit)
+    compared = compare([runs / "half", runs / "strong"])
+    assert f"half: testbed:half, pick takes no part in the relation: {OTHER}" in compared.result.notes
+    assert any(note.startswith("what changed cannot be told") for note in compared.result.notes)
+    assert compared.changes == ()
+    assert compared.result.relation.cells == 1
+    with pytest.raises(RunError, match=OTHER):
+        export(runs / "half", Wanted(csv=True))
+    with pytest.raises(RunError, match=r"has another outcome than its row in takes\.sqlite"):
+        export(runs / "half", Wanted(films=tmp_path / "films"))
+
+
+def test_a_step_of_success_that_cannot_be_is_no_row(runs: Path) -> None:
+    forge_rows(runs / "half", lambda row: row.update(success=1, success_step=row["steps"] + 1))
+    with pytest.raises(RunError, match="12 rows are not what was written"):
+        export(runs / "half", Wanted(csv=True))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(("seeds",), 0), (("seeds",), 10**18), (("headroom", "n"), 0), (("headroom", "n"), 10**12)],
+)
+def test_counts_that_the_takes_deny_take_no_part(runs: Path, place: tuple[str, ...], value: int) -> None:
+    forge(runs / "half" / "result.json", result_checksum, "cells", 0, *place, value=value)
+    for named in ([runs / "half"], [runs / "half", runs / "strong"]):
+        assert any(note.endswith(OTHER) for note in compare(named).result.notes)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_result_that_holds_no_number_is_damaged(runs: Path, value: float) -> None:
+    path = runs / "half" / "result.json"
+    data = json.loads(path.read_text())
+    data["policies"][0]["headroom"]["pass_1"]["value"] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(RunError, match="is damaged"):
+        Result.load(path)
+    listed = {Path(run.path).name: run.state for run in list_runs(runs).runs}
+    assert listed == {"half": "damaged", "strong": "finished"}
+    assert json.loads(list_runs(runs).to_json())
+
+
+@pytest.mark.parametrize("value", [0, -2, "x", None, [5], 2.5])
+def test_a_stride_that_cannot_be_is_one_line(runs: Path, value: Any, tmp_path: Path) -> None:
+    forge(runs / "half" / "run.json", manifest_checksum, "plan", "stride", value=value)
+    with pytest.raises(RunError, match=r"run\.json is damaged \(its plan has the stride"):
+        export(runs / "half", Wanted(films=tmp_path / "films"))
+
+
+@pytest.mark.parametrize("value", [5, [], None, {"a": 1}])
+def test_an_env_that_a_manifest_does_not_describe_is_one_line(runs: Path, value: Any) -> None:
+    forge(runs / "half" / "run.json", manifest_checksum, "identity", "env testbed:pick", value=value)
+    compared = compare([runs / "half", runs / "strong"])
+    assert any("does not say what its envs were" in note for note in compared.result.notes)
