@@ -13,11 +13,12 @@ import numpy as np
 from bench.zoo.cells import Cell, cells
 from bench.zoo.tables import table
 from bench.zoo.takes import WORTH, Policy
+from bench.zoo.until import fixed_sample
 from besttake.core.sequential import HORIZON
 from besttake.core.until import tracks
 from besttake.core.verdict import Decided
 from besttake.measure.questions import ScoredTakes, questions_of
-from besttake.measure.until import ROUND, Watch, fixed_sample, needs_of
+from besttake.measure.until import ROUND, Watch, needs_of
 
 DEMO = ("half", "alt", "strong")
 TAKES, SEEDS = 800, 3

@@ -16,8 +16,8 @@ from bench.zoo.cells import Cell, cells
 from bench.zoo.decide import PARTS, Count, Counts
 from bench.zoo.tables import table, truth
 from bench.zoo.takes import WORTH, Policy
+from bench.zoo.until import run_until_decided
 from besttake.files import short_hash
-from besttake.measure.until import run_until_decided
 
 BUDGET = 1500
 RUNS = 25

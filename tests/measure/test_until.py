@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.zoo.until import fixed_sample, run_until_decided
 
+from besttake.core.estimate import Forecast
+from besttake.core.forecast import forecast
+from besttake.core.sequential import Looks
 from besttake.core.verdict import Decided
+from besttake.measure.forecast import MOST, ahead
 from besttake.measure.questions import ScoredTakes, questions_of
-from besttake.measure.until import (
-    Watch,
-    beyond_takes,
-    chance_within,
-    fixed_sample,
-    forecast_of,
-    needs_of,
-    run_until_decided,
-)
+from besttake.measure.until import Watch, beyond_takes, chance_within, needs_of
+
+
+def forecast_of(arms: dict[str, ScoredTakes], n: int, part: str, most: int = MOST) -> Forecast | None:
+    """How many further starts are likely to settle a part of the verdict, from all takes so far."""
+    starts = np.arange(len(np.asarray(arms["base"].outcomes)))
+    drawn = ahead(questions_of(arms, n), Looks(starts, (), until=True), 0.03, most, [part])
+    settled = drawn.settled(part) if drawn is not None else None
+    return None if settled is None else forecast(settled, most)
 
 
 def cell(

@@ -1,7 +1,7 @@
-"""Until decided: what is still open in a cell, which arms it needs, and the same on arrays that are there already.
+"""Until decided: what is still open in a cell, and which arms it needs.
 
-`verbs.diagnose` asks `Watch` after each round which arms a cell still has to run; `run_until_decided` does the same
-with takes that were made before, for studies. Both are pure functions of the takes in the order of the run.
+`verbs.until` asks `Watch` after each round which arms a cell still has to run. What it answers follows from the takes
+in the order of the run, and from nothing else.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core import verdict
-from besttake.core.estimate import Estimate, Finding, Forecast
-from besttake.core.forecast import forecast
+from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import tally
 from besttake.core.sequential import Looks
 from besttake.core.until import Track, tracks
 from besttake.core.verdict import PAIRS, Decided
-from besttake.measure.forecast import MOST, ahead
+from besttake.measure.forecast import ahead
 from besttake.measure.looks import Unit
-from besttake.measure.questions import Question, ScoredTakes, answer, questions_of
+from besttake.measure.questions import Question, ScoredTakes, questions_of
 
 _UNASKED = Finding("undecided", Estimate(reason="not measured"))
 ROUND = 10
@@ -149,91 +148,11 @@ def begin_with(run: Collection[str]) -> frozenset[str]:
     return frozenset(run) - ({"shuffled"} if {"retrieve", "cooled"} <= set(run) else set())
 
 
-@dataclass(frozen=True)
-class UntilDecided:
-    """How a cell went: the verdict, the takes spent in all and by arm, the starts seen, and why it stopped.
-
-    ``unsettled``: the parts of the verdict that were asked for and are open.
-    """
-
-    decided: Decided
-    takes: int
-    takes_by_arm: Mapping[str, int]
-    starts: int
-    stopped: Stopped
-    unsettled: tuple[str, ...]
-
-
-def run_until_decided(
-    arms: Mapping[str, ScoredTakes],
-    n: int,
-    *,
-    worth: float = 0.03,
-    budget: int | None = None,
-    order: Sequence[int] | None = None,
-    seed: int = 0,
-    parts: Sequence[str] = ("reuse", "retrieve"),
-) -> UntilDecided:
-    """Run a cell until it is decided, with takes that are there: ``arms`` hold all (S, N) of them.
-
-    ``order`` of the starts (a shuffle by ``seed`` unless given); ``budget``: at most this many takes; ``parts`` of the
-    verdict that have to be settled. An arm is played only while an open part needs it; ``shuffled`` is not.
-    """
-    outcomes = {name: np.asarray(arm.outcomes, dtype=np.float64) for name, arm in arms.items() if name != "shuffled"}
-    own = {name: arms[name] for name in outcomes}
-    starts = len(outcomes["base"])
-    sequence = np.random.default_rng(seed).permutation(starts) if order is None else np.asarray(order, dtype=np.int64)
-    watch, seen = Watch.of(own, sequence, n, worth), dict.fromkeys(own, 0)
-    needed, position, spent, stopped = frozenset(own), 0, dict.fromkeys(own, 0), "decided"
-    while needed and stopped == "decided":
-        each = sum(outcomes[name].shape[1] for name in needed)
-        affordable = ROUND if budget is None else (budget - sum(spent.values())) // each
-        size = min(ROUND, affordable, len(sequence) - position)
-        if size < 1:
-            stopped = "budget" if position < len(sequence) else "starts"
-            break
-        rows = sequence[position : position + size]
-        position += size
-        for name in needed:
-            spent[name] += int(np.isfinite(outcomes[name][rows]).sum())
-            seen[name] = position
-        open_parts = needs_of(watch.verdict(seen), own)
-        needed = frozenset[str]().union(*(arms for part, arms in open_parts.items() if part in parts))
-    decided = watch.verdict(seen)
-    unsettled = tuple(part for part in needs_of(decided, own) if part in parts)
-    return UntilDecided(decided, sum(spent.values()), spent, position, stopped, unsettled)  # type: ignore[arg-type]
-
-
-def forecast_of(
-    arms: Mapping[str, ScoredTakes],
-    n: int,
-    part: str,
-    *,
-    order: Sequence[int] | None = None,
-    worth: float = 0.03,
-    most: int = MOST,
-) -> Forecast | None:
-    """How many further starts are likely to settle a part of the verdict, from takes (S, N) so far in their ``order``.
-
-    None where the part cannot be settled, such as selection without a score.
-    """
-    starts = len(np.asarray(arms["base"].outcomes))
-    sequence = np.arange(starts) if order is None else np.asarray(order, dtype=np.int64)
-    drawn = ahead(questions_of(arms, n), Looks(sequence, (), until=True), worth, most, [part])
-    settled = drawn.settled(part) if drawn is not None else None
-    return None if settled is None else forecast(settled, most)
-
-
 def chance_within(asked: Sequence[Question], order: NDArray[np.int64], worth: float, part: str, left: int) -> float:
     """The chance that a part of the verdict is settled by ``left`` further starts."""
     drawn = ahead(asked, Looks(order, (), until=True), worth, left, [part], draws=50)
     settled = drawn.settled(part) if drawn is not None else None
     return 1.0 if settled is None else float(np.mean(settled <= left))
-
-
-def fixed_sample(arms: Mapping[str, ScoredTakes], n: int, *, worth: float = 0.03, draws: int = 2_000) -> Decided:
-    """The verdict of a fixed sample on the same arrays."""
-    return verdict.decide(answer(questions_of(arms, n), worth, draws=draws), n)
 
 
 CellName = tuple[str, str]
