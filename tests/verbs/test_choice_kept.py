@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from besttake.files import read_sealed_json
 from besttake.verbs import choice
 
 
 def test_a_changed_choice_is_not_believed(tmp_path: Path) -> None:
     place = tmp_path / "checks" / "a.tuned"
     choice._keep(place, {"config": {"alpha": 0.3}, "note": "chosen"})
-    values = json.loads(place.read_text())
-    assert choice._checked(values) == {"config": {"alpha": 0.3}, "note": "chosen"}
-    values["config"]["alpha"] = 0.9
-    with pytest.raises(ValueError, match="damaged"):
-        choice._checked(values)
+    assert read_sealed_json(place) == {"config": {"alpha": 0.3}, "note": "chosen"}
+    place.write_text(place.read_text().replace("0.3", "0.9"))
+    with pytest.raises(ValueError, match="not what was written"):
+        read_sealed_json(place)

@@ -22,7 +22,7 @@ from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import PlanError
-from besttake.files import cache_dir, read_json, short_hash, write_text
+from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
@@ -99,7 +99,7 @@ def rolled(
     key = _key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed, given))
     place = _place(library) / f"{key}.tuned"
     try:
-        values = _checked(read_json(place))
+        values = read_sealed_json(place)
         config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
     except (OSError, ValueError, KeyError, TypeError):
         configs = shortlist([check])
@@ -179,7 +179,7 @@ def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: A
 def _read(place: Path) -> Kept | None:
     """A kept check; None where there is none that can be read or it is of an older kind, which is then made again."""
     try:
-        values = _checked(read_json(place))
+        values = read_sealed_json(place)
         if values["version"] != _VERSION:
             return None
         return Kept(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
@@ -191,18 +191,6 @@ def _keep(place: Path, values: Mapping[str, Any]) -> None:
     """Write what was found; a cache that cannot be written to does without."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, json.dumps({**values, "sha256": _checksum(values)}, indent=1))
+        write_bytes(place, sealed_json(values))
     except OSError as error:
         _log.info("the check was not kept: %s", error)
-
-
-def _checked(values: Any) -> Mapping[str, Any]:
-    """What was kept; ValueError where it is not what was written, so that it is made again."""
-    rest = {name: value for name, value in values.items() if name != "sha256"}
-    if values.get("sha256") != _checksum(rest):
-        raise ValueError("damaged")
-    return rest
-
-
-def _checksum(values: Mapping[str, Any]) -> str:
-    return short_hash(json.dumps(values, sort_keys=True))
