@@ -90,6 +90,14 @@ def outcome(value: Any) -> bool | None:
     raise ValueError(f"success = {value!r:.60} is neither yes nor no; use 1 and 0, or true and false")
 
 
+def outcome_at(place: str, value: Any) -> bool | None:
+    """`outcome` of what a file has at ``place``; IngestError, which begins with it, where that is none."""
+    try:
+        return outcome(value)
+    except ValueError as error:
+        raise IngestError(f"{place} has {error}") from error
+
+
 def whole(value: Any) -> int | None:
     """A count such as a number of steps; None where it is none."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, outcome
+from besttake.recordings.episodes import Episode, IngestError, Recording, outcome_at
 
 BY_ORDER = (
     "lerobot-eval does not record which start an episode had: episodes of several evaluations were paired by their "
@@ -38,7 +38,7 @@ def _tasks(path: Path, tasks: Any) -> tuple[tuple[Episode, ...], bool]:
     for task in _list(tasks, "per_task"):
         group, name = str(task["task_group"]), f"{task['task_group']}/{task['task_id']}"
         for i, won in enumerate(_list(task["metrics"]["successes"], "successes")):
-            episodes.append(Episode(name, str(i), _won(path, f"episode {i} of {name}", won), env=group))
+            episodes.append(Episode(name, str(i), outcome_at(f"{path}: episode {i} of {name}", won), env=group))
     return tuple(episodes), True
 
 
@@ -46,7 +46,7 @@ def _old(path: Path, recorded: Any) -> tuple[tuple[Episode, ...], bool]:
     rows = _list(recorded, "per_episode")
     seeded = all(row.get("seed") is not None for row in rows)
     name = "seed" if seeded else "episode_ix"
-    won = [_won(path, f"episode {i}", row["success"]) for i, row in enumerate(rows)]
+    won = [outcome_at(f"{path}: episode {i}", row["success"]) for i, row in enumerate(rows)]
     return tuple(Episode("task", str(row[name]), w) for row, w in zip(rows, won, strict=True)), not seeded
 
 
@@ -54,10 +54,3 @@ def _list(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"list called {name}")
     return value
-
-
-def _won(path: Path, place: str, value: Any) -> bool | None:
-    try:
-        return outcome(value)
-    except ValueError as error:
-        raise IngestError(f"{path}: {place} has {error}") from error

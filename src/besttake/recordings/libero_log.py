@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at
 from besttake.recordings.places import lines_of
 
 SUFFIXES = (".txt", ".log", ".out", ".err")
@@ -69,10 +69,7 @@ class _Evaluation:
         """``Success: text``."""
         if self.running is None:
             return
-        try:
-            won = outcome(text)
-        except ValueError as error:
-            raise IngestError(f"{path}: line {line} has {error}") from error
+        won = outcome_at(f"{path}: line {line}", text)
         task, start = self.running
         self.episodes.append(
             Episode(task, start, None if self.error else won, env=self.suite or "LIBERO", error=self.error)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, outcome, whole
+from besttake.recordings.episodes import Episode, IngestError, Recording, outcome_at, whole
 
 
 def is_trajectories(data: Any) -> bool:
@@ -32,10 +32,7 @@ def read_trajectories(path: Path, data: Mapping[str, Any]) -> list[Recording]:
         if seed is None:
             unknown += 1
             continue
-        try:
-            won = outcome(_only(episode["success"]))
-        except ValueError as error:
-            raise IngestError(f"{path}: episode {number} has {error}") from error
+        won = outcome_at(f"{path}: episode {number}", _only(episode["success"]))
         episodes.append(Episode(env, str(seed), won, env=env, steps=whole(_only(episode.get("elapsed_steps")))))
     notes = []
     if without:

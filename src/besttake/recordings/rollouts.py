@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, outcome
+from besttake.recordings.episodes import Episode, IngestError, Recording, outcome_at
 from besttake.recordings.libero_log import DATE, uid_of
 
 SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
@@ -72,7 +72,8 @@ def _openvla(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
     for video in videos:
         match = _OPENVLA.match(video.stem)
         assert match is not None
-        number, seen = int(match["number"]), (match["task"].partition("--")[0], _won(video, match["won"]))
+        won = outcome_at(f"{video}: its name", match["won"])
+        number, seen = int(match["number"]), (match["task"].partition("--")[0], won)
         if episodes.setdefault(number, seen) != seen:
             raise IngestError(f"{folder}: {run} has episode {number} twice, with different outcomes; remove one")
         uids[number] = _uid(match)
@@ -127,9 +128,8 @@ def _simpler(checkpoint: Path, videos: Sequence[Path]) -> Recording:
         if len(parts) < 4:
             raise IngestError(f"{video}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
         scene, _, env, pose = parts
-        episodes.append(
-            Episode(f"{scene}/{env}", f"{pose}/{match['start']}", _won(video, match["won"]), env="SimplerEnv")
-        )
+        won = outcome_at(f"{video}: its name", match["won"])
+        episodes.append(Episode(f"{scene}/{env}", f"{pose}/{match['start']}", won, env="SimplerEnv"))
     _one_run(checkpoint, episodes)
     return _named(checkpoint, "SimplerEnv results", episodes, checkpoint.name)
 
@@ -141,7 +141,7 @@ def _maniskill3(folder: Path, videos: Sequence[Path]) -> Recording:
     for video in videos:
         match = _MANISKILL3.match(video.stem)
         assert match is not None
-        episodes.append(Episode(env, match["start"], _won(video, match["won"]), env="SimplerEnv"))
+        episodes.append(Episode(env, match["start"], outcome_at(f"{video}: its name", match["won"]), env="SimplerEnv"))
     _one_run(folder, episodes)
     return _named(folder, "SimplerEnv videos", episodes, named["model"] if named else "")
 
@@ -161,10 +161,3 @@ def _one_run(folder: Path, episodes: Sequence[Episode]) -> None:
             f"{folder}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): the results "
             "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
         )
-
-
-def _won(video: Path, text: str) -> bool | None:
-    try:
-        return outcome(text)
-    except ValueError as error:
-        raise IngestError(f"{video}: its name has {error}") from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from besttake import files
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at, whole
 from besttake.recordings.places import lines_of
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -282,10 +282,7 @@ def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str,
         joined = " / ".join(value for value in values if value)
         return _unescaped(joined) if own else joined
 
-    try:
-        won = outcome(row.get(columns["success"][0]))
-    except ValueError as error:
-        raise IngestError(f"{path}: row {number} has {error}") from error
+    won = outcome_at(f"{path}: row {number}", row.get(columns["success"][0]))
     start = text("start")
     if not start:
         raise IngestError(f"{path}: row {number} does not say its start ({columns['start'][0]} is empty)")

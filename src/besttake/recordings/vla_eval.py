@@ -15,7 +15,7 @@ from typing import Any
 
 from besttake import files
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome, whole
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at, whole
 
 # As vla-eval's own export: when an episode was run again, its last result counts.
 _EPISODES = """
@@ -122,10 +122,7 @@ def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
     if not reason and "success" not in metrics:
         known = ", ".join(map(str, metrics)) or "none"
         raise IngestError(f"{path}: an episode of {task!r} has no metric 'success' (metrics: {known})")
-    try:
-        won = None if reason else outcome(metrics["success"])
-    except ValueError as error:
-        raise IngestError(f"{path}: episode {start} of {task!r} has {error}") from error
+    won = None if reason else outcome_at(f"{path}: episode {start} of {task!r}", metrics["success"])
     detail = str(row.get("failure_detail") or "").strip().splitlines()
     return Episode(
         task=task,
