@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import files
 from besttake.demos.frames import Unreadable, check_size, fitted_array
@@ -175,8 +174,3 @@ def digest(files: Iterable[Path], *choices: object) -> str:
             file.seek(max(0, path.stat().st_size - (1 << 20)))
             total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
     return total.hexdigest()[:16]
-
-
-def finite(rows: NDArray[Any]) -> bool:
-    """Whether all numbers are."""
-    return bool(np.isfinite(rows).all())

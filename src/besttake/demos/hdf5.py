@@ -275,7 +275,7 @@ def _pairing(group: Any) -> Pairing:
         states, seen = h5.numbers(group, "states"), h5.numbers(group, "obs/joint_states")
         count = seen.shape[1]
         # A flattened MuJoCo state is the time, then all positions, those of the robot's joints first.
-        if len(states) == len(seen) > 2 and states.shape[1] > count + 1 and h5.finite(states):
+        if len(states) == len(seen) > 2 and states.shape[1] > count + 1 and np.isfinite(states).all():
             at, own = states[:, 1 : 1 + count], seen
             before, after = np.abs(at[1:] - own[1:]).mean(), np.abs(at[1:] - own[:-1]).mean()
             if min(before, after) < 0.1 * max(before, after):

@@ -43,10 +43,6 @@ class AutoChoice:
         counts = {name: int(np.sum(self.chosen == i)) for i, name in enumerate(self.menu)}
         return {name: counts[name] for name in sorted(counts, key=lambda name: -counts[name]) if counts[name]}
 
-    def best_on(self, starts: NDArray[np.bool_]) -> str:
-        """The best scorer on some starts."""
-        return self.menu[crossfit.best(self.gains[starts])]
-
 
 def with_auto(data: CellData, n: int, order: I64 | None = None) -> CellData:
     """The cell with the scores of ``auto`` filled in, where it asks for them.

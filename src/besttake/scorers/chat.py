@@ -6,7 +6,6 @@ elsewhere. The key comes from the environment alone and stands in no message, lo
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import socket
@@ -21,6 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from besttake.door import is_loopback
 from besttake.errors import ComponentError, one_line
 
 KEY = "BESTTAKE_JUDGE_API_KEY"
@@ -68,7 +68,7 @@ class Server:
             raise ComponentError(f"judge:{base[:100]}: name the server by URL, as in judge:http://127.0.0.1:8000")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ComponentError(f"judge: {parts.hostname}: the URL may hold no password; put the key into ${KEY}")
-        if not _is_loopback(parts.hostname) and os.environ.get(_ALLOWED) != "1":
+        if not is_loopback(parts.hostname) and os.environ.get(_ALLOWED) != "1":
             raise ComponentError(
                 f"judge:{base[:100]}: this would send frames of your takes to {parts.hostname}; `allow_upload` lets it"
             )
@@ -202,15 +202,8 @@ def _opener(host: str, deadline: _Deadline) -> urllib.request.OpenerDirector:
         def https_open(self, request: urllib.request.Request) -> HTTPResponse:
             return self.do_open(Secure, request)
 
-    proxies = [urllib.request.ProxyHandler({})] if _is_loopback(host) else []
+    proxies = [urllib.request.ProxyHandler({})] if is_loopback(host) else []
     return urllib.request.build_opener(_NoRedirect, PlainHandler, SecureHandler, *proxies)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _retry_after(header: str | None) -> float | None:
