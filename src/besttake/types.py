@@ -13,6 +13,8 @@ from besttake.conventions import UNKNOWN, Convention
 
 Array = NDArray[Any]
 F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 PolicyKind = Literal["flow", "tokens", "deterministic"]

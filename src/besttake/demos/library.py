@@ -35,9 +35,7 @@ from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line
 from besttake.files import sha256_of
-from besttake.types import F32, U8
-
-I64 = NDArray[np.int64]
+from besttake.types import F32, F64, I64, U8
 
 
 class Library:
@@ -188,7 +186,7 @@ class Library:
         """A URI of ``library.json``, which may have been written by anyone."""
         return registry.FromFile(uri, self.path / FILE)
 
-    def start_state(self, demo: int) -> NDArray[np.float64] | None:
+    def start_state(self, demo: int) -> F64 | None:
         """The simulator's state before the first action of ``demo``, where the source is still there and kept it."""
         return self._source.start_state(self.demos[demo].id) if isinstance(self._source, Started) else None
 

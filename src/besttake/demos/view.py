@@ -20,12 +20,11 @@ from besttake.demos.head import FILE
 from besttake.demos.index import Arrays, kept
 from besttake.errors import LibraryError
 from besttake.files import short_hash
-from besttake.types import F32
+from besttake.types import F32, F64, I64
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
 
-I64 = NDArray[np.int64]
 Matched = Literal["task", "instruction", "all"]
 # From so many numbers on, what is made of them is kept: some 10,000 frames of 1536.
 _KEPT = 1 << 24
@@ -66,11 +65,11 @@ class View:
         return Index(frames, arrays.get("basis"), arrays.get("reduced"))
 
     @cached_property
-    def action_spread(self) -> NDArray[np.float64]:
+    def action_spread(self) -> F64:
         """Standard deviation (action_dim,) of the task's actions."""
         library = self.library
         parts = [library.chunk(int(d), 0, library.demos[d].length) for d in self.demos]
-        spread: NDArray[np.float64] = np.concatenate(parts).std(axis=0, dtype=np.float64)
+        spread: F64 = np.concatenate(parts).std(axis=0, dtype=np.float64)
         return spread
 
     def candidates(self, config: RetrievalConfig, horizon: int) -> Candidates:

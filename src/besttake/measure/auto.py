@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import result as r
 from besttake.core import crossfit, select
 from besttake.measure.looks import in_order
 from besttake.measure.scores import AUTO, CANDIDATES, ScoreName
+from besttake.types import F64, I64
 
 if TYPE_CHECKING:
     from besttake.measure.cells import ArmTakes, CellData
-
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class AutoChoice:
 
     menu: tuple[str, ...]
     chosen: I64
-    gains: NDArray[np.float64]
+    gains: F64
     final: str
     order: I64
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import result as r
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
@@ -32,9 +31,8 @@ from besttake.measure.questions import ScoredTakes, answer, beyond_control, ques
 from besttake.measure.rejection import rejection_of
 from besttake.measure.scores import AUTO
 from besttake.measure.verdict import judge
-from besttake.types import EnvSpec, PolicySpec
+from besttake.types import F64, I64, EnvSpec, PolicySpec
 
-F64 = NDArray[np.float64]
 Findings = Mapping[str, Finding]
 
 
@@ -171,7 +169,7 @@ def _looks(data: CellData, settings: Settings, history: History) -> tuple[Looks,
     return looks_at(data.units, now, earlier), earlier, now
 
 
-def _order(data: CellData, settings: Settings, history: History) -> NDArray[np.int64] | None:
+def _order(data: CellData, settings: Settings, history: History) -> I64 | None:
     """The order of the starts, where a test has to hold whenever one looks."""
     if "base" not in data.arms:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.core import headroom, select
 from besttake.measure.auto import AutoChoice
@@ -15,9 +14,7 @@ from besttake.measure.probes import Probed, TaskProbe
 from besttake.measure.questions import ScoredTakes
 from besttake.measure.scores import AUTO, SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
-from besttake.types import EnvSpec, PolicySpec
-
-F64 = NDArray[np.float64]
+from besttake.types import F64, EnvSpec, PolicySpec
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from besttake.core.headroom import start_pass_at_k, tally
 from besttake.core.options import Offer
 from besttake.core.sequential import Looks, wealth
 from besttake.measure.cells import CellData
-from besttake.measure.questions import F64, Kind, Question, question
+from besttake.measure.questions import Kind, Question, question
 from besttake.measure.scores import AUTO, SCORERS
+from besttake.types import F64
 
 _CONTROLS = ("shuffled",)
 _ALPHA = 0.05

@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from besttake.core import select, stats, verdict
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.sequential import Looks, fixed_stake
+from besttake.types import F64
 
-F64 = NDArray[np.float64]
 Kind = Literal["headroom", "choice", "difference", "pick"]
 """What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
 
@@ -68,11 +68,11 @@ class Question:
     """
 
     name: str
-    values: NDArray[np.float64]
+    values: F64
     scale: stats.Scale
     widest: stats.Scale
     stake: float
-    ruling: NDArray[np.float64]
+    ruling: F64
     reason: str = ""
 
     def estimate(self, looks: Looks | None = None) -> Estimate:

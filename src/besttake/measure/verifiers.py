@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.core import headroom, ranking, select, stats
 from besttake.core.estimate import Estimate
@@ -27,8 +26,8 @@ from besttake.measure import rejection
 from besttake.measure.cells import ArmTakes, CellData
 from besttake.measure.questions import question
 from besttake.measure.scores import ScoreName
+from besttake.types import F64
 
-F64 = NDArray[np.float64]
 BINS = 10
 _ROUNDING = 1e-6
 _NO_BAR = Estimate(reason="no scorer was trained on other starts")

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.demos.view import View
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
-from besttake.types import F32
-
-F64 = NDArray[np.float64]
+from besttake.types import F32, F64
 
 
 class Actions:

@@ -22,8 +22,8 @@ from besttake.core.logistic import Model
 from besttake.demos.view import View
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage, Score, ScorerSpec
+from besttake.types import F64
 
-F64 = NDArray[np.float64]
 _SCHEMA = 1
 _LAST = 3
 _PARTS = ("weights", "mean", "scale")

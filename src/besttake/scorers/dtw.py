@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.demos.view import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
-from besttake.types import F32
-
-F64 = NDArray[np.float64]
-
+from besttake.types import F32, F64, I64
 
 _BLOCK = 5_000
 """Demonstration frames that a take is compared with at once."""
@@ -41,7 +37,7 @@ class Warping:
         return scores
 
 
-def _padded(parts: Sequence[F32]) -> tuple[F64, NDArray[np.int64]]:
+def _padded(parts: Sequence[F32]) -> tuple[F64, I64]:
     """Demonstrations (J, L, d) of one length, zeros after the end of each, and their own lengths (J,)."""
     lengths = np.array([len(part) for part in parts])
     whole = np.zeros((len(parts), lengths.max(), parts[0].shape[1]))
@@ -50,7 +46,7 @@ def _padded(parts: Sequence[F32]) -> tuple[F64, NDArray[np.int64]]:
     return whole, lengths
 
 
-def warped(take: F32, demos: F64, lengths: NDArray[np.int64], counts: Sequence[int]) -> F64:
+def warped(take: F32, demos: F64, lengths: I64, counts: Sequence[int]) -> F64:
     """DTW (J, W) of the first ``counts`` (W,) frames of ``take`` (T, d) and each demonstration of ``demos`` (J, L, d).
 
     Demonstration j has ``lengths[j]`` frames; its distance is divided by the sum of both lengths.

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from besttake.demos.view import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
-
-F64 = NDArray[np.float64]
+from besttake.types import F64
 
 
 class Progress:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.demos.build import build
@@ -18,9 +17,8 @@ from besttake.measure.scores import SCORERS
 from besttake.scorers.base import Footage, Scorer, ScorerSpec
 from besttake.scorers.judge import cut, embed, judge, needs_demos
 from besttake.testing.compare import check_close
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, F64, U8, Demo
 
-_F64 = NDArray[np.float64]
 _TASK = "check"
 
 
@@ -44,7 +42,7 @@ def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float 
     _check_spec(spec)
     takes = _footage(library)
 
-    def scores(*starts: Sequence[Footage]) -> _F64:
+    def scores(*starts: Sequence[Footage]) -> F64:
         judged = judge([scorer], starts, view)
         return np.array([np.asarray(one.scores[spec.name].values, np.float64) for start in judged for one in start])
 
@@ -94,7 +92,7 @@ def _check_spec(spec: ScorerSpec) -> None:
         raise ContractError(f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
 
 
-def _same(a: _F64, b: _F64, atol: float, promise: str) -> None:
+def _same(a: F64, b: F64, atol: float, promise: str) -> None:
     if not np.array_equal(np.isnan(a), np.isnan(b)):
         raise ContractError(f"{promise} (one of them is NaN)")
     check_close(np.nan_to_num(a), np.nan_to_num(b), atol, promise)

@@ -8,17 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.demos.base import Bad
 from besttake.demos.frames import Unreadable, timed_frames
 from besttake.demos.video import read_frames
 from besttake.errors import PlanError
-from besttake.types import U8
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from besttake.types import F64, I64, U8
 
 FPS = 10.0
 """The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""

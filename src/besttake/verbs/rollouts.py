@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.core.estimate import Estimate
@@ -33,13 +32,11 @@ from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import UnderWay, play
 from besttake.takes.store import Store
-from besttake.types import EnvSpec
+from besttake.types import F64, EnvSpec
 from besttake.verbs.check import COOLING
 
 _BATCH = 16
 MOST = 6
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,11 @@ def shortlist(checks: Sequence[Check], most: int = MOST) -> list[RetrievalConfig
     return list(dict.fromkeys(ranked))[:most]
 
 
-def judged(outcomes: Mapping[str, Values], configs: Sequence[RetrievalConfig], seeds: int) -> Tuned:
+def judged(outcomes: Mapping[str, F64], configs: Sequence[RetrievalConfig], seeds: int) -> Tuned:
     """The trials of ``outcomes``, the success (S,) of each arm at each start, and the winner among ``configs``."""
     base = outcomes["base"]
 
-    def paired(one: Values, other: Values | None) -> Estimate:
+    def paired(one: F64, other: F64 | None) -> Estimate:
         if other is None:
             return Estimate(reason="no control")
         return mean_interval(one - other, difference_scale(seeds))
@@ -147,7 +144,7 @@ class Bench:
     seeds: int
     run_seed: int
 
-    def outcomes(self, configs: Sequence[RetrievalConfig], workers: int, reporter: Reporter) -> dict[str, Values]:
+    def outcomes(self, configs: Sequence[RetrievalConfig], workers: int, reporter: Reporter) -> dict[str, F64]:
         """Success of `base`, `cooled` and each configuration at every start, each policy counting alike."""
         strengths = sorted({*COOLING[:3], *(config.alpha for config in configs)})
         arms = ("base", *(f"cooled?alpha={alpha:g}" for alpha in strengths), *map(arm_of, configs))
@@ -156,7 +153,7 @@ class Bench:
             parts = [self.success(uri, arms, pool, stage.advance) for uri in self.models]
         return {arm: np.mean([part[arm] for part in parts], axis=0) for arm in arms}
 
-    def success(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, Values]:
+    def success(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, F64]:
         """By arm: success at every start (S,) of all tasks, one after the other, the mean over seeds."""
         model, config = self.models[uri], RetrievalConfig()
         units = [(task.name, start) for task in self.env.tasks for start in self.starts]
