@@ -25,8 +25,8 @@ def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
     own = [k for k in rows if k.policy == cell.policy and (k.env, k.task, k.start) in {*units}]
     if not 1 <= chosen_from(cell) <= seeds <= max(1, len(own)) or any(not 0 <= key.seed < seeds for key in own):
         return True
-    told = {name: (arm.pass_1.value, arm.takes) for name, arm in (cell.arms.arms if cell.arms else {}).items()}
-    for arm, (pass_1, count) in told.items():
+    expected = {name: (arm.pass_1.value, arm.takes) for name, arm in (cell.arms.arms if cell.arms else {}).items()}
+    for arm, (pass_1, count) in expected.items():
         takes = arm_takes(cell.policy, units, arm, seeds, (), rows, None)
         if takes.takes != count or pass_1 is None or abs(mean(start_pass_at_k(takes.outcomes, 1)) - pass_1) > 1e-9:
             return True

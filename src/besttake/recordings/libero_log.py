@@ -120,7 +120,7 @@ def read_log(path: Path) -> list[Recording]:
 def _evaluations(path: Path) -> tuple[list[_Evaluation], str]:
     """What a log holds, and the name of the EVAL file that it says it also writes."""
     evaluations, run = [_Evaluation()], ""
-    for line, text in _told(path):
+    for line, text in _known_lines(path):
         one = evaluations[-1]
         if match := _SUITE.search(text):
             one.suite = match[1]
@@ -149,7 +149,7 @@ def _evaluations(path: Path) -> tuple[list[_Evaluation], str]:
     return evaluations, run
 
 
-def _told(path: Path) -> Iterator[tuple[int, str]]:
+def _known_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a log; UnknownFormat where its beginning is that of something else."""
     known = False
     for line, text in lines_of(path):

@@ -25,8 +25,8 @@ class Progress:
         scores = []
         for take in takes:
             assert take.nearest is not None
-            found = take.nearest.frame
-            trace = np.where(found >= 0, phase[found], np.nan)
+            nearest = take.nearest.frame
+            trace = np.where(nearest >= 0, phase[nearest], np.nan)
             scores.append(Score([advance(trace[window]) for window in take.windows], trace.astype(np.float32)))
         return scores
 

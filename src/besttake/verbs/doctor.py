@@ -283,9 +283,9 @@ def _pair(
     notes = [*(policy.notes if policy else ()), *(env.notes if env else ()), *remarks]
     notes += [*(getattr(library.head, "notes", ()) if library else ()), *_missing(library, policy, env)]
     # The small library is gone when this is read: problems are those of what the user named.
-    told = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
+    reported = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
     return Pairing(
-        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(told)),
+        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(reported)),
         tuple(notes),
     )  # fmt: skip
 
