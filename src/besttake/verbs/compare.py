@@ -230,9 +230,10 @@ def _read(number: int, run: Path, result: Result, window: str) -> tuple[list[_Pa
         cell = cell.model_copy(update={"window": window}) if window else cell
         units = units_of(cell, rows)
         takes: dict[Unit, set[_Take]] = {unit: set() for unit in units}
-        for key in (TakeKey(cell.policy, *unit, "base", seed) for unit in units for seed in range(cell.seeds)):
-            if key in rows and rows[key].status == "done":
-                takes[key.env, key.task, key.start].add((key, rows[key].sha256 or ""))
+        for key, row in rows.items():
+            mine = takes.get((key.env, key.task, key.start)) if key.policy == cell.policy else None
+            if mine is not None and key.arm == "base" and key.seed < cell.seeds and row.status == "done":
+                mine.add((key, row.sha256 or ""))
         point, why = _point(cell, units, rows, scores)
         if point is None:
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
