@@ -133,7 +133,9 @@ def test_figures_are_svg_and_pdf_where_svglib_is(run: Path, tmp_path: Path) -> N
         import svglib  # noqa: F401
     except ImportError:
         with pytest.raises(MissingExtra, match=r"besttake\[pdf\]"):
-            export(run, Wanted(figures=tmp_path / "more", pdf=True))
+            export(run, Wanted(csv=True, figures=tmp_path / "more", pdf=True), tmp_path / "tables")
+        assert not (tmp_path / "more").exists()
+        assert not (tmp_path / "tables").exists()
         return
     pages = [path for path in export(run, Wanted(figures=tmp_path / "more", pdf=True)) if path.suffix == ".pdf"]
     assert len(pages) == len(made)

@@ -77,6 +77,8 @@ def export(
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
+    if wanted.pdf:
+        figures.need_pdf()
     made = _tables(opened, wanted, folder)
     if wanted.figures is not None:
         made += figures.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)

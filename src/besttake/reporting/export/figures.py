@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from besttake.errors import MissingExtra
+from besttake.errors import need
 from besttake.files import write_bytes, write_text
 from besttake.reporting.figures import every
 from besttake.result import Result
@@ -13,6 +13,8 @@ from besttake.result import Result
 
 def write_figures(result: Result, directory: Path, *, pdf: bool) -> list[Path]:
     """Every figure as SVG, with ``pdf`` also as PDF."""
+    if pdf:
+        need_pdf()
     made = []
     for name, figure in every(result):
         made.append(write_text(directory / f"{name}.svg", figure.svg(), parents=True))
@@ -21,11 +23,15 @@ def write_figures(result: Result, directory: Path, *, pdf: bool) -> list[Path]:
     return made
 
 
+def need_pdf() -> None:
+    """Raise `MissingExtra` where figures cannot be written as PDF, before anything is written."""
+    for library in ("svglib.svglib", "reportlab.graphics"):
+        need(library, "a figure as PDF", "pdf")
+
+
 def _pdf(svg: str) -> bytes:
-    try:
-        from reportlab.graphics import renderPDF
-        from svglib.svglib import svg2rlg
-    except ImportError:
-        raise MissingExtra("svglib", "pdf", "a figure as PDF") from None
+    from reportlab.graphics import renderPDF
+    from svglib.svglib import svg2rlg
+
     drawing = svg2rlg(io.BytesIO(svg.encode()))
     return bytes(renderPDF.drawToString(drawing))

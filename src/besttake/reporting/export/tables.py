@@ -13,7 +13,6 @@ from typing import Any
 from besttake.files import write_bytes, write_text
 from besttake.measure.scores import Scores
 from besttake.reporting.numbers import MINUS, number
-from besttake.reporting.words import needs_text
 from besttake.result import Cell, Estimate, Result
 from besttake.takes.key import Row, TakeKey
 
@@ -71,24 +70,31 @@ def write_parquet(table: Table, path: Path) -> Path:
 
 
 def latex(result: Result) -> str:
-    """The cells as a LaTeX table (booktabs): success in %, gains in points with 95 % intervals."""
+    """The cells as a LaTeX table as wide as the text: success in %, gains in points with 95 % intervals, answers."""
     arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != "base")
-    head = ["policy", "tasks", "pass@1", "pass@$N$", "select", *map(_escaped, arms), "needs"]
+    head = ["policy", "tasks", "pass@1", "pass@$N$", "select", *map(_escaped, arms), "takes?", "demos?", "both?"]
     lines = []
     for cell in (*result.policies, *result.cells):
         gains = [cell.chosen.gain if cell.chosen else None, *(_gain_of(cell, arm) for arm in arms)]
         both = (cell.headroom.pass_1, cell.headroom.pass_n) if cell.headroom is not None else (None, None)
         texts = [_escaped(cell.policy), "all" if cell.group == "*" else _escaped(cell.group)]
         texts += [_rate(estimate) for estimate in both] + [_gain(estimate) for estimate in gains]
-        lines.append(" & ".join([*texts, _escaped(needs_text(cell))]) + r" \\")
+        lines.append(" & ".join([*texts, *map(_escaped, _answers(cell))]) + r" \\")
     command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
     return (
         f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
-        "% Needs \\usepackage{booktabs}.\n"
-        f"\\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}\n\\toprule\n{' & '.join(head)} \\\\\n\\midrule\n"
+        "% Needs \\usepackage{booktabs,graphicx}.\n\\resizebox{\\linewidth}{!}{%\n"
+        f"\\begin{{tabular}}{{ll{'r' * (len(head) - 5)}lll}}\n\\toprule\n{' & '.join(head)} \\\\\n\\midrule\n"
         + "\n".join(lines)
-        + "\n\\bottomrule\n\\end{tabular}\n"
+        + "\n\\bottomrule\n\\end{tabular}}\n"
     )
+
+
+def _answers(cell: Cell) -> list[str]:
+    """Whether more takes, demonstrations and both together help."""
+    if cell.verdict is None:
+        return ["not-measured"] * 3
+    return [part.answer for part in (cell.verdict.reuse, cell.verdict.retrieve, cell.verdict.combine)]
 
 
 def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
