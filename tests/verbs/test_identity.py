@@ -38,7 +38,7 @@ def test_an_edited_env_does_not_go_on_with_the_takes_of_the_one_before(own: Path
     run(tmp_path / "before", starts=1)
     run(tmp_path / "before", starts=2)
     own.write_text(own.read_text().replace("< 0.06", "< 0.6"))
-    with pytest.raises(RunError, match=f"before holds another plan: its code of {ENV} is "):
+    with pytest.raises(RunError, match=f"before holds another plan: its env {ENV} has changed since"):
         run(tmp_path / "before", starts=2)
     run(tmp_path / "after", starts=2)
     assert not any(change.paired for change in changes(tmp_path / "before", tmp_path / "after")[0])

@@ -9,11 +9,9 @@ passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -70,7 +68,7 @@ def make(
             cameras=cameras, score_camera=read.choice("score_camera", score_camera or _scored(cameras), cameras),
             tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
             fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10), **facts.body,
-            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}{_own_code(inner)}"),
+            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}"),
             notes=_notes(state_dim, cameras, exact),
         )  # fmt: skip
     except ComponentError:
@@ -224,14 +222,6 @@ def _scored(cameras: Sequence[str]) -> str:
 
 def _what(value: Any) -> str:
     return "None" if value.dtype == object else f"{value.dtype} {value.shape}"
-
-
-def _own_code(inner: Any) -> str:
-    """The text of the file that defines the env where that is not an installed package: a change makes it another."""
-    module = sys.modules.get(type(inner.unwrapped).__module__)
-    file = Path(getattr(module, "__file__", None) or "")
-    installed = {"site-packages", "dist-packages"} & {*file.parts}
-    return file.read_text(encoding="utf-8") if file.is_file() and not installed else ""
 
 
 def _notes(state_dim: int, cameras: Sequence[str], repeats: bool) -> tuple[str, ...]:

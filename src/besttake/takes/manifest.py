@@ -108,8 +108,10 @@ class Manifest(BaseModel):
 def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
     """RunError when an entry of the identity is not what the run was made with."""
     if old != new:
-        if name.startswith(("env ", "policy ")):  # fingerprints tell a reader nothing
-            raise _another_plan(directory, f"its {name} has changed since, in its code or its settings")
+        if name.startswith(("env ", "policy ", "code of ")):  # fingerprints tell a reader nothing
+            raise _another_plan(
+                directory, f"its {name.replace('code of ', 'env ')} has changed since, in its code or its settings"
+            )
         raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")
 
 
