@@ -69,13 +69,6 @@ def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
     assert registry.env(f"{COUNTER}?vectors=2&state=place,goal").spec.state_dim == 5
 
 
-def test_a_change_of_its_file_makes_it_another_env(module: Path) -> None:
-    before = registry.env(COUNTER).spec.fingerprint
-    assert registry.env(COUNTER).spec.fingerprint == before
-    module.write_text(ENV + "# a change\n")
-    assert registry.env(COUNTER).spec.fingerprint != before
-
-
 def test_files_may_name_the_env_that_the_user_named(tmp_path: Path) -> None:
     file = registry.FromFile(f"{COUNTER}?vectors=1", tmp_path / "takes.sqlite")
     with pytest.raises(ComponentError, match="names code to run"):
