@@ -44,11 +44,11 @@ def test_pieces_go_on_where_the_last_one_stopped_and_add_up(
     stage = STAGES["toy"]
     run.keep(run.run_stage(stage, 0, range(2), until=1e12))
     run.keep(run.run_stage(stage, 7, range(1), until=1e12))
-    assert "| 6 of 20 | 3 fine | 0 |" in run.PAGE.read_text()
+    assert '| 6 of 20 | 3 x "fine" | 0 |' in run.PAGE.read_text()
     assert call(monkeypatch, "--full") == 1
     assert "toy: 7 tries" in capsys.readouterr().err
     page = run.PAGE.read_text()
-    assert "| 18 of 20 | 9 fine | 1 |" in page
+    assert '| 18 of 20 | 9 x "fine" | 1 |' in page
     assert "- toy: it broke [python -m bench.campaign toy --seed 0 --try 2]" in page
     assert {place: one.tries for place, one in run.kept().items()} == {("toy", 0): 9, ("toy", 7): 1}
 
@@ -57,6 +57,6 @@ def test_a_broken_try_is_made_again_and_counts_once(toy: list[float], monkeypatc
     assert call(monkeypatch, "--full") == 1
     toy.clear()
     assert call(monkeypatch, "--full", "--broken") == 0
-    assert "| 20 | 10 fine | 0 |" in run.PAGE.read_text()
+    assert '| 20 | 10 x "fine" | 0 |' in run.PAGE.read_text()
     assert call(monkeypatch, "--full", "--afresh") == 0
     assert [one.tries for one in run.kept().values()] == [10]
