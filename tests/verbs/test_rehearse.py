@@ -86,7 +86,7 @@ def test_a_policy_that_says_that_it_cannot_be_seeded_is_taken_at_its_word() -> N
     ("fault", "told"),
     [
         ("reset", r"after reset\(seed=0\) the state is not the same twice.*self.np_random.*repeats=false"),
-        ("step", "after the same action the state is not the same twice"),
+        ("step", "at step 1 of the same actions the state is not the same twice"),
         ("flicker", "the picture is not the same twice"),
         ("picture", "render\\(\\) gave None, not a picture"),
         ("drawing", r"render\(\) failed: RuntimeError: no screen \(rehearsed_line.py:\d+\)"),

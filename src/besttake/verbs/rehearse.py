@@ -99,13 +99,7 @@ def _check_env(env: Env, start: Start, actions: F32) -> None:
     for step, (one, two) in enumerate(zip(first, again, strict=False)):
         for what, least, a, b in zip(("state", "picture"), (_CLOSE, _LEVELS), one, two, strict=True):
             if _apart(a, b) > least:
-                when = (
-                    f"after the same {step} actions"
-                    if step > 1
-                    else "after the same action"
-                    if step
-                    else f"after reset(seed={start.index})"
-                )
+                when = f"at step {step} of the same actions" if step else f"after reset(seed={start.index})"
                 raise ComponentError(
                     f"{name}: {when} the {what} is not the same twice, so starts are not fixed; {mend}"
                 )
