@@ -45,7 +45,10 @@ class Clock:
         return 3600 / (float(np.mean(self.resets)) + horizon * float(np.mean(self.steps)))
 
 
-def ours(env: Any, start: Start, snapshot: Any, actions: Any, replan: int) -> tuple[tuple[float, float, float], Any]:
+def ours(
+    env: Any, start: Start, snapshot: Any, actions: Any, replan: int
+) -> tuple[tuple[float, float, float], Any, bytes]:
+    """What the take cost, the state to restore for the next one, and the last picture."""
     began = time.perf_counter()
     if snapshot is None:
         env.reset(start)
@@ -57,10 +60,13 @@ def ours(env: Any, start: Start, snapshot: Any, actions: Any, replan: int) -> tu
         cameras = ("agentview", "wrist") if step % replan == 0 else ("wrist",) if step % STRIDE == 0 else ()
         env.observe(cameras)
         env.step(action)
-    return (ready - began, *_each(actions, ready, cpu)), snapshot
+    cost = ready - began, *_each(actions, ready, cpu)
+    return cost, snapshot, env.observe(("wrist",)).images["wrist"].tobytes()
 
 
 def theirs(benchmark: Any, task: dict[str, Any], index: int, actions: Any, replan: int) -> tuple[float, float, float]:
+    # robosuite frees what it has uploaded in whatever graphics context is current, and must not find BestTake's there.
+    benchmark._env.sim._render_context_offscreen.gl_ctx.make_current()
     began = time.perf_counter()
     seen = benchmark.reset({**task, "episode_idx": index})
     ready, cpu = time.perf_counter(), time.process_time()
@@ -99,11 +105,15 @@ def main() -> None:
     actions = np.random.default_rng(0).uniform(-0.3, 0.3, (asked.steps, 7)).astype(np.float32)
     rows = []
     for replan in TARGETS:
-        mine, other, snapshot = Clock(), Clock(), None
+        mine, other, snapshot, pictures = Clock(), Clock(), None, set()
         for _ in range(asked.takes):
-            took, snapshot = ours(env, Start(name, 0), snapshot, actions, replan)
+            took, snapshot, picture = ours(env, Start(name, 0), snapshot, actions, replan)
             mine.take(*took)
+            pictures.add(picture)
             other.take(*theirs(benchmark, task, 0, actions, replan))
+        assert len(pictures) == 1, (
+            "the same take ends in different pictures: one of the two spoils the other's graphics"
+        )
         horizon = env.spec.tasks[0].horizon
         rows.append(
             {
