@@ -27,7 +27,7 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import build_at, open_or_build
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
-from besttake.policies.lerobot_checkpoint import check_family, check_processors
+from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
 from besttake.verbs.diagnose import diagnose
 
 PLANTED = "python:planted:make"
@@ -328,13 +328,12 @@ def test_a_family_that_runs_a_checkpoints_code_needs_the_users_word(tmp_path: Pa
     check_family(tmp_path, "pi0_fast")
 
 
-def test_a_wall_x_of_tokens_needs_the_users_word(tmp_path: Path) -> None:
+def test_a_wall_x_of_tokens_is_refused_before_anything_of_it_is_loaded(tmp_path: Path) -> None:
     """LeRobot loads the tokenizer of its actions with the code beside it; one of flow matching has none."""
-    (tmp_path / "config.json").write_text(json.dumps({"prediction_mode": "diffusion"}))
-    check_family(tmp_path, "wall_x")
-    (tmp_path / "config.json").write_text(json.dumps({"prediction_mode": "fast"}))
-    with pytest.raises(ComponentError, match="prediction_mode of a wall_x policy"):
-        check_family(tmp_path, "wall_x")
+    for mode, problem in (("fast", "cannot act by WALL-X's tokens"), ("diffusion", "not in the checkpoint")):
+        (tmp_path / "config.json").write_text(json.dumps({"type": "wall_x", "prediction_mode": mode}))
+        with pytest.raises(ComponentError, match=problem):
+            _family(tmp_path, "x")
 
 
 ORIGINS = {

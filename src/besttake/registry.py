@@ -322,7 +322,8 @@ def _check_member(group: str, text: str, component: Any) -> None:
 def _tell_versions_apart(component: Any) -> None:
     """Give a user's own policy or env without a fingerprint that of its file: what an older version of it did must not
     be taken for its own."""
-    spec, code = getattr(component, "spec", None), _hash_of(type(component).__module__)
+    spec, module = getattr(component, "spec", None), type(component).__module__
+    code = "" if module.partition(".")[0] == __package__ else hash_of_code(module)
     if is_dataclass(spec) and getattr(spec, "fingerprint", None) == "" and code:
         with suppress(AttributeError):  # a spec that is computed says itself what it is
             component.spec = replace(cast(Any, spec), fingerprint=code)
@@ -336,18 +337,19 @@ def fingerprint_of_code(text: str) -> str:
     uri = Uri.parse(text)
     module, colon, _ = uri.rest.partition(":")
     own = uri.scheme in ("python", "gym") and colon and not _installed(module.partition(".")[0])
-    return _hash_of(module) if own else ""
+    return hash_of_code(module) if own else ""
 
 
-def _hash_of(module: str) -> str:
-    """A hash of the file of a module; empty where it has none, as what a notebook defines."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return short_hash(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else ""
+def hash_of_code(module: str) -> str:
+    """A hash of the file of a module, of a package that of all its files; empty where it has none, as in a notebook."""
+    file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    return short_hash(*(each.read_bytes() for each in files)) if file.is_file() else ""
 
 
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
     """ComponentError when other processes have to make a component that a script or a notebook defines."""
-    if group == "envs" or getattr(component.spec, "small", False):
+    if group in ("envs", "scorers") or getattr(component.spec, "small", False):
         raise ComponentError(
             f"{text}: the processes that play takes cannot import what a script or a notebook defines; write it to a"
             f" file (in a notebook: %%writefile my_{_ONE_OF[group]}.py) and name that, python:my_{_ONE_OF[group]}:…"

@@ -84,6 +84,13 @@ def test_who_has_to_act_now_takes_the_option_of_the_highest_expected_gain() -> N
     assert o.act_now(-np.abs(values[:, [1]]), [(-1, 1)]) == o.Bet(None, 0.0, 1.0)
 
 
+def test_who_has_to_act_now_takes_what_is_free_before_what_is_not_worth_its_cost() -> None:
+    values = np.tile([0.022, 0.02], (200, 1))
+    assert o.act_now(values, [(0, 0), (0, 0)]).index == 0
+    assert o.act_now(values, [(0, 0), (0, 0)], [0.03, 0.0]).index == 1
+    assert o.act_now(values, [(0, 0), (0, 0)], [0.03, 0.03]) == o.Bet(None, 0.0, 1.0)
+
+
 def null_menus(rng: np.random.Generator, runs: int, starts: int, options: int) -> NDArray[np.float64]:
     """Gains (runs, starts, options) of options that gain nothing: choices among three takes by linked blind scores."""
     p = rng.beta(0.4, 0.4, (runs, starts, 1))

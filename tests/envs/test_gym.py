@@ -63,6 +63,20 @@ def test_success_can_be_that_the_env_terminates_but_only_if_one_says_so() -> Non
         env.step(np.zeros(1, np.float32))
 
 
+def test_a_fault_of_a_constructor_is_not_taken_for_one_that_knows_no_render_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = (
+        ENV.replace("vectors=1):", "vectors=1, render_mode=None):")
+        .replace("= vectors\n", "= len(vectors)\n")
+        .replace("Counter-v0", "Faulty-v0")
+    )
+    (tmp_path / "faulty_env.py").write_text(faulty)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ComponentError, match="has no len"):
+        registry.env("gym:faulty_env:Faulty-v0")
+
+
 def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
     with pytest.raises(ComponentError, match=r"several vectors \(place 2, goal 3 numbers\).*state=place,goal"):
         registry.env(f"{COUNTER}?vectors=2")

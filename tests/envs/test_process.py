@@ -7,7 +7,7 @@ import os
 import pytest
 
 from besttake.envs import process
-from besttake.envs.process import choose_gl, cuda_unmentioned
+from besttake.envs.process import choose_device, cuda_unmentioned
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_process_draws_on_the_gpu_that_it_computes_on_or_on_the_first(
             monkeypatch.delenv(name)
     monkeypatch.setenv("PYOPENGL_PLATFORM", "egl")
     monkeypatch.setattr(process, "egl_devices", lambda: devices)
-    choose_gl()
+    choose_device()
     assert os.environ.get("MUJOCO_EGL_DEVICE_ID") == drawn_on
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible
 

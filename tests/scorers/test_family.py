@@ -316,3 +316,8 @@ def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
         np.testing.assert_array_equal(kept[key].nearest, score.nearest)
         np.testing.assert_array_equal(kept[key].traces["calm"], every[key].traces["calm"])
         assert kept[key].traces["calm"].shape == score.steps.shape
+
+
+def test_a_spec_with_lists_is_one_that_workers_can_look_up() -> None:
+    spec = ScorerSpec("mine", reads=["frames"], fingerprint="1", notes=["slow"])  # type: ignore[arg-type]
+    assert hash(spec) == hash(ScorerSpec("mine", reads=("frames",), fingerprint="1", notes=("slow",)))

@@ -40,8 +40,9 @@ def test_replicas_lie_on_nodes_that_have_room_for_them(nodes, asked, expected) -
 def test_a_replica_that_fits_nowhere_and_a_share_that_ray_does_not_know_are_one_line_each() -> None:
     with pytest.raises(PlanError, match="no node .* with 200 workers and 1 GPUs; the largest has 128 cores and 8 GPUs"):
         laid_out([BIG], None, 200, None)
-    with pytest.raises(PlanError, match="`gpus_per_replica` 1.5: a replica has a part of one GPU, or whole ones"):
-        laid_out([BIG], None, None, 1.5)
+    for share in (1.5, 0.00001):
+        with pytest.raises(PlanError, match=f"`gpus_per_replica` {share:g}: a replica has a part of one GPU"):
+            laid_out([BIG], None, None, share)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import RunError
-from besttake.takes.manifest import Manifest
+from besttake.takes.manifest import Manifest, check_same
 from besttake.verbs.changes import changes
 from besttake.verbs.diagnose import diagnose
 
@@ -50,3 +51,23 @@ def test_a_run_of_an_older_version_knows_no_code_and_goes_on(own: Path, tmp_path
     entry = f"code of {ENV}"
     older = manifest.model_copy(update={"identity": {k: v for k, v in manifest.identity.items() if k != entry}})
     assert older.continued_by(manifest, tmp_path, begun=True).identity[entry] == registry.fingerprint_of_code(ENV)
+
+
+def test_an_edit_anywhere_in_a_package_is_noticed_whatever_its_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("")
+    part = tmp_path / "own_package" / "robot.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_package")
+    prints = set()
+    for text in (b"x = 1", b"# -*- coding: latin-1 -*-\nx = '\xe9'"):
+        part.write_bytes(text)
+        prints.add(registry.fingerprint_of_code("gym:own_package:Robot-v0"))
+    assert len(prints - {""}) == 2
+
+
+def test_another_window_is_not_called_another_env(own: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="only one kind goes on after success"):
+        check_same(tmp_path, "env testbed:pick", ["a", True], ["a", False])

@@ -23,6 +23,7 @@ from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.verbs.diagnose import diagnose
+from besttake.verbs.export import Wanted, export
 
 BUDGET = 400
 PLAN: dict[str, Any] = {
@@ -116,8 +117,21 @@ def test_a_run_goes_on_with_a_larger_budget_but_not_in_another_order(run: Path) 
     ("name", "value"), [("seeds", 4), ("best_of", 2), ("worth", 5), ("scorer", "manifold"), ("window", "episode")]
 )
 def test_what_its_answers_rest_on_may_not_change_when_it_goes_on(run: Path, name: str, value: object) -> None:
-    with pytest.raises(RunError, match=f"holds another plan: its ({name}|env testbed) is"):
+    with pytest.raises(RunError, match=f"holds another plan: (its {name} is|of its takes and yours only one kind)"):
         diagnose(load_plan(None, {**PLAN, name: value}), run)
+
+
+def test_a_budget_of_less_than_one_start_is_refused_before_the_first_take(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(PlanError, match=r"`budget`: testbed:half gets 1 takes of it, and one start needs \d+"):
+        diagnose(load_plan(None, {**PLAN, "budget": 1}), tmp_path / "run")
+
+
+def test_a_smaller_budget_drops_no_take_that_is_there(tmp_path: Path, cache: Path) -> None:
+    plan = {**PLAN, "task": "pick", "arms": "base", "budget": 60}
+    first = diagnose(load_plan(None, plan), tmp_path / "run")
+    second = diagnose(load_plan(None, {**plan, "budget": 20}), tmp_path / "run")
+    assert second.policies[0].takes == first.policies[0].takes
+    assert export(tmp_path / "run", Wanted(csv=True), tmp_path / "tables")
 
 
 def test_a_budget_without_until_is_refused() -> None:

@@ -17,6 +17,8 @@ from besttake.core.spaces import Bound
 Compare = Callable[[I64, I64], F64]
 # Bounds that are computed at once.
 _BLOCK = 1 << 20
+# Numbers of candidates that may be read for them.
+_NUMBERS = 1 << 22
 # Candidates of each query that are compared first, of few queries more, and how many times as many come next.
 _FIRST, _FIRST_OF_ALL, _MORE = 8, 32, 4
 # Fewer pairs than this are compared as soon as bounded.
@@ -43,7 +45,7 @@ class Lows:
     ) -> Lows:  # fmt: skip
         """The sums of ``bounds`` for ``count`` candidates, of which each query is ``allowed`` some (None: all)."""
         values = np.zeros((len(allowed), count), np.float32)
-        columns = max(1, _BLOCK // max(1, len(allowed)))
+        columns = max(1, min(_BLOCK // max(1, len(allowed)), _NUMBERS // max((b.width for b in bounds), default=1)))
         for first in range(0, count, columns):
             for bound in bounds:
                 bound.add(first, values[:, first : first + columns])

@@ -116,8 +116,10 @@ class Bet:
     chance: float
 
 
-def act_now(values: ArrayLike, pseudo: ArrayLike, *, rng: Rng = 0, draws: int = 2_000) -> Bet:
+def act_now(values: ArrayLike, pseudo: ArrayLike, least: ArrayLike = 0.0, *, rng: Rng = 0, draws: int = 2_000) -> Bet:
     """The option to take if one had to, from ``values`` (S, K) of each start and the ``pseudo`` ends (K, 2).
+
+    One whose expected gain is below its ``least`` (K,) is not worth its cost.
 
     The Bayesian bootstrap over starts with half a pseudo-start at each end of the range, as in the intervals; starts
     without a value for an option leave that option's other starts as they are.
@@ -131,7 +133,8 @@ def act_now(values: ArrayLike, pseudo: ArrayLike, *, rng: Rng = 0, draws: int = 
     with np.errstate(invalid="ignore", divide="ignore"):
         means = (weights @ rows) / (weights @ counted)
     expected = np.where(known.any(axis=0), means.mean(axis=0), -np.inf)
-    if not expected.size or expected.max() <= 0:
+    expected = np.where((expected > 0) & (expected >= least), expected, -np.inf)
+    if not np.isfinite(expected).any():
         return Bet(None, 0.0, 1.0)
     index = int(expected.argmax())
     return Bet(index, float(expected[index]), float(np.mean(means[:, index] >= 0)))

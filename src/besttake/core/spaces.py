@@ -205,6 +205,11 @@ class Bound:
     _per_row: F32 | None
     unsure: F64
 
+    @property
+    def width(self) -> int:
+        """How many numbers of a candidate are read."""
+        return int(self._queries.shape[1])
+
     def add(self, first: int, lows: F32) -> None:
         """Add the bounds of the candidates from ``first`` on to ``lows`` (B, n)."""
         last = first + lows.shape[1]

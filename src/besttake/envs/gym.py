@@ -29,6 +29,7 @@ _PICTURE = "pixels"
 """What the camera is called where the observation itself is a picture."""
 _TUNING = range(100_000, 100_050)
 _TERMINATED = "terminated"
+_NO_RENDER_MODE = "unexpected keyword argument 'render_mode'", "takes no arguments"
 
 
 def make(
@@ -165,7 +166,7 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
             try:
                 return make(render_mode="rgb_array")
             except TypeError as error:
-                if "render_mode" not in str(error):
+                if not any(text in str(error) for text in _NO_RENDER_MODE):
                     raise
                 return make()  # its constructor does not ask how to render
     except ModuleNotFoundError as error:
@@ -235,6 +236,6 @@ def _notes(state_dim: int, cameras: Sequence[str], repeats: bool) -> tuple[str, 
         )
     if not repeats:
         notes.append(
-            "repeats=false: takes of a start begin alike only as far as the env can do it, so arms are not paired"
+            "repeats=false: takes of a start begin alike only as far as the env can do it, so pairing them gains less"
         )
     return tuple(notes)

@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from besttake.envs.process import choose_gl, cuda_unmentioned
+from besttake.envs.process import choose_device, choose_gl, cuda_unmentioned
 from besttake.errors import ComponentError, MissingExtra, one_clear_error
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"
@@ -83,6 +83,7 @@ def find_assets(paths: Paths) -> Path | None:
 def import_libero(paths: Paths) -> Any:
     """Import hf-libero and give its ``ControlEnv``; the environment variables it reads are settled first."""
     choose_gl()
+    choose_device()
     if _user_config() is None:
         _write_config(paths)
     logging.getLogger("robosuite_logs").addFilter(lambda record: record.levelno >= logging.ERROR)

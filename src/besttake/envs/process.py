@@ -25,16 +25,16 @@ def choose_gl() -> None:
     chosen = os.environ.get("MUJOCO_GL", "")
     if chosen in ("egl", "osmesa"):
         os.environ.setdefault("PYOPENGL_PLATFORM", chosen)
-    if chosen == "egl":
-        _choose_device()
 
 
-def _choose_device() -> None:
-    """Draw on the GPU that this process computes on, else on EGL's first device.
+def choose_device() -> None:
+    """Have robosuite draw on the GPU that this process computes on, else on EGL's first device.
 
     EGL knows devices by number only, and lists none but those that have a driver for graphics. robosuite reads
     ``CUDA_VISIBLE_DEVICES`` where nothing else is said, and fails unless it begins with the number of such a device.
     """
+    if os.environ.get("MUJOCO_GL") != "egl":
+        return
     visible = os.environ.get(_VISIBLE)
     first = (visible or "").partition(",")[0].strip()
     if visible is None or os.environ.get(_DRAWS_ON, first) != first:

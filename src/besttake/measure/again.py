@@ -22,7 +22,10 @@ def units_of(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
 def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
     """Whether a run's table holds other takes of a cell than its result was made of: it went on, or one was forged."""
     units, seeds = units_of(cell, rows), cell.seeds
-    own = [k for k in rows if k.policy == cell.policy and (k.env, k.task, k.start) in {*units}]
+    if not units and cell.arms is None:  # no take of the base arm was finished, so there is no number to compare
+        return False
+    starts = {*units}
+    own = [k for k in rows if k.policy == cell.policy and (k.env, k.task, k.start) in starts]
     if not 1 <= chosen_from(cell) <= seeds <= max(1, len(own)) or any(not 0 <= key.seed < seeds for key in own):
         return True
     expected = {name: (arm.pass_1.value, arm.takes) for name, arm in (cell.arms.arms if cell.arms else {}).items()}

@@ -24,6 +24,8 @@ from besttake.types import F64
 
 _CONTROLS = ("shuffled",)
 _ALPHA = 0.05
+_LEAST = 0.005
+"""An option that costs nothing is advised from half a point of expected gain on: less is what chance gives."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def menu_of(
     bet = options.act_now(
         np.stack([option.question.values for option in known], axis=1),
         [option.question.scale.pseudo for option in known],
+        [_LEAST if option.takes == 1 else worth for option in known],  # further takes are not free
     )
     return r.Menu(
         answer=options.menu_answer(offers),

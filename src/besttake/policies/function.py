@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import Parameter, getsourcefile, signature, unwrap
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,12 @@ class FunctionPolicy:
 def _positional(act: Callable[..., Any]) -> int:
     """How many of observation, draw and noise ``act`` takes."""
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    takes = len([each for each in signature(act).parameters.values() if each.kind in kinds])
+    try:
+        parameters = list(signature(act).parameters.values())
+    except (TypeError, ValueError):  # C functions need not say what they take
+        parameters = []
+    # What has a default of its own, as act(observation, model=MODEL), is not ours to give.
+    takes = len([each for each in parameters if each.kind in kinds and each.default is Parameter.empty])
     if not 1 <= takes <= 3:
         raise ComponentError(
             f"{getattr(act, '__name__', act)} takes {takes} arguments; a policy is act(observation),"
@@ -76,8 +82,18 @@ def _positional(act: Callable[..., Any]) -> int:
 
 def _fingerprint(act: Callable[..., Any]) -> str:
     """That of the file that holds ``act``, so that takes of an older version are not mistaken for its own."""
+    while isinstance(act, partial):
+        act = act.func
     try:
         file = getsourcefile(unwrap(act))
     except TypeError:  # a callable object, or one of C
         file = getsourcefile(type(act)) if type(act).__module__ != "builtins" else None
-    return short_hash(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else ""
+    if file and Path(file).is_file():
+        return short_hash(Path(file).read_bytes())
+    code = getattr(act, "__code__", None)  # of a notebook
+    return "" if code is None else short_hash(code.co_code, *map(repr, filter(_plain, code.co_consts)))
+
+
+def _plain(constant: object) -> bool:
+    """Whether the text of a constant says all about it; that of a nested function has its address."""
+    return isinstance(constant, str | bytes | int | float | complex | None)

@@ -306,7 +306,9 @@ class LerobotPolicy:
             raise ComponentError(f"{self.spec.name}: needs {needs}; {gave}; change it with ?map=KEY:CAMERA")
         image = seen.images[camera]
         height, width = self._sizes[key]
-        if self._resizes or image.shape[:2] == (height, width):
+        # A class that resizes by itself may put its cameras side by side first, which takes pictures of one size.
+        alike = len({seen.images[name].shape for name in self._cameras.values() if name in seen.images}) == 1
+        if self._family.resizes or (self._resizes and alike) or image.shape[:2] == (height, width):
             return image
         from PIL import Image
 

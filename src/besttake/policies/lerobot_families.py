@@ -18,6 +18,10 @@ from besttake.types import F32, PolicyKind, Warms
 Batch = dict[str, Any]
 STATE = "observation.state"
 COOLED_TOKENS = "tokens: cooled is a lower temperature, and a warm start does not exist"
+UNFINISHED = (
+    "a sampled sequence without an end or an action is an error of its class: its take fails to play, and counts"
+    " neither as a success nor as a failure"
+)
 
 
 @dataclass(frozen=True)
@@ -282,8 +286,11 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     if name == "pi0_fast" or getattr(config, "inference_action_mode", "") == "discrete":
         hot = bool(getattr(config, "temperature", 0))
         note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse; ?temperature= above 0 samples"
-        spoken = Spoken if name == "pi0_fast" else SpokenInward
-        return (spoken if hot else Greedy)(replan, replan, notes=(note,))
+        if name == "pi0_fast":
+            return (Spoken if hot else Greedy)(replan, replan, notes=(note,))
+        if not hot:
+            return Greedy(replan, replan, notes=(note,))
+        return SpokenInward(replan, replan, notes=(note, UNFINISHED))
     if name in _INWARD:
         return _inward(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):

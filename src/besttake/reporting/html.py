@@ -121,7 +121,7 @@ def _relation(result: Result) -> dict[str, Any]:
 
 def _view(cell: Cell, index: int, result: Result, takes: PageTakes) -> PolicyView:
     path = pointer("policies", index)
-    first, more = words.opening(cell, result.worth)
+    first, more = words.opening(cell)
     return PolicyView(
         cell, path, first, more, words.still_open(cell, result), words.state(cell), words.leak(cell),
         answers=words.answers(cell, result.worth),

@@ -76,6 +76,8 @@ class ScorerSpec:
             raise ComponentError(f"scorer {self.name}: this is the name of a control; give it another")
         if isinstance(self.reads, str):
             raise ComponentError(f'scorer {self.name}: reads is a tuple, as in reads=("{self.reads}",)')
+        for field_name, kind in (("reads", tuple), ("notes", tuple), ("trained_on", frozenset)):
+            object.__setattr__(self, field_name, kind(getattr(self, field_name)))  # workers know scorers by their spec
         for field_name in self.reads:
             if field_name not in get_args(Reads):
                 known = ", ".join(get_args(Reads))

@@ -62,8 +62,8 @@ def laid_out(
     Layout(replicas=4, workers=8, gpus=1.0, room=4)
     """
     each = gpus if gpus is not None else float(any(node.get("GPU") for node in nodes))
-    if each > 1 and each != int(each):
-        raise PlanError(f"`gpus_per_replica` {each:g}: a replica has a part of one GPU, or whole ones")
+    if 0 < each < 1e-4 or (each > 1 and each != int(each)):
+        raise PlanError(f"`gpus_per_replica` {each:g}: a replica has a part of one GPU (at least .0001), or whole ones")
 
     def room(own: int) -> int:
         """How many replicas with ``own`` workers fit."""

@@ -110,7 +110,8 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
     mine, theirs = units_of(a, old.rows), units_of(b, new.rows)
     same = {env for env in old.envs if env in new.envs and _alike(old.envs[env], new.envs[env])}
-    shared = [unit for unit in mine if unit in set(theirs) and unit[0] in same]
+    both = {*mine} & {*theirs}
+    shared = [unit for unit in mine if unit in both and unit[0] in same]
     arms = [arm for arm in (a.arms.arms if a.arms else ("base",)) if b.arms is None or arm in b.arms.arms]
     n = min(a.headroom.n if a.headroom else 1, b.headroom.n if b.headroom else 1)
     for arm in arms:

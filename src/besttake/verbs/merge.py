@@ -95,6 +95,7 @@ def _joined(stores: Sequence[Store], command: str) -> Manifest:
     return Manifest(
         besttake=version(), command=command, plan=plan, versions=first.manifest.versions,
         library=first.manifest.library, identity=identity, extent=Extent(**extent), skipped=skipped,
+        outgrown=[outgrown for store in stores for outgrown in store.manifest.outgrown],
     )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from besttake.arms import chosen
 from besttake.compatibility import check_compatible
+from besttake.errors import PlanError
 from besttake.measure.auto import with_auto
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.looks import looks_until
 from besttake.measure.probes import Probed
 from besttake.measure.scores import AUTO
+from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.takes.jobs import Block
 from besttake.takes.key import TakeKey
@@ -62,7 +64,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
                 course = _course(own, policy.spec, setup, settings, play, scoring)
                 made = session.whole.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
-                played = play_until_decided(course, (budget - len(planned)) // left)
+                played = play_until_decided(course, _share((budget - len(planned)) // left, course, store))
                 keys, stops = played.planned, {**stops, **played.stops}
                 session.whole.expect(uri, session.whole.done - made)
         planned += keys
@@ -78,6 +80,18 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned), stops=stops,
         left_out=left_out,
     )  # fmt: skip
+
+
+def _share(share: int, course: Course, store: Store) -> int:
+    """The budget of one policy: its part of what is left, or the takes that are there, where these are more.
+
+    They are more where the budget has become smaller or more policies share it. Their results would be lost.
+    """
+    there = sum(row.key.policy == course.policy for row in store.rows())
+    least = len(begin_with(course.arms)) * course.settings.seeds
+    if max(share, there) < least:
+        raise PlanError(f"`budget`: {course.policy} gets {max(share, 0)} takes of it, and one start needs {least}")
+    return max(share, there)
 
 
 def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, session: Session) -> None:

@@ -8,7 +8,7 @@ from besttake.reporting.numbers import count, estimate_points, number, percent, 
 from besttake.reporting.words.phrases import price_of, say
 
 if TYPE_CHECKING:
-    from besttake.result import ActNow, Cell, Menu, Option, Verdict
+    from besttake.result import Cell, Menu, Option, Verdict
 
 
 def action(option: Option) -> str:
@@ -97,21 +97,16 @@ def _why_zero(verdict: Verdict) -> str:
     )
 
 
-def pays(option: Option, now: ActNow, worth: float) -> bool:
-    """Whether an option that is not shown is worth its cost by what is expected of it: further takes are not free."""
-    return option.takes == 1 or now.gain >= worth
-
-
 def _act_now(menu: Menu, worth: float) -> list[str]:
     """What to do where nothing is shown and somebody has to act."""
     if menu.now is None or menu.answer != "undecided":
         return []
     option = menu.option(menu.now.option)
     if option is None:
-        return ["If you had to act now: leave the policy as it is; no option has a positive expected gain."]
-    if not pays(option, menu.now, worth):
-        least = whole_points(worth)
-        return [f"If you had to act now: leave the policy as it is; no option is expected to gain {least} or more."]
+        return [
+            "If you had to act now: leave the policy as it is; no option with one take is expected to gain half a"
+            f" point, and none with several is expected to gain {whole_points(worth)} or more."
+        ]
     gain = number(menu.now.gain, signed=True, scale=100)
     return [
         f"If you had to act now: {action(option)} (expected gain {gain} points, {percent(menu.now.chance)} sure not to \

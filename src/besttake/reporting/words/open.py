@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from besttake.reporting.numbers import duration, estimate_points, number
-from besttake.reporting.words.menu import action, pays, price
+from besttake.reporting.words.menu import action, price
 from besttake.reporting.words.phrases import PARTS
 from besttake.reporting.words.verdict import QUESTIONS, headline
 
@@ -31,7 +31,7 @@ class Open:
     time: str
 
 
-def opening(cell: Cell, worth: float) -> tuple[str, list[str]]:
+def opening(cell: Cell) -> tuple[str, list[str]]:
     """What to do with a policy in one sentence, and what a reader with ten seconds should know beyond it."""
     whole = headline(cell)
     menu = cell.verdict.menu if cell.verdict is not None else None
@@ -40,14 +40,14 @@ def opening(cell: Cell, worth: float) -> tuple[str, list[str]]:
         fact = "Not decided between all options" if shown else "Not decided yet"
         if cell.headroom is not None and cell.headroom.pass_1.value == 0:
             fact = "Every base take failed"
-        return f"{fact}. {_now(menu, menu.now, worth)}", [f"Question by question: {whole}" if shown else whole]
+        return f"{fact}. {_now(menu, menu.now)}", [f"Question by question: {whole}" if shown else whole]
     first, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", whole, maxsplit=1)
     return first, rest
 
 
-def _now(menu: Menu, now: ActNow, worth: float) -> str:
+def _now(menu: Menu, now: ActNow) -> str:
     option = menu.option(now.option)
-    if option is None or not pays(option, now, worth):
+    if option is None:
         return "If you had to act now: leave it as it is."
     gain = number(now.gain, signed=True, scale=100)
     return f"If you had to act now: {action(option)} (about {gain} points, {price(option)})."
