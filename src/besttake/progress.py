@@ -192,7 +192,7 @@ class Reporter:
     def note(self, text: str) -> None:
         """A line worth reading unless one wants quiet."""
         if self.shown:
-            self.console.print(text, style="dim", soft_wrap=True)
+            self.console.print(text, style="dim", soft_wrap=not self.console.is_terminal)
 
     @contextmanager
     def whole(self, planned: Mapping[str, int]) -> Iterator[Whole]:

@@ -153,6 +153,6 @@ def shortest(cell: Cell) -> str:
         return f"{ask} It is not shown that this helps: {gains}."
     if gain is None or gain.estimate.value is None or finding.estimate.value >= gain.estimate.value:
         return f"{ask} Only if something tells you when a take has succeeded: here {gains}, because takes count as \
-over at success. With such a signal keep any take that succeeds, which gains {say(headroom)}; without it length tells \
+over at success. With such a signal keep any take that succeeds, which gains {say(headroom)}; without one, length says \
 nothing."
-    return f"{ask} No: {gains}, the score {say(gain)}, and length tells success only where takes end at success."
+    return f"{ask} No: {gains}, the score {say(gain)}, and length gives success away only where takes end at success."
