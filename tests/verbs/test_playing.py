@@ -122,6 +122,7 @@ def test_a_run_until_decided_makes_the_rounds_of_one_replica_though_another_is_k
 ) -> None:
     rounds: list[list[TakeKey]] = []
     members: list[ProcessMember] = []
+    killed: list[int] = []
     played = Playing.__call__
 
     def noted(self: Playing, keys: Collection[TakeKey]) -> None:
@@ -134,7 +135,8 @@ def test_a_run_until_decided_makes_the_rounds_of_one_replica_though_another_is_k
             members.append(self)
 
     def kill(self: Session, row: Row) -> None:
-        if len(rounds) == 2 and len(members) == 1:
+        if len(rounds) == 2 and members and not killed:
+            killed.append(members[0].pid)
             os.kill(members[0].pid, signal.SIGKILL)
 
     monkeypatch.setattr(Playing, "__call__", noted)
