@@ -43,8 +43,11 @@ SCORER = "coverage"
 
 
 class Retrieval(BaseModel):
-    """How the arm `retrieve` finds and uses a demonstrated chunk. Settings that are left out come from the tuned
-    library or the check, else from the defaults of `besttake.core.retrieve.RetrievalConfig`."""
+    """Settings of the arm ``retrieve``: how it finds a demonstrated chunk and how the policy uses it.
+
+    A setting that is left out (None) comes from the tuned library or from the check on held-out demonstrations, else
+    from the defaults of `besttake.core.retrieve.RetrievalConfig`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -75,7 +78,7 @@ class Retrieval(BaseModel):
     lead: int | None = Field(default=None, description="How many events ahead the rule `next` looks.")
 
     def given(self) -> dict[str, Any]:
-        """The settings that were given."""
+        """Return the settings that are not None."""
         return self.model_dump(exclude_none=True)
 
     @field_validator("alpha", "cooling", mode="before")
@@ -94,11 +97,18 @@ class Retrieval(BaseModel):
 
 
 class Plan(BaseModel):
-    """What to measure, and how to run it.
+    """All settings of a diagnosis: what to measure, and how to run it.
+
+    Every field is also a key of a YAML plan and a flag of ``besttake diagnose``; docs/plan.md explains each. Only
+    ``policy`` and ``env`` are required; both accept one URI or a list. A plan cannot be changed once it is made.
+
+    Raises:
+        PlanError: A key is unknown or a value is out of range. The message names the first wrong key.
 
     Examples:
-        >>> Plan(policy="testbed:half", env="testbed", starts=60).seeds
-        3
+        >>> plan = Plan(policy=["testbed:half", "testbed:alt"], env="testbed:pick", starts=60, arms="base,cooled")
+        >>> plan.seeds, plan.arms
+        (3, ('base', 'cooled'))
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -287,15 +297,15 @@ class Plan(BaseModel):
 
     @property
     def n(self) -> int:
-        """N: the best of this many takes is kept."""
+        """The number of takes from which one is picked: ``best_of``, or all seeds."""
         return self.seeds if self.best_of is None else self.best_of
 
     def offered(self, env: EnvSpec) -> range:
-        """The starts that ``starts`` counts: those to evaluate on, or those that ``env`` keeps apart for tuning."""
+        """Return the starts of ``env`` to choose from: tuning starts for ``tuning:COUNT``, else evaluation starts."""
         return env.tuning if is_tuning(self.starts) else env.starts
 
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
-        """The start indexes that ``starts`` picks out of those an env offers (`offered`)."""
+        """Return the start indexes that ``starts`` picks out of those that an environment offers (`offered`)."""
         first, end = parse_starts(self.starts)
         if self.until is not None:
             end = min(end, len(offered))
@@ -307,7 +317,7 @@ class Plan(BaseModel):
         return tuple(offered[first:end])
 
     def chosen_tasks(self, env: EnvSpec) -> tuple[TaskSpec, ...]:
-        """The tasks of an env that the plan asks for: all, unless it names some."""
+        """Return the tasks of ``env`` that the plan names, or all of its tasks if the plan names none."""
         return tuple(task for task in env.tasks if not self.task or task.name in self.task)
 
 
@@ -331,12 +341,12 @@ def _with_most_starts(values: Any) -> Any:
 
 
 def as_plan(plan: Plan | str | Path) -> Plan:
-    """A plan as it is, or read from a YAML file."""
+    """Return ``plan`` itself, or the plan in a YAML file."""
     return plan if isinstance(plan, Plan) else load_plan(Path(plan), {})
 
 
 def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
-    """The plan in ``path`` (YAML), overridden by those ``flags`` that are not None."""
+    """Return the plan in a YAML file, overridden by those ``flags`` that are not None."""
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     if path is None:
         return Plan.model_validate(given)

@@ -161,11 +161,19 @@ _TRUSTED: set[str | Path] = set()
 
 
 def trust(*names: str | Path) -> None:
-    """Let files name the URIs (text) among ``names``, and let the files and directories (`Path`) among them name code.
+    """Allow files to name code that is neither part of BestTake nor installed.
 
-    A file that you did not write must not make your machine run code. So a run, a library or a plan that names code of
-    your own (``python:…``, or an env of a module of yours) is used only once you say that you trust it:
-    ``besttake.trust(Path("runs/mine"))``. What you named yourself in this process needs no such word.
+    A file that you did not write must not make your machine run code. Therefore a run, a library or a plan that names
+    code of your own (``python:…``, or an environment in a module of yours) is refused until you say that you trust it.
+    URIs that you write yourself in this program are trusted already.
+
+    Args:
+        names: A `Path` trusts a file, or all files in a directory. Text is a URI that any file may then name.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> trust(Path("runs/mine"))                    # all files of this run  # doctest: +SKIP
+        >>> trust("python:my_policy:make")              # this component, in any file  # doctest: +SKIP
     """
     _TRUSTED.update(name.resolve() if isinstance(name, Path) else str(name) for name in names)
 

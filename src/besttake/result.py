@@ -439,7 +439,13 @@ class Cost(_Model):
 
 
 class Result(_Model):
-    """The whole diagnosis. ``checks``: how retrieval was chosen for each policy, at held-out demonstrations."""
+    """The result of a diagnosis: every number of the report.
+
+    Proportions are fractions (0.11, not 11 points). ``policies`` has one cell per policy over all its tasks, ``cells``
+    one per policy and task group; both have verdicts. docs/result.md lists all fields.
+
+    ``checks``: by policy URI, how retrieval was chosen on held-out demonstrations.
+    """
 
     schema_version: int = SCHEMA
     sha256: str = ""
@@ -459,23 +465,23 @@ class Result(_Model):
     notes: list[str] = []
 
     def to_json(self) -> str:
-        """As JSON text, as in ``result.json``: ``sha256`` is that of all the rest."""
+        """Return the JSON text of ``result.json``, including its own checksum (``sha256``)."""
         current = self.model_copy(update={"schema_version": SCHEMA, "sha256": ""})
         checksum = _checksum(json.loads(current.model_dump_json()))
         return current.model_copy(update={"sha256": checksum}).model_dump_json(indent=1)
 
     def save(self, path: Path) -> None:
-        """Write as JSON."""
+        """Write the result to a JSON file."""
         path.write_text(self.to_json())
 
     def plot(self) -> Figure | None:
-        """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""
+        """Draw gain against headroom over all cells as an SVG figure; None if no cell has both."""
         from besttake.reporting import figures
 
         return figures.relation(self, legend=True)
 
     def to_dataframe(self) -> Any:
-        """The main numbers of every cell as a pandas DataFrame, fractions as they are; needs pandas."""
+        """Return the main numbers of every cell as a pandas DataFrame, proportions as fractions. Needs pandas."""
         from besttake.reporting.notebook import cell_table
 
         return cell_table(self).dataframe()
@@ -487,9 +493,12 @@ class Result(_Model):
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read the ``result.json`` of a run; RunError when it is missing, damaged or newer than this BestTake.
+        """Read the result of a run; ``path`` is the run directory or its ``result.json``.
 
-        ``path`` is the file, or the directory of the run.
+        Results of older versions of BestTake can be read.
+
+        Raises:
+            RunError: The file is missing, damaged, or written by a newer version of BestTake.
         """
         path = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
         try:
@@ -502,7 +511,7 @@ class Result(_Model):
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str = "result.json") -> Result:
-        """The result whose `to_json` this is; ``path`` is for errors."""
+        """Return the result from the bytes of a ``result.json``; ``path`` is used in error messages."""
         try:
             data = read_json(content)
             version, checksum = int(data["schema_version"]), _checksum(data)

@@ -1,4 +1,4 @@
-"""The values that flow through BestTake: small frozen dataclasses with array shapes in their docstrings."""
+"""The values that flow through BestTake: small frozen dataclasses. Docstrings give the shapes of arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Window = Literal["episode", "full", "common"]
 
 @dataclass(frozen=True)
 class Start:
-    """One fixed initial state of a task: ``Start("pick", 7)``."""
+    """One fixed initial state of a task, such as ``Start("pick", 7)``."""
 
     task: str
     index: int
@@ -31,7 +31,13 @@ class Start:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a policy sees: ``images[camera]`` uint8 (H, W, 3), ``state`` float32 (state_dim,), the instruction."""
+    """What a policy sees at one step.
+
+    Attributes:
+        images: Images by camera, uint8 (H, W, 3).
+        state: Robot state, float32 (state_dim,).
+        instruction: What the robot is asked to do, in words.
+    """
 
     images: Mapping[str, U8]
     state: F32
@@ -40,7 +46,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Step:
-    """The outcome of one environment step. ``done`` means that the environment cannot go on."""
+    """The outcome of one step: whether the task succeeded, and whether the environment cannot continue (``done``)."""
 
     success: bool
     done: bool
@@ -50,11 +56,14 @@ class Step:
 class Warm:
     """How a sample is started (Eq. 6): ``a_init = alpha * chunk + (1 - alpha) * eps``.
 
-    ``chunk`` is float32 (horizon, action_dim) in environment action space; the policy carries it into its own
-    (normalised, padded) space. ``chunk=None`` is the arm `cooled`: ``a_init = (1 - alpha) * eps``. For a policy of
-    kind ``tokens`` only ``chunk=None`` exists and multiplies the sampling temperature by ``1 - alpha``.
-    ``time``: where between noise (0) and action (1) the flow goes on from a_init, a whole number of the policy's
-    ``flow_steps``. With ``time = alpha`` a_init lies where training put it, on the straight path from eps to the chunk.
+    Attributes:
+        alpha: Weight of the chunk, from 0 (noise alone) to 1.
+        chunk: Actions, float32 (horizon, action_dim), in the action space of the environment. The policy converts them
+            to its own (normalised, padded) space. None is the arm ``cooled``, ``a_init = (1 - alpha) * eps``; for a
+            policy of kind ``tokens``, which accepts only None, it multiplies the sampling temperature by ``1 - alpha``.
+        time: Where between noise (0) and action (1) the flow continues from ``a_init``, a whole number of the policy's
+            ``flow_steps``. With ``time = alpha``, ``a_init`` lies on the straight path from noise to the chunk, as in
+            training.
     """
 
     alpha: float
@@ -68,7 +77,10 @@ Warms = Sequence[Warm | None] | None
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task of an env; tasks of one ``group`` (a LIBERO suite, a testbed task) form a cell with a policy."""
+    """One task of an environment. ``horizon`` is the most steps of an episode.
+
+    Tasks of one ``group`` (a LIBERO suite, a testbed task) are measured together: with a policy they form a cell.
+    """
 
     name: str
     group: str
@@ -78,7 +90,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class World:
-    """Where a policy acts, as far as arms need to know; the dimensions are those of `EnvSpec`."""
+    """What arms know about the environment; the dimensions are those of `EnvSpec`."""
 
     name: str
     score_camera: str
@@ -90,14 +102,26 @@ class World:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What an env offers. Dimensions that are None are unknown, and never guessed.
+    """What an environment offers. Dimensions that are None are unknown and never guessed.
 
-    ``gripper_dim`` indexes the action (the command that opens and closes); ``eef_dims`` index the state (position
-    of the end effector); ``gripper_open`` is the sign of the gripper command that opens.
-    ``starts`` are the indexes to evaluate on, ``tuning`` indexes kept apart for choosing anything.
-    ``goes_on``: stepping after success is possible, so the window ``full`` is.
-    ``at_once``: how many of its simulators one worker holds at most, for simulators that weigh; None: any number.
-    ``convention``: what its numbers and pictures mean, as far as it is known.
+    Attributes:
+        name: Name of the environment.
+        tasks: Its tasks.
+        starts: Start indexes to evaluate on, the same for every task.
+        action_dim: Numbers per action.
+        state_dim: Numbers per state.
+        cameras: Names of its cameras.
+        score_camera: The camera whose frames are scored and stored.
+        tuning: Start indexes that are reserved for choosing and training, and never evaluated on.
+        gripper_dim: Index of the gripper command in the action.
+        gripper_open: Sign of the command that opens the gripper: -1 or 1.
+        eef_dims: Indexes of the end-effector position in the state.
+        goes_on: Whether steps after success are possible, as the window ``full`` needs.
+        at_once: How many simulators one worker may hold at once, for heavy ones; None means any number.
+        fps: Steps per second.
+        fingerprint: Changes whenever the environment behaves differently. A run is not continued with another one.
+        notes: Remarks for the report.
+        convention: What its numbers and images mean, as far as known; compared with policy and demonstrations.
     """
 
     name: str
@@ -120,26 +144,37 @@ class EnvSpec:
 
     @property
     def world(self) -> World:
-        """What arms need to know of it."""
+        """What arms know about this environment."""
         return World(self.name, self.score_camera, self.action_dim, self.state_dim, self.gripper_dim, self.eef_dims)
 
     def task(self, name: str) -> TaskSpec:
-        """The task called ``name``; KeyError when there is none."""
+        """Return the task called ``name``, or raise KeyError if there is none."""
         return {task.name: task for task in self.tasks}[name]
 
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """What a policy offers.
+    """What a policy is and what it supports.
 
-    ``horizon`` actions come out of one sample and ``replan`` of them are executed. ``cameras`` names the images it
-    reads (empty: none, so nothing is rendered for it). ``warm_start``: accepts `Warm` with a chunk; ``cools``:
-    accepts `Warm` without one. ``flow_steps``: the equal steps that a sample takes from noise to action, where it can
-    begin after any of them (`Warm.time`); 0: it cannot. ``small``: cheap to hold and to sample, so that every worker
-    may have a copy of its own (made from the same URI) and nothing travels. ``seeded`` is False where randomness is out
-    of our hands (a remote server): takes then differ from run to run, and the diagnosis says so. ``width``: the rows
-    that one pass through it takes, others are filled up; 0: any number. ``prompted``: it cannot do without an
-    instruction. ``convention``: what it was trained on, as far as its checkpoint tells.
+    Attributes:
+        name: Name of the policy.
+        kind: ``"flow"`` (flow matching or diffusion, sampled from noise), ``"tokens"`` or ``"deterministic"``.
+        horizon: Number of actions in a chunk.
+        action_dim: Numbers per action.
+        replan: How many actions of a chunk are executed before the next sample, from 1 to ``horizon``.
+        cameras: Names of the cameras it reads. If empty, nothing is rendered for it.
+        state_dim: Numbers per state; None if it accepts any.
+        warm_start: Whether it accepts a `Warm` with a chunk, as the arms ``retrieve`` and ``shuffled`` need.
+        cools: Whether it accepts a `Warm` without a chunk, as the arm ``cooled`` needs.
+        flow_steps: Number of equal steps from noise to action, if sampling can begin after any of them (`Warm.time`);
+            0 if it cannot.
+        seeded: False if its randomness cannot be controlled, as on a remote server. Takes then differ from run to run.
+        small: Whether it is cheap enough that every worker may hold a copy, made from the same URI.
+        width: Rows per forward pass, to which smaller batches are padded; 0 means any number.
+        prompted: Whether it needs an instruction.
+        fingerprint: Changes whenever the policy behaves differently, such as with other weights.
+        notes: Remarks for the report.
+        convention: What the numbers and images it was trained on mean, as far as its checkpoint tells.
     """
 
     name: str
@@ -163,9 +198,14 @@ class PolicySpec:
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """What an encoder is. ``fingerprint`` covers weights and preprocessing and is part of every cache key.
+    """What an encoder is.
 
-    ``cheap``: to encode a frame again costs no more than to look its embedding up, so none is kept between runs.
+    Attributes:
+        name: Name of the encoder.
+        dim: Numbers per embedding.
+        fingerprint: Changes with weights and preprocessing; part of every cache key.
+        notes: Remarks for the report.
+        cheap: Whether encoding a frame again costs no more than reading its embedding from disk; none are then stored.
     """
 
     name: str
@@ -177,10 +217,19 @@ class EncoderSpec:
 
 @dataclass(frozen=True)
 class Demo:
-    """One demonstration. ``frames``: uint8 (F, H, W, 3) seen at steps ``frame_steps`` (F,), usually every step.
+    """One demonstration with T steps and F frames.
 
-    ``states`` float32 (T, state_dim) and ``actions`` float32 (T, action_dim) are per step; a video-only demo has
-    none (``None``), can score takes, and cannot be retrieved from.
+    A demonstration without states or actions, such as a video, can score takes but cannot be retrieved from.
+
+    Attributes:
+        id: Name of the demonstration, unique in its source.
+        task: Name of the task.
+        frames: Images of one camera, uint8 (F, H, W, 3).
+        frame_steps: The step at which each frame was seen, int64 (F,); usually every step.
+        states: Robot states, float32 (T, state_dim), or None.
+        actions: Actions, float32 (T, action_dim), or None.
+        instruction: What the robot was asked to do, in words.
+        source: Where it comes from, for showing other cameras.
     """
 
     id: str

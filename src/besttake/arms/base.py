@@ -1,15 +1,8 @@
-"""The contract of an arm: a way of running a frozen policy. Prove yours with ``besttake.testing.check_arm``.
+"""The contract of an arm: a way of running a frozen policy. Check yours with ``besttake.testing.check_arm``.
 
 An arm decides what a take does next. It never calls the policy itself: it yields what it wants (a sample, an
 embedding) and is sent the answer, so that the wants of all takes under way become one call of the policy and one of
-the encoder. This arm executes the mean of three samples::
-
-    class MeanOfThree:
-        spec = ArmSpec("mean-of-three", needs=("candidates",), fingerprint="1")
-
-        def act(self, take, tools):
-            chunks = yield [Sample(take.observation, take.draw.candidate(c)) for c in range(3)]
-            return np.mean(chunks, axis=0)
+the encoder.
 """
 
 from __future__ import annotations
@@ -129,19 +122,40 @@ Acting = Generator[Want | Sequence[Want], Any, Any]
 
 
 class Arm(Protocol):
-    """A way of running a policy."""
+    """A way of running a frozen policy, such as ``base``, ``cooled`` or ``retrieve``.
+
+    `besttake.testing.check_arm` checks an implementation.
+
+    Examples:
+        This arm executes the mean of three samples:
+
+        >>> class MeanOfThree:
+        ...     spec = ArmSpec("mean-of-three", needs=("candidates",), fingerprint="1")
+        ...     def act(self, take, tools):
+        ...         chunks = yield [Sample(take.observation, take.draw.candidate(c)) for c in range(3)]
+        ...         return np.mean(chunks, axis=0)
+    """
 
     @property
     def spec(self) -> ArmSpec:
-        """What this arm is and needs."""
+        """The name of the arm, and what it needs of the policy and the plan."""
         ...
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """Yield a want and be sent its answer, or a list of wants and be sent their answers; return the next chunk.
+        """Decide the next chunk of a take. This is a generator, which asks for what it needs and returns the chunk.
 
-        A chunk is float32 (horizon, action_dim); the first `replan` of its actions are executed. It depends on
-        ``take`` and ``tools`` alone, and all randomness comes from ``take.draw``. Where an answer could not be made,
-        its error is raised at the ``yield``; it fails this take only.
+        An arm never calls the policy itself. It yields a request (`Sample`, `Embed`, `Perceive`, `Foresee` or `Recall`)
+        and receives the answer, or yields a list of requests and receives a list of answers. This way, requests of all
+        takes in progress are answered in one batch. If a request fails, its error is raised at the ``yield``; unless
+        the arm handles it, only this take fails.
+
+        Args:
+            take: The take so far: observation, states, actions, and ``memory`` that the arm may write to.
+            tools: The specs of the policy and its environment, the plan's settings, and the demonstrations.
+
+        Returns:
+            Actions, float32 (horizon, action_dim), of which the first ``replan`` are executed. They may depend
+            only on ``take`` and ``tools``, and all randomness must come from ``take.draw``.
         """
         ...
 

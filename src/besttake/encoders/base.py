@@ -12,14 +12,17 @@ from besttake.types import F32, U8, Array, EncoderSpec
 
 
 class Encoder(Protocol):
-    """A frozen visual encoder."""
+    """A frozen visual encoder, which turns images into unit vectors.
+
+    `besttake.testing.check_encoder` checks an implementation.
+    """
 
     @property
     def spec(self) -> EncoderSpec:
-        """Name, dimension and fingerprint."""
+        """The name, dimension and fingerprint of the encoder."""
 
     def encode(self, images: U8) -> F32:
-        """Uint8 (B, H, W, 3) to float32 (B, dim), L2-normalised; row b depends on image b alone."""
+        """Embed images, uint8 (B, H, W, 3), as L2-normalised float32 (B, dim). Row b may depend only on image b."""
 
 
 @runtime_checkable

@@ -12,27 +12,34 @@ from besttake.types import F32, EnvSpec, Observation, Start, Step
 
 
 class Env(Protocol):
-    """One simulator (or robot). ``step`` renders nothing; ``observe`` renders what it is asked for."""
+    """One simulator or robot.
+
+    `step` never renders; `observe` renders the cameras that it is asked for. `besttake.testing.check_env` checks an
+    implementation.
+    """
 
     @property
     def spec(self) -> EnvSpec:
-        """What this env is and can do."""
+        """The tasks, starts, cameras and sizes of this environment."""
         ...
 
     def reset(self, start: Start) -> None:
-        """Go to ``start``, bit for bit the same each time."""
+        """Go to ``start``. The same start must give the same state, bit for bit, every time."""
         ...
 
     def step(self, action: F32) -> Step:
-        """Execute one action (action_dim,)."""
+        """Execute one action, float32 (action_dim,), and return the outcome. This must not render."""
         ...
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State and the images of ``cameras``; changes nothing that ``step`` depends on."""
+        """Return the state, the instruction and the images of ``cameras``, and render no other camera.
+
+        Observing must not change what later steps do.
+        """
         ...
 
     def close(self) -> None:
-        """Free what the env holds."""
+        """Free the simulator and its graphics context."""
         ...
 
 

@@ -10,20 +10,31 @@ from besttake.types import F32, U8, Observation, PolicySpec, Warm
 
 
 class Policy(Protocol):
-    """A frozen policy: observations and draws in, action chunks out."""
+    """A frozen policy, which turns observations into chunks of actions.
+
+    `besttake.testing.check_policy` checks an implementation. To wrap a function, use `besttake.FunctionPolicy`.
+    """
 
     @property
     def spec(self) -> PolicySpec:
-        """What this policy is and can do."""
+        """The name of the policy, the sizes of its chunks, and what it supports."""
         ...
 
     def sample(
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
-        """Sample one chunk per row: float32 (B, horizon, action_dim) in environment action space.
+        """Sample one chunk of actions for each row of a batch.
 
-        Row b depends on ``observations[b]``, ``draws[b]`` and ``warm[b]`` alone: not on the batch, not on history.
-        All randomness comes from ``draws[b]``.
+        Row b may depend only on ``observations[b]``, ``draws[b]`` and ``warm[b]``: not on other rows and not on earlier
+        calls. All randomness must come from ``draws[b]``, for example ``draws[b].normal((horizon, action_dim))``.
+
+        Args:
+            observations: What the policy sees, one per row (B rows).
+            draws: The random generator of each row.
+            warm: How each row starts sampling; None means from noise, for one row or for all.
+
+        Returns:
+            Actions, float32 (B, horizon, action_dim), in the action space of the environment.
         """
         ...
 

@@ -1,16 +1,8 @@
-"""The contract of a scorer. Prove that yours keeps it with ``besttake.testing.check_scorer``.
+"""The contract of a scorer. Check yours with ``besttake.testing.check_scorer``.
 
 A scorer sees the takes of a start and gives each a number per window; the take with the highest one is picked. A window
 is the beginning of a take, and the harness chooses it: it says which frames and how many steps count, for all windows
 at once, so that a scorer reads a take once.
-
-```python
-class Calm:
-    spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
-
-    def score(self, takes, demos):
-        return [Score([-np.square(np.diff(take.actions[:end], axis=0)).mean() for end in take.ends]) for take in takes]
-```
 """
 
 from __future__ import annotations
@@ -122,18 +114,36 @@ class Score:
 
 
 class Scorer(Protocol):
-    """Something to pick takes by."""
+    """A scorer (verifier): gives each take of a start a number, and the take with the highest one is picked.
+
+    `besttake.testing.check_scorer` checks an implementation.
+
+    Examples:
+        This scorer prefers takes whose actions change little:
+
+        >>> class Calm:
+        ...     spec = ScorerSpec("calm", reads=("actions",), fingerprint="1")
+        ...     def score(self, takes, demos):
+        ...         def calm(actions): return -np.square(np.diff(actions, axis=0)).mean()
+        ...         return [Score([calm(take.actions[:end]) for end in take.ends]) for take in takes]
+    """
 
     @property
     def spec(self) -> ScorerSpec:
-        """Name, what it reads, and what its scores depend on."""
+        """The name of the scorer, what it reads of a take, and what its scores depend on."""
         ...
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
-        """The scores of ``takes`` of one task, in their order.
+        """Score takes of one task.
 
-        ``demos`` are the demonstrations of the task, for a scorer that reads the ``library``. Unless the scorer
-        ``compares``, takes of several starts may come together, and no score may depend on the others.
+        Args:
+            takes: What each take looked like and did; fields that ``spec.reads`` does not name are None. If
+                ``spec.compares``, these are the takes of one start. Otherwise takes of several starts may come
+                together, and a score must not depend on the other takes.
+            demos: The demonstrations of the task if ``spec.reads`` names ``"library"``, else None.
+
+        Returns:
+            One `Score` per take, in the same order, with one number per window; higher is better.
         """
         ...
 

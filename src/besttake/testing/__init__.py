@@ -1,11 +1,12 @@
-"""Proofs that an adapter keeps its contract: ours are tested with these, and so should yours be.
+"""Checks for your own components. Each is called with a component and checks that it keeps its contract.
+
+A check returns the names of the properties that hold, and raises `ContractError` with one line that says which property
+is violated and where. BestTake's own components are tested with the same checks.
 
 Examples:
     >>> from besttake import registry, testing
     >>> testing.check_env(registry.env("testbed:pick"))
     ('spec', 'observe', 'reset', 'lazy', 'starts', 'restore')
-
-Each check raises `ContractError` with one line that says which promise was broken and where.
 """
 
 from besttake.testing.arm import check_arm

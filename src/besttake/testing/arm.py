@@ -29,9 +29,19 @@ _TAKES = 4
 def check_arm(
     arm: Arm, *, policy: str = "testbed:half", env: str = "testbed:pick", demos: str = "testbed:pick"
 ) -> tuple[str, ...]:
-    """Check ``arm`` on takes of ``policy`` in ``env``: the checks that held.
+    """Check that ``arm`` keeps the contract of `Arm`, and return the names of the properties that hold.
 
-    ``demos`` are demonstrations or a library, for arms that read them.
+    These are: its spec makes sense; a chunk is finite and has the right shape; the same take gives the same chunk,
+    alone and among takes of this and other arms; and, unless its spec says ``history``, earlier steps do not matter.
+
+    Args:
+        arm: The arm to check.
+        policy: URI of the policy to run. It must support what the arm needs.
+        env: URI of the environment to run it in.
+        demos: Demonstrations or a library; used only if the arm reads demonstrations.
+
+    Raises:
+        ContractError: A property is violated, or ``policy`` cannot run the arm.
     """
     model, spec, name = registry.policy(policy), arm.spec, arm.spec.name
     if not name or spec.control == name:

@@ -12,7 +12,18 @@ from besttake.types import Array, Demo
 
 
 def check_demos(source: Source, *, most: int = 20) -> tuple[str, ...]:
-    """Check the first ``most`` demonstrations of ``source``, reading them twice: the names of the checks that held."""
+    """Check that a source of demonstrations keeps its contract, and return the names of the properties that hold.
+
+    These are: it has a fingerprint; ids are unique; all demonstrations have consistent shapes; ``gripper_dim`` and
+    ``eef_dims`` are valid indexes; and reading it again gives the same data.
+
+    Args:
+        source: The source to check.
+        most: Read at most this many demonstrations (twice).
+
+    Raises:
+        ContractError: A property is violated.
+    """
     if not source.fingerprint:
         raise ContractError(f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
     read = list(islice(source, most))

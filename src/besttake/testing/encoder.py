@@ -10,7 +10,19 @@ from besttake.types import U8
 
 
 def check_encoder(encoder: Encoder, *, images: U8 | None = None, atol: float = 1e-5) -> tuple[str, ...]:
-    """Check ``encoder`` on images (random ones when none are given): the checks that held."""
+    """Check that ``encoder`` keeps the contract of `Encoder`, and return the names of the properties that hold.
+
+    These are: embeddings have the right shape and length 1; the same images give the same embeddings; an image alone
+    gives the same embedding as in a batch, within ``atol``; and there is a fingerprint.
+
+    Args:
+        encoder: The encoder to check.
+        images: Images, uint8 (B, H, W, 3) (default: five random ones of 64 x 64).
+        atol: Largest difference that a batch may make.
+
+    Raises:
+        ContractError: A property is violated.
+    """
     spec = encoder.spec
     pictures = images if images is not None else np.random.default_rng(5).integers(0, 256, (5, 64, 64, 3), np.uint8)
     batch = encoder.encode(pictures)

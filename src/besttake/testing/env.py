@@ -12,9 +12,19 @@ from besttake.types import F32, Array, EnvSpec, Start
 
 
 def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: bool = True) -> tuple[str, ...]:
-    """Check ``env`` on one task: the names of the checks that held.
+    """Check that ``env`` keeps the contract of `Env`, and return the names of the properties that hold.
 
-    ``render=False`` leaves the cameras out, for simulators on machines that cannot render.
+    These are: its spec makes sense; observations have the right shapes; a reset repeats bit for bit; observing does not
+    change the physics; two starts differ; and, if it can save its state, restoring equals a reset.
+
+    Args:
+        env: The environment to check.
+        task: The task to check it on (default: the first).
+        steps: Number of random actions to play.
+        render: False leaves the cameras out, for machines that cannot render.
+
+    Raises:
+        ContractError: A property is violated.
     """
     spec = env.spec
     _check_env_spec(spec)

@@ -15,9 +15,20 @@ from besttake.types import F32, Observation, PolicySpec, Warm
 def check_policy(
     policy: Policy, *, observations: Sequence[Observation] | None = None, image_size: int = 64, atol: float = 0.0
 ) -> tuple[str, ...]:
-    """Check ``policy`` on observations (made up from its spec when none are given): the checks that held.
+    """Check that ``policy`` keeps the contract of `Policy`, and return the names of the properties that hold.
 
-    ``atol`` is how far a row may move with the batch it is in; zero asks for the same bits.
+    These are: chunks are finite and have the right shape; the same draws give the same chunks; a row does not depend on
+    its batch; the draw matters (unless the policy is deterministic); and warm starts do what they should, if the policy
+    accepts them. A policy that is not ``seeded`` is checked for shape only.
+
+    Args:
+        policy: The policy to check.
+        observations: What to show it (default: five random observations that fit its spec).
+        image_size: Height and width of the random images, in pixels.
+        atol: Largest difference that the batch may make to an action; 0 asks for the same bits.
+
+    Raises:
+        ContractError: A property is violated.
     """
     spec = policy.spec
     seen = list(observations or _observations(spec, 5, image_size))

@@ -23,9 +23,19 @@ _TASK = "check"
 
 
 def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float = 0.0) -> tuple[str, ...]:
-    """Check ``scorer`` on made-up takes and a small made-up ``library``: the names of the checks that held.
+    """Check that ``scorer`` keeps the contract of `Scorer`, and return the names of the properties that hold.
 
-    ``atol`` is how far a score may move with the batch it is in; zero asks for the same bits.
+    It scores made-up takes. The properties are: scores are finite or NaN, and probabilities if its spec says so; the
+    same takes get the same scores, in any order; and a score depends neither on other takes (unless ``compares``), nor
+    on what follows its window (unless ``length``), nor on the order of the demonstrations.
+
+    Args:
+        scorer: The scorer to check.
+        library: Demonstrations to score against (default: four made-up ones).
+        atol: Largest difference that the batch may make to a score; 0 asks for the same bits.
+
+    Raises:
+        ContractError: A property is violated.
     """
     if library is None:
         with tempfile.TemporaryDirectory() as directory:

@@ -37,10 +37,14 @@ _NO_RELATION = "No cell of these runs has scored takes, so there is no gain to s
 
 @dataclass(frozen=True)
 class CompareResult(Tabular):
-    """All cells of all runs in one `Result` (its relation is over all of them); ``runs[i]`` is where cell i is from.
+    """The cells of all runs in one `Result`, whose relation is computed over all of them.
 
-    ``across`` holds what the paper reports over all cells beside the relation; ``changes`` what changed from the first
-    of two runs to the second. ``policy_runs[i]`` is where policy i of the result is from.
+    Attributes:
+        result: All cells and policies. A take that several runs hold counts once.
+        runs: For each cell of ``result``, the name of the run that it comes from.
+        across: Other numbers that the paper reports over all cells, such as the range of capture.
+        changes: For exactly two runs, what changed from the first to the second; otherwise empty.
+        policy_runs: For each policy of ``result``, the name of the run that it comes from.
     """
 
     result: Result
@@ -50,7 +54,7 @@ class CompareResult(Tabular):
     policy_runs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """As JSON text: the schema of ``result.json``, with the runs and ``across`` added."""
+        """Return JSON text in the schema of ``result.json``, with the other attributes added."""
         document = {**json.loads(self.result.to_json()), "runs": self.runs, "across": asdict(self.across)}
         document["changes"] = [asdict(change) for change in self.changes]
         document["policy_runs"] = self.policy_runs
@@ -58,7 +62,7 @@ class CompareResult(Tabular):
         return json.dumps(document, indent=1, allow_nan=False)
 
     def plot(self) -> Figure | None:
-        """Gain against headroom over all cells, as an SVG figure; None where no cell has both."""
+        """Draw gain against headroom over all cells as an SVG figure; None if no cell has both."""
         return figures.relation(self.result, legend=True)
 
     def _table(self) -> Table:
@@ -71,11 +75,22 @@ class CompareResult(Tabular):
 
 
 def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", command: str = "") -> CompareResult:
-    """The relation of gain and headroom over every cell of ``runs`` that has scores and several takes per start.
+    """Relate selection gain to headroom over the cells of several runs; for two runs, also tell what changed.
 
-    ``runs`` is a list of run directories, or a single one. Scores are read on ``window``, by default on the one that
-    each cell's verdict rests on. A take that several runs hold counts once. Of two runs, ``changes`` says what changed
-    from the first to the second in every cell.
+    A cell takes part if it has scores and several takes per start. A take that several runs hold counts once.
+
+    Args:
+        runs: One run directory or a list of them.
+        window: Window of the scores: ``full``, ``common`` or ``episode`` (default: that of each cell's verdict).
+        command: The command line to record in the result, if there was one.
+
+    Returns:
+        The merged result. Given two runs, ``changes`` lists how pass@1 and pass@N of every cell changed from the
+        first to the second, with intervals.
+
+    Raises:
+        RunError: No runs are given, or one has no readable ``result.json``.
+        PlanError: ``window`` is unknown.
     """
     runs = as_paths(runs)
     if not runs:

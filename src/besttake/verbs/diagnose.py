@@ -52,10 +52,18 @@ _log = logging.getLogger(__name__)
 def diagnose(
     plan: Plan | str | Path, out: str | Path, *, progress: bool | Reporter = False, command: str = ""
 ) -> Result:
-    """Measure what the policies of ``plan`` (a `Plan`, or a YAML file) need, in run directory ``out``.
+    """Measure what each policy of a plan needs at test time, and return the verdict with the numbers behind it.
 
-    An unfinished run in ``out`` goes on; a finished one answers the same plan at once. The result is also kept as
-    ``out/result.json``.
+    A run that was stopped continues. If ``out`` holds a finished run of the same plan, its result is returned at once.
+
+    Args:
+        plan: A `Plan`, or the path of a YAML file with the same keys.
+        out: The run directory. Takes, scores and ``result.json`` are written there.
+        progress: True shows a progress bar.
+        command: The command line to record in the result, if there was one.
+
+    Raises:
+        BestTakeError: The plan, a component or the run directory cannot be used. The message says what to do.
 
     Examples:
         >>> plan = besttake.Plan(policy="testbed:half", env="testbed:pick", starts=20)  # doctest: +SKIP

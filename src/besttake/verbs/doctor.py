@@ -78,7 +78,7 @@ EXTRAS = (
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: whether it works, in detail, and what mends it."""
+    """One thing that was checked: whether it works, details, and how to fix it."""
 
     group: str
     name: str
@@ -89,10 +89,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Demonstrations, a policy and an env side by side, those that were named.
+    """Demonstrations, a policy and an environment side by side, as far as they were named.
 
-    ``lines`` are what each is and can do, ``conventions`` what each means by its numbers and pictures. ``problems`` say
-    why they cannot be used together, or why one cannot be built; none where all is well.
+    Attributes:
+        demos: The demonstrations; empty if none were named. The same holds for the next two.
+        policy: URI of the policy.
+        env: URI of the environment.
+        lines: What each is and can do.
+        conventions: What each means by its numbers and pictures.
+        problems: Why they cannot be used together, or why one cannot be made; empty if all is well.
+        notes: Remarks.
     """
 
     demos: str
@@ -105,30 +111,30 @@ class Pairing:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """What was named, as columns of a table."""
+        """The parts that were named, as columns of a table."""
         return tuple(name for name in (self.demos, self.policy, self.env) if name)
 
     def sides(self, line: Line) -> tuple[str, ...]:
-        """The cells of a line, for what was named."""
+        """Return the cells of a line for the parts that were named."""
         sides = zip((self.demos, self.policy, self.env), (line.data, line.policy, line.env), strict=True)
         return tuple(side for name, side in sides if name)
 
 
 @dataclass(frozen=True)
 class DoctorResult(Tabular):
-    """All checks, and the pairing where demonstrations, a policy or an env were named."""
+    """All checks, and the pairing if demonstrations, a policy or an environment were named."""
 
     checks: tuple[Check, ...]
     pairing: Pairing | None
 
     @property
     def healthy(self) -> bool:
-        """Whether the base install works (extras may be missing) and the named parts fit."""
+        """Whether the base install works (extras may be missing) and the named parts fit together."""
         base = all(check.works for check in self.checks if check.group == "base")
         return base and (self.pairing is None or not self.pairing.problems)
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return the checks and the pairing as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
@@ -145,9 +151,24 @@ class DoctorResult(Tabular):
 def doctor(
     policy: str | None = None, env: str | None = None, demos: str | None = None, *, trust_remote_code: bool = False
 ) -> DoctorResult:
-    """Look at this machine; with ``policy``, ``env`` or ``demos`` (URIs, or a library) build them and see how they fit.
+    """Check what works on this machine, or whether a policy, an environment and demonstrations fit together.
 
-    The env is reset to its first start and draws a picture. Of demonstrations that are no library yet a few are read.
+    Without arguments, every extra is imported in its own process, which can take minutes. With arguments, only the base
+    install and the named parts are checked: they are made, the environment is reset to its first start and draws a
+    picture, and a few demonstrations are read.
+
+    Args:
+        policy: URI of a policy.
+        env: URI of an environment.
+        demos: A library directory, or demonstrations by URI or path.
+        trust_remote_code: Allow the checkpoint to run code that it contains.
+
+    Returns:
+        The checks, each with a remedy if it failed. ``healthy`` is True if the base install works and the named parts
+        fit; ``pairing.problems`` says why they do not. A part that cannot be made is such a problem, not an error.
+
+    Examples:
+        >>> besttake.doctor("testbed:half", "testbed:pick").healthy  # doctest: +SKIP
     """
     if policy or env or demos:
         # Whoever names parts asks about them; the tour of all extras takes minutes.

@@ -25,11 +25,31 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to export, and where: ``csv``, ``parquet`` and ``latex`` (a name) go to the run's folder of exports.
+    """What to export from a run, and which takes.
 
-    ``arms``, ``policies`` and ``tasks`` choose takes (empty: all), ``outcome`` success or failure. ``fps`` is the rate
-    at which the robot acted, in actions a second (default: what the run's env says); films show every ``stride``-th
-    step and are slower by that.
+    Attributes:
+        csv: Write the tables ``takes.csv`` and ``cells.csv``.
+        parquet: Write the same tables as Parquet.
+        latex: Name of a LaTeX table of the cells, without a folder, such as ``"table1"``.
+        figures: Directory for every figure of the report, as SVG.
+        pdf: Write the figures as PDF as well.
+        films: Directory for an MP4 of each take. A film shows the scored frames, one every ``stride`` steps, at the
+            speed of the robot.
+        lerobot: Directory for the takes as a LeRobotDataset v3.0.
+        rerun: File (``.rrd``) for the Rerun viewer.
+        policies: Export only takes of these policies. Empty means all, here and in the next two.
+        tasks: Export only takes of these tasks.
+        arms: Export only takes of these arms.
+        outcome: ``"success"`` or ``"failure"`` (default: both).
+        most: Export at most this many takes.
+        fps: Actions per second of the robot (default: the rate of the run's environment).
+
+    Raises:
+        PlanError: Nothing is to be exported, or an attribute is out of range.
+
+    Examples:
+        >>> Wanted(films=Path("films"), outcome="failure", most=20).arms
+        ()
     """
 
     csv: bool = False
@@ -58,7 +78,7 @@ class Wanted:
             raise PlanError(f"`latex` {self.latex}: a name without folders, e.g. table1; `out` is the folder")
 
     def picks(self, row: Row) -> bool:
-        """Whether a take is to be exported."""
+        """Return whether a take is to be exported."""
         key = row.key
         chosen = ((key.policy, self.policies), (key.task, self.tasks), (key.arm, self.arms))
         return (
@@ -71,9 +91,20 @@ class Wanted:
 def export(
     run: str | Path, wanted: Wanted, out: str | Path | None = None, *, progress: bool | Reporter = False
 ) -> list[Path]:
-    """Write what is ``wanted`` of ``run``, and return the files and directories that were made.
+    """Write parts of a run in formats that other tools read, and return the files and directories that were written.
 
-    Tables go to ``out``, by default the folder ``export`` of the run. Every file is whole or not there.
+    Args:
+        run: The run directory.
+        wanted: What to export, and which takes.
+        out: Directory for tables (default: ``export`` in the run). Every file appears complete or not at all.
+        progress: True shows a progress bar.
+
+    Raises:
+        PlanError: No finished take matches, or the rate of the robot is not known and has to be given as ``fps``.
+        RunError: The run is damaged or not finished.
+
+    Examples:
+        >>> besttake.export("runs/demo", Wanted(csv=True), "tables")  # doctest: +SKIP
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"

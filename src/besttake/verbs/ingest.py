@@ -37,14 +37,17 @@ _WINDOWS = ("common", "episode")
 
 @dataclass(frozen=True)
 class IngestResult(Tabular):
-    """What was read, and the result it gave; ``out`` is the run-like directory that holds it."""
+    """Outcomes read from other harnesses: the ``result`` computed from them, and the ``recordings`` that were read.
+
+    ``out`` is the directory that holds ``result.json`` and ``outcomes.csv``, or None if nothing was written.
+    """
 
     result: Result
     recordings: tuple[Recording, ...]
     out: Path | None
 
     def to_json(self) -> str:
-        """As JSON text, in the schema of ``result.json``."""
+        """Return the result as JSON text, in the schema of ``result.json``."""
         return self.result.to_json()
 
     def _table(self) -> Table:
@@ -68,10 +71,24 @@ def ingest(
     worth: float = 3.0,
     command: str = "",
 ) -> IngestResult:
-    """Headroom without rollouts from result files (or directories of them); several of one policy are repeated seeds.
+    """Compute headroom from outcomes that another harness has recorded, without playing a take.
 
-    ``policy_name`` names the policy where files do not: one name for all of them, or one for each file or folder, as
-    ``{"results/a": "pi0", "results/b": "smolvla"}``. With ``out``, writes ``result.json`` and ``outcomes.csv`` there.
+    Several files of one policy count as repeated seeds of the same starts.
+
+    Args:
+        paths: Result files, or directories that contain them. The supported formats are listed in docs/ingest.md.
+        out: Directory for ``result.json`` and ``outcomes.csv`` (default: write nothing).
+        policy_name: Name of the policy, if the files do not tell: one name for all of them, or one per file or
+            folder, as ``{"results/a": "pi0", "results/b": "smolvla"}``.
+        columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``.
+        worth: Smallest effect worth acting on, in percentage points.
+        command: The command line to record in the result, if there was one.
+
+    Raises:
+        IngestError: A file cannot be read, or the policy it belongs to is ambiguous.
+
+    Examples:
+        >>> besttake.ingest("results/").result.policies[0].headroom.headroom  # doctest: +SKIP
     """
     check_worth(worth)
     names = {} if isinstance(policy_name, str) else policy_name

@@ -20,12 +20,18 @@ from besttake.result import Cell, Result
 
 @dataclass(frozen=True)
 class PlanResult:
-    """What it takes, for one policy. ``basis`` says what it was worked out from; proportions are fractions.
+    """How many starts and takes one policy needs. Proportions are fractions, not points.
 
-    ``cautious`` is the same plan for the largest variance that pass@1 allows, where only pass@1 is known; ``flags``
-    are those of `besttake diagnose` that run it, with the starts shared by ``tasks`` tasks. ``further``: how
-    many more starts the pilot's own verdict asks for, by the part of it (reuse, retrieve, combine) that is undecided.
-    ``available``: how many starts the pilot's envs have in all, where it says so; the flags ask for no more.
+    Attributes:
+        name: The policy; empty if only pass@1 is known.
+        basis: What the numbers were computed from, in words.
+        plan: The numbers of starts and takes, with the spread between starts that is most likely.
+        cautious: The same with the largest spread that pass@1 allows; None if a pilot measured the spread.
+        content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
+        tasks: Number of tasks that share the starts.
+        flags: Flags of ``besttake diagnose`` that run this plan.
+        further: How many more starts each undecided part of the pilot's verdict (reuse, retrieve, combine) needs.
+        available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
 
     name: str
@@ -39,15 +45,15 @@ class PlanResult:
     available: int | None = None
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return this plan as JSON text."""
         return json.dumps(asdict(self), indent=1, allow_nan=False)
 
 
 class Plans(list[PlanResult], Tabular):
-    """One plan per policy of the pilot; a single one where only pass@1 is known."""
+    """The plans of `besttake.plan`: one per policy of the pilot, or a single one if only pass@1 is known."""
 
     def to_json(self) -> str:
-        """As JSON text: a list of plans."""
+        """Return all plans as JSON text, in a list."""
         return json.dumps([asdict(each) for each in self], indent=1, allow_nan=False)
 
     def _table(self) -> Table:
@@ -70,11 +76,25 @@ def plan(
     gain: float | None = None,
     budget: int | None = None,
 ) -> Plans:
-    """Starts and takes for a question about ``worth`` points, from ``pass1`` (a fraction) or a pilot run.
+    """Compute how many starts and takes you need to detect or rule out an effect of ``worth`` points.
 
-    ``gain``: the gain one hopes for, in points; ``budget``: takes that can be afforded, for the smallest effect they
-    show; ``seeds``: takes per start (those of the pilot, else 3); ``best_of``: of so many takes one is kept (as in the
-    pilot; else 3, or all of fewer seeds). A pilot gives one plan per policy.
+    Args:
+        pass1: Success rate of the policy, a fraction from 0 to 1. Give this or ``pilot``.
+        pilot: Directory of an earlier, small run; gives one plan per policy.
+        worth: Smallest effect worth acting on, in percentage points.
+        seeds: Takes per start (default: as in the pilot, else 3).
+        best_of: Number of takes from which one is picked (default: as in the pilot, else 3; never more than ``seeds``).
+        gain: Gain that you hope for, in percentage points.
+        budget: Number of takes that you can afford; the plan then tells the smallest effect that they show.
+
+    Returns:
+        A list with one `PlanResult` per policy. ``.plan`` has the numbers, ``.flags`` the flags that run it.
+
+    Raises:
+        PlanError: Neither or both of ``pass1`` and ``pilot`` are given, or a number is out of range.
+
+    Examples:
+        >>> besttake.plan(pass1=0.64, worth=3)[0].plan.half_width_starts  # doctest: +SKIP
     """
     if (pass1 is None) == (pilot is None):
         raise PlanError("say what is known: either `pass1` (e.g. 0.64) or `pilot`, a run")

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 
 class ProbeResult(list[Cell], Tabular):
-    """One cell with ``dfe`` per policy and task group, and one (``group="*"``) for all tasks of a policy.
+    """The demonstration-fit error of each policy: a list of cells, and a check of retrieval per policy.
 
-    ``checks``: by policy URI, what retrieval would do (`besttake.core.offline`).
+    There is one `Cell` per policy and task group, and one per policy over all its tasks (``group="*"``). ``cell.dfe``
+    holds the numbers. ``checks[policy_uri]`` tells which retrieval settings would help that policy
+    (`besttake.core.offline`).
     """
 
     def __init__(self, cells: Iterable[Cell] = (), checks: Mapping[str, Check] | None = None) -> None:
@@ -38,14 +40,14 @@ class ProbeResult(list[Cell], Tabular):
         self.checks = dict(checks or {})
 
     def to_json(self) -> str:
-        """As JSON text: the cells, and the check of each policy."""
+        """Return the cells and the check of each policy as JSON text."""
         cells = [cell.model_dump(mode="json") for cell in self]
         return json.dumps(
             {"cells": cells, "checks": {uri: asdict(check) for uri, check in self.checks.items()}}, indent=1
         )
 
     def plot(self) -> Figure | None:
-        """The check of the first policy that has one, as an SVG figure: every configuration beside base and cooled."""
+        """Draw the first policy that has a check: each retrieval setting beside base and cooled, as an SVG figure."""
         drawn = (figure(check, f"/checks/{uri}", f"Retrieval for {uri}") for uri, check in self.checks.items())
         return next((each for each in drawn if each is not None), None)
 
@@ -60,7 +62,24 @@ class ProbeResult(list[Cell], Tabular):
 
 
 def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> ProbeResult:
-    """The demonstration-fit error of each policy in each cell, and (``group="*"``) over all its cells."""
+    """Measure how well each policy fits the demonstrations, without playing a take.
+
+    The policy samples ``plan.probe_samples`` chunks at each of ``plan.probe_states`` demonstrated states. The
+    demonstration-fit error (DFE, Eq. 3 of the paper) is the L2 distance from the demonstrated chunk to the nearest
+    sample. Unless ``plan.check_states`` is 0, retrieval settings are also compared on held-out demonstrations.
+
+    Args:
+        plan: A `Plan`, or the path of a YAML file with the same keys. It must name demonstrations (``demos``).
+        progress: True shows a progress bar.
+
+    Returns:
+        A list of cells, one per policy and task group and one per policy over all its tasks (``group="*"``). The
+        numbers are in ``cell.dfe``; ``.checks[policy_uri]`` holds the comparison of retrieval settings.
+
+    Raises:
+        PlanError: The plan names no demonstrations, or ``probe_states`` is 0.
+        LibraryError: No policy can be sampled at demonstrated states, for example because states are missing.
+    """
     plan, reporter = as_plan(plan), as_reporter(progress)
     if not plan.probe_states:
         raise PlanError("`probe_states` 0: there is nothing to probe; ask for at least 1")

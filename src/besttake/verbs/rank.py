@@ -56,11 +56,32 @@ def rank(
     stride: int = 1,
     fps: float = FPS,
 ) -> RankResult:
-    """Order recorded ``takes`` (a list or one) by a ``scorer``: by default, by how close they stay to ``demos``.
+    """Rank takes that you have already recorded, from best to worst. No policy or simulator is needed.
 
-    ``demos`` is a library directory, a URI, or a folder of videos; ``task`` picks the demonstrations of one task.
-    ``encoder`` is the library's own, or `pixels` where a library has to be built. ``fps`` is the rate of takes that are
-    folders of pictures.
+    Takes are compared by time: frames of all takes are read at the rate of the slowest recording. Each score comes
+    with a standard error, and takes whose scores cannot be told apart share a place.
+
+    Args:
+        takes: One take or a list: videos, folders of pictures, or LeRobot episodes (``my_dataset#3``).
+        demos: A library directory, a data set by URI, or a folder of videos.
+        task: Compare only with demonstrations of this task (default: all demonstrations).
+        window: ``"common"`` scores the time that all takes have; ``"episode"`` scores each take to its end,
+            which gives the outcome away if recordings stop at success.
+        scorer: URI of the scorer. The default, ``coverage``, prefers takes that stay close to the demonstrations.
+        encoder: URI of the encoder (default: that of the library, or ``pixels`` if a library has to be built).
+        stride: Read only every ``stride``-th of these frames.
+        fps: Frames per second of takes that are folders of pictures (default: 10).
+
+    Returns:
+        The takes from best to worst, each with its place, score and standard error, and two yardsticks: what held-out
+        demonstrations score, and what the takes score with shuffled pixels.
+
+    Raises:
+        PlanError: There are no takes, one does not exist, or an argument is out of range.
+
+    Examples:
+        >>> result = besttake.rank(["take1.mp4", "take2.mp4"], demos="libraries/mine")  # doctest: +SKIP
+        >>> result.takes[0].name, result.takes[0].score                                 # doctest: +SKIP
     """
     chosen = _checked(takes, demos, window, scorer, stride, fps)
     films = [film for name in as_paths(takes) for film in films_of(str(name), fps)]

@@ -11,9 +11,18 @@ from besttake.result import Result
 def report(
     run: str | Path, out: str | Path | None = None, *, format: str = "html", figures: str | Path | None = None
 ) -> Path:
-    """Write the report of ``run`` and return its path: ``out``, or a file in the run.
+    """Write the report of a finished run and return the path of the file.
 
-    ``format`` is html, md or json; ``figures`` is a directory to save the figures into as well.
+    Args:
+        run: The run directory.
+        out: The file to write (default: ``report.html`` or ``report.md`` in the run). Without it, the format
+            ``"json"`` checks ``result.json`` and returns its path.
+        format: ``"html"``, ``"md"`` or ``"json"``.
+        figures: Directory to save every figure to, as SVG (default: figures are not saved).
+
+    Raises:
+        PlanError: ``format`` is unknown.
+        RunError: The run has no readable ``result.json``.
     """
     from besttake.reporting.figures import save_figures
     from besttake.reporting.html import make_html

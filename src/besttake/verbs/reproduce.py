@@ -28,12 +28,19 @@ _WINDOW = "episode"
 
 @dataclass(frozen=True)
 class Protocol:
-    """One table of the paper.
+    """One table of the paper: what was run, and the published numbers.
 
-    ``policies`` and ``envs`` are its names; an env has the URI that it is run as by default. ``plan`` are the keys of
-    its plan. A row of ``paper`` is a policy (all its envs together), ``policy/env``, or ``all``; its numbers follow
-    ``columns``, None where the paper has none. ``own_arms`` are the arms that the paper ran; those of ``plan`` add
-    their controls. ``notes`` say what no plan can take over from the paper.
+    Attributes:
+        name: Name of the table, such as ``table1``.
+        title: Its title.
+        policies: Names of the policies in the paper.
+        envs: Names of the environments in the paper, and the URI that each runs as by default.
+        plan: Keys of the plan that reproduces it.
+        columns: Names of its columns.
+        paper: Published numbers by row, one per column; None where the paper has none. A row is a policy (all its
+            environments together), ``policy/env``, or ``all``.
+        own_arms: Arms that the paper ran. ``plan`` adds their controls.
+        notes: What a plan cannot reproduce.
     """
 
     name: str
@@ -48,11 +55,11 @@ class Protocol:
 
     @property
     def unitless(self) -> tuple[str, ...]:
-        """Its columns that are neither percent nor points."""
+        """The columns that are neither percent nor points."""
         return tuple(column for column in self.columns if column in _FRACTIONS or column in _OF_RUNS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "table": self.name, "title": self.title, "plan": self.plan, "envs": self.envs, "columns": self.columns,
             "paper": self.paper,
@@ -61,7 +68,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Compared:
-    """One number of the paper and the same of a run, in the paper's units; ``here`` has no value if not measured."""
+    """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured."""
 
     row: str
     column: str
@@ -71,7 +78,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class ReproduceResult(Tabular):
-    """The numbers of a table beside those of a run. ``departures`` says where the run leaves the paper's protocol."""
+    """The numbers of a table beside those of a run. ``departures`` lists where the run differs from the protocol."""
 
     protocol: Protocol
     result: Result
@@ -79,12 +86,12 @@ class ReproduceResult(Tabular):
     departures: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         numbers = [asdict(number) for number in self.numbers]
         return {**self.protocol.to_dict(), "left_protocol": self.departures, "numbers": numbers}
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return the result as JSON text."""
         return json.dumps(self.to_dict(), indent=1)
 
     def _table(self) -> Table:
@@ -103,10 +110,22 @@ def reproduce(
     progress: bool | Reporter = False,
     command: str = "",
 ) -> ReproduceResult:
-    """Run the protocol of ``table`` with ``policies`` (the paper's name -> URI) in run directory ``out``.
+    """Run the protocol of a table of the paper with your policies, and set the published numbers beside yours.
 
-    ``envs`` names other URIs for the table's envs, and then only those are run. ``changes`` are keys of the plan that
-    differ from the protocol's, e.g. ``{"starts": 10}``; the result lists each.
+    Args:
+        table: ``table1`` to ``table7``, ``relation`` or ``fit``.
+        policies: The policies to run, as ``{"pi0": "lerobot:org/pi0_libero"}``. Keys are names that the table uses.
+        out: The run directory.
+        envs: Other URIs for environments of the table, by their names in it. Only these are then run.
+        changes: Keys of the plan that differ from the protocol, as ``{"starts": 10}``. The result lists them.
+        progress: True shows a progress bar.
+        command: The command line to record in the result, if there was one.
+
+    Returns:
+        The published and the measured numbers, and in ``departures`` every difference from the paper's protocol.
+
+    Raises:
+        PlanError: The table, or a policy or environment of that name, does not exist.
     """
     asked = protocol(table)
     plan, departures = plan_for(asked, policies, envs or {}, changes or {})

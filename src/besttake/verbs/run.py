@@ -21,7 +21,7 @@ _KEY_COLUMNS = tuple(field.name for field in fields(TakeKey))
 
 
 class Takes(Mapping[TakeKey, Take], Tabular):
-    """The finished takes of a run by their key, in canonical order; a take is read from the disk when it is used."""
+    """The finished takes of a run by key, in canonical order. A take is read from disk when you access it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class Takes(Mapping[TakeKey, Take], Tabular):
 
     @property
     def rows(self) -> list[Row]:
-        """What the table of takes says, without reading a take."""
+        """The table of takes (key, outcome, number of steps), without reading a take."""
         return list(self._rows.values())
 
     def __getitem__(self, key: TakeKey) -> Take:
@@ -51,7 +51,7 @@ class Takes(Mapping[TakeKey, Take], Tabular):
 
 
 class RunScores(Scores, Tabular):
-    """The scores of a run's takes, shown as a table with a column for each scorer and window."""
+    """The scores of a run by take, shown as a table with one column per scorer and window."""
 
     def _table(self) -> Table:
         rows = [(*astuple(key), *(take.scores[name] for name in self.names)) for key, take in self.items()]
@@ -59,12 +59,12 @@ class RunScores(Scores, Tabular):
 
 
 class Run:
-    """A run directory, read only.
+    """A run directory, opened for reading. Data is loaded when you first access it.
 
     Examples:
-        >>> run = Run.open("runs/demo")                                        # doctest: +SKIP
-        >>> run.result.policies[0].verdict.headline                            # doctest: +SKIP
-        >>> {take.key: take.actions for take in run.takes.values()}            # doctest: +SKIP
+        >>> with besttake.Run.open("runs/demo") as run:                            # doctest: +SKIP
+        ...     print(run.result.policies[0].verdict.headline)
+        ...     actions = {key: take.actions for key, take in run.takes.items()}
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,11 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open the run in directory ``path``; RunError when there is none."""
+        """Open the run in directory ``path``.
+
+        Raises:
+            RunError: The directory is not a run.
+        """
         directory = Path(path)
         if not any((directory / name).is_file() for name in ("run.json", "result.json")):
             raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
@@ -80,21 +84,25 @@ class Run:
 
     @cached_property
     def takes(self) -> Takes:
-        """The finished takes; RunError for a run without any, such as one made by `besttake.ingest`."""
+        """The finished takes by key (policy, env, task, start, arm, seed). Each take is read when you access it.
+
+        ``take.actions`` is float32 (T, action_dim) and ``take.states`` float32 (T + 1, state_dim). Raises RunError if
+        the run has no takes, such as one made by `besttake.ingest`.
+        """
         return Takes(self._store)
 
     @cached_property
     def scores(self) -> RunScores | None:
-        """The scores of the takes; None where nothing was scored."""
+        """The scores by the same keys, as in ``scores[key].scores["coverage", "full"]``; None if nothing was scored."""
         return RunScores.open(self.path)
 
     @cached_property
     def result(self) -> Result:
-        """The result; RunError while the run is not finished."""
+        """The result of the run. Raises RunError if the run is not finished."""
         return Result.load(self.path / "result.json")
 
     def films(self) -> Iterator[tuple[TakeKey, U8]]:
-        """The scored frames (F, H, W, 3) of each finished take, one take at a time."""
+        """Iterate over the finished takes, yielding the key and the scored frames, uint8 (F, H, W, 3), of each."""
         for key, take in self.takes.items():
             yield key, take.frames()
 
@@ -103,7 +111,7 @@ class Run:
         return Store.open(self.path)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the table of takes. Leaving a ``with`` block does this for you."""
         if "_store" in self.__dict__:
             self._store.close()
 

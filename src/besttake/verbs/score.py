@@ -42,11 +42,20 @@ _MANY = 300
 
 @dataclass(frozen=True)
 class CellScore:
-    """How well a scorer picks in one cell, on the window that its verdict reads.
+    """How well one scorer picks takes in one cell, on the window that the cell's verdict uses.
 
-    ``success`` of the take that it keeps, its ``gain`` over a single take, ``capture`` (gain / headroom), and ``auc``:
-    how often it ranks a success above a failure of the same start. ``chosen``: at how many starts the scorer ``auto``
-    was each of those that it chooses from.
+    Attributes:
+        scorer: Name of the scorer.
+        policy: URI of the policy.
+        env: URI of the environment.
+        group: Task group.
+        window: Part of a take that was scored: ``full``, ``common`` or ``episode``.
+        n: Number of takes from which one is picked.
+        success: Success rate of the picked take.
+        gain: Its gain over a single take, as a fraction.
+        capture: Gain divided by headroom.
+        auc: How often a success scores above a failure of the same start.
+        chosen: For the scorer ``auto``, the number of starts at which it used each scorer.
     """
 
     scorer: str
@@ -64,10 +73,16 @@ class CellScore:
 
 @dataclass(frozen=True)
 class ScoreResult(Tabular):
-    """Scorers, judged in every cell of a run. Their scores are kept with the run's others.
+    """How well each scorer picks takes, in every cell of a run.
 
-    ``lost``: why scorers gave no scores. ``length``: those whose scores depend on how long a take is, which gives the
-    outcome away where episodes stop at success. ``seconds`` per take of each scorer, as its scores were made.
+    Attributes:
+        run: The run directory, where the scores are stored.
+        scorers: Names of the scorers.
+        cells: The numbers, per scorer and cell.
+        notes: Remarks about scorers.
+        lost: Scorers that failed, and why.
+        length: Scorers that depend on the length of a take, which gives the outcome away if episodes stop at success.
+        seconds: Seconds per take that each scorer took when its scores were computed.
     """
 
     run: str
@@ -79,7 +94,7 @@ class ScoreResult(Tabular):
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return the result as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
@@ -105,10 +120,28 @@ def score(
     workers: int = 2,
     progress: bool | Reporter = False,
 ) -> ScoreResult:
-    """Score all takes of ``run`` by ``scorer`` (a URI, or several), keep the scores, and say how well each picks.
+    """Score the takes of a finished run, store the scores in it, and measure how well each scorer picks.
 
-    Scores that the run has already are not made again. A scorer that fails is in `ScoreResult.lost`. ``allow_upload``
-    lets a scorer send frames to another machine. ``workers`` processes share the work where the encoder is cheap.
+    No take is played, and scores that the run already has are not computed again.
+
+    Args:
+        run: The run directory.
+        scorer: URI of a scorer, or several: ``"progress"``, ``"python:my_scorer:make"``.
+        allow_upload: Allow scorers to send frames to other machines.
+        workers: Number of processes that share the work if the encoder is cheap.
+        progress: True shows a progress bar.
+
+    Returns:
+        Success, gain, capture and AUC of each scorer in each cell, with intervals. A scorer that fails is listed in
+        ``lost`` with the reason.
+
+    Raises:
+        RunError: The run is not finished, or its directory cannot be written.
+        ComponentError: A scorer cannot be made.
+        PlanError: A scorer was trained on starts of this run.
+
+    Examples:
+        >>> besttake.score("runs/mine", ["progress", "dtw"]).cells[0].gain  # doctest: +SKIP
     """
     uris = tuple(dict.fromkeys((scorer,) if isinstance(scorer, str) else scorer))
     with uploads_allowed(allowed=allow_upload), Workers(workers) as helpers:

@@ -35,7 +35,7 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class TaskModel:
-    """The model of a task: how many takes it saw, how many of them succeeded, and its penalty (`logistic.fit`)."""
+    """The classifier of one task: the number of takes it saw, how many succeeded, and its penalty (`logistic.fit`)."""
 
     task: str
     takes: int
@@ -45,7 +45,7 @@ class TaskModel:
 
 @dataclass(frozen=True)
 class TrainedScorer(Tabular):
-    """A classifier in ``path``, named ``uri``, and the tasks that it was trained for."""
+    """A trained classifier: its file, the ``uri`` that names it as a scorer, and the tasks it was trained for."""
 
     path: str
     uri: str
@@ -53,7 +53,7 @@ class TrainedScorer(Tabular):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return the tasks and the URI as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
@@ -71,9 +71,21 @@ class _Examples:
 
 
 def train_scorer(run: str | Path, out: str | Path, *, progress: bool | Reporter = False) -> TrainedScorer:
-    """Train a classifier of success on the base takes of ``run``, and write it to the file ``out``.
+    """Train a success classifier on the takes of a run, and write it to a file that can be used as a scorer.
 
-    ``classifier:OUT`` then names it as a scorer.
+    It is a logistic regression on embedded frames, one per task, and takes seconds to train. Use a run on tuning starts
+    (``Plan(starts="tuning:40", …)``): a scorer is never judged on starts that it was trained on.
+
+    Args:
+        run: The run directory. Takes of the arm ``base`` are used.
+        out: The file to write.
+        progress: True shows a progress bar.
+
+    Returns:
+        What was trained. ``uri`` (``classifier:OUT``) names the classifier as a scorer.
+
+    Raises:
+        RunError: The run has no demonstrations, or no task has enough successes and failures.
     """
     directory, path = Path(run), Path(out)
     with one_thread(), Store.open(directory) as store:

@@ -35,7 +35,27 @@ def tune(
     seed: int = 0,
     progress: bool | Reporter = False,
 ) -> Tuned:
-    """Choose rule, variant, way in and alpha, and freeze them into ``library``. Evaluation starts are never touched."""
+    """Choose the retrieval settings of a library by rollouts on tuning starts, and store them in the library.
+
+    Held-out demonstrations decide which settings are worth a rollout; the tuning starts of the environment decide among
+    those, for all policies together. Evaluation starts are never used.
+
+    Args:
+        library: The library, or its directory.
+        policies: URIs of the policies.
+        env: URI of the environment.
+        starts: Number of tuning starts per task.
+        seeds: Takes per start.
+        workers: Number of simulator processes.
+        seed: Seed of the rollouts; the same seed gives the same takes.
+        progress: True shows a progress bar.
+
+    Returns:
+        The chosen ``config``, and in ``trials`` everything that was rolled out, highest success first.
+
+    Raises:
+        PlanError: The environment has too few tuning starts, or no settings suit all policies.
+    """
     library = library if isinstance(library, Library) else Library.open(library)
     spec, reporter = spec_of(env), as_reporter(progress)
     if not 1 <= starts <= len(spec.tuning):

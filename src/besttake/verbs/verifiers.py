@@ -24,10 +24,18 @@ _BAR = "classifier"
 
 @dataclass(frozen=True)
 class VerifierResult(Tabular):
-    """Scorers compared on the takes that were there: in every cell, and in all cells together (``pooled``).
+    """Scorers compared on the same takes.
 
-    ``seconds`` per take of each scorer. ``length``: scorers that depend on a take's length. ``bar``: the scorer that
-    was trained on other starts, if there is one.
+    Attributes:
+        runs: The run directories.
+        scorers: Names of the scorers.
+        pooled: The comparison over all cells together.
+        cells: The comparison in each cell.
+        bar: The scorer to beat, usually a classifier trained on other starts; empty if there is none.
+        seconds: Seconds per take of each scorer.
+        length: Scorers that depend on the length of a take.
+        notes: Remarks, such as scorers that not all runs have.
+        besttake: Version of BestTake.
     """
 
     runs: tuple[str, ...]
@@ -41,11 +49,11 @@ class VerifierResult(Tabular):
     besttake: str = field(default_factory=version)
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """Return the comparison as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
     def save(self, out: str | Path, format: str = "") -> Path:
-        """Write the comparison as ``format`` (html, md, csv, tex or json), by default what the file's name ends in."""
+        """Write the comparison as html, md, csv, tex or json (default: by the suffix of ``out``, else html)."""
         from besttake.reporting import verifier_tables as tables
         from besttake.reporting import verifiers as pages
 
@@ -73,10 +81,19 @@ class VerifierResult(Tabular):
 def verifiers(
     runs: str | Path | Sequence[str | Path], *, bar: str | None = None, out: str | Path | None = None
 ) -> VerifierResult:
-    """Compare all scorers whose scores ``runs`` keep (`besttake.score` adds them); nothing is scored anew.
+    """Compare all scorers whose scores are stored in the runs. No score is computed; `besttake.score` adds scores.
 
-    Of several runs, scorers that all of them have are compared. ``bar``: the scorer to beat, by default one whose name
-    begins with "classifier". ``out`` also writes a page (.html), or a .md, .csv, .tex or .json file.
+    Args:
+        runs: One run directory or a list of them. Several runs are compared on the scorers that all of them have.
+        bar: Name of the scorer to beat (default: the first whose name begins with "classifier", if there is one).
+        out: Also write the comparison to this file; the suffix .html, .md, .csv, .tex or .json chooses the format.
+
+    Returns:
+        Gain, capture, AUC and controls of every scorer, over all cells (``pooled``) and in each (``cells``).
+
+    Raises:
+        RunError: A run is not finished or has no scores, or the runs have no scorer in common.
+        PlanError: No runs are given, ``bar`` is not among the scorers, or the suffix of ``out`` is unknown.
     """
     opened = [_Opened.of(Path(run)) for run in as_paths(runs)]
     if not opened:
