@@ -47,7 +47,11 @@ Interval = Annotated[Estimate, BeforeValidator(_with_interval)]
 
 
 class CurvePoint(_Model):
-    """pass@k. Beyond the seeds that were run it is ``measured: false``, extrapolated, with sharp ``bounds``."""
+    """pass@k for one k: the chance that at least one of k takes of a start succeeds.
+
+    For k up to the number of seeds it is measured. Beyond that it is extrapolated (``measured: false``), and ``bounds``
+    are the lowest and highest value that the measured takes allow.
+    """
 
     k: int
     value: float | None
@@ -58,10 +62,11 @@ class CurvePoint(_Model):
 
 
 class Headroom(_Model):
-    """pass@1, pass@N and what lies between (Eqs. 1 and 2). ``mixed`` starts saw both outcomes.
+    """pass@1, pass@N and their difference, the headroom (Eqs. 1 and 2).
 
-    ``n``: of so many takes one is kept; where more were run, each number is over all subsets of that size. ``curve``
-    goes on to all seeds and beyond.
+    ``n`` is N, the number of takes from which one is picked. If there are more seeds, every number is the average over
+    all subsets of that size. ``mixed`` counts the starts with both successes and failures. ``curve`` is pass@k for all
+    seeds and beyond.
     """
 
     n: int
@@ -74,10 +79,10 @@ class Headroom(_Model):
 
 
 class Selector(_Model):
-    """One way to keep one of N takes: its success, gain over pass@1, and gain / headroom.
+    """One way to pick one of N takes: its success, its gain over pass@1, and its capture (gain / headroom).
 
-    ``leak`` (schema 6): the score depends on what follows its window, or follows the length of takes in the window
-    ``episode``, so that it sees the outcome and not how well a take went.
+    ``leak`` (schema 6): the score depends on what follows its window, or on the length of a take in the window
+    ``episode``, so it sees the outcome rather than how well the take went.
     """
 
     success: Estimate
@@ -87,9 +92,10 @@ class Selector(_Model):
 
 
 class Selectors(_Model):
-    """``scored[scorer][window]``; the controls; and the chosen scorer's success with 1, 2, .. all seeds in ``by_n``.
+    """All ways to pick a take: ``scored[scorer][window]``, and the controls ``random``, ``shortest`` and ``oracle``.
 
-    The entries of ``by_n`` have no interval before schema 2.
+    ``by_n`` is the success of the chosen scorer when it picks from 1, 2, … all seeds. Its entries have no interval
+    before schema 2.
     """
 
     scored: dict[str, dict[str, Selector]]
@@ -100,7 +106,11 @@ class Selectors(_Model):
 
 
 class Ranking(_Model):
-    """How well a score orders takes: AUC within starts (the problem at hand) and pooled (the paper's)."""
+    """How well each score orders takes, as ``within[scorer][window]`` and ``pooled[scorer][window]``.
+
+    ``within`` is the AUC among takes of the same start, which is what picking needs; ``pooled`` is the AUC over all
+    takes, as in the paper. ``invalid`` counts takes without a score, ``blind`` the starts at which no take has one.
+    """
 
     within: dict[str, dict[str, Estimate]]
     pooled: dict[str, dict[str, Estimate]]
@@ -109,11 +119,11 @@ class Ranking(_Model):
 
 
 class Dfe(_Model):
-    """The demonstration-fit error (Eq. 3), the library's own leave-one-out floor, and their ratio.
+    """The demonstration-fit error (Eq. 3), the floor (the error of demonstrations against each other), and their ratio.
 
     ``dfe`` is an L2 norm over a whole chunk; ``mean_square`` is the squared error per number of the chunk, in whose
-    units the paper's figures must be (0.1.0 did not have it). Probed are the states that a whole chunk follows, so
-    never the last ``horizon - 1`` steps of a demonstration.
+    units the paper's figures must be (0.1.0 did not have it). The states are those that a whole chunk follows, so never
+    the last ``horizon - 1`` steps of a demonstration.
     """
 
     dfe: Estimate
@@ -128,12 +138,15 @@ class Dfe(_Model):
 
 
 class ArmResult(_Model):
-    """One way of running the policy. ``gain`` is over base, paired by start; ``selected`` keeps the best take.
+    """One way of running the policy, compared with ``base``.
 
-    ``seed_mean`` and ``seed_sd`` are of the success of each seed over starts, ``gain_seed_mean`` and ``gain_seed_sd``
-    of each seed's gain over base (the paper's mean +/- std); none for base, for one seed, and before schema 2.
-    ``picked[window]``: success of keeping the best of 1, 2, .. all seeds by the chosen scorer (schema 2).
-    ``beyond_control`` is the success minus that of ``control``, the arm that its spec names, paired by start.
+    ``gain`` is the success minus that of base, paired by start; ``beyond_control`` is the same against ``control``, the
+    arm that this arm's spec names. ``selected`` picks the best take of this arm. ``picked[window]`` is the success of
+    picking from 1, 2, … all seeds by the chosen scorer (schema 2).
+
+    ``seed_mean`` and ``seed_sd`` are the mean and standard deviation, over seeds, of the success over all starts.
+    ``gain_seed_mean`` and ``gain_seed_sd`` are the same for the gain over base (the paper's mean +/- std); these two
+    are missing for base, for a single seed, and before schema 2.
     """
 
     pass_1: Estimate
@@ -171,8 +184,8 @@ class Arms(_Model):
 class Decision(_Model):
     """One part of the verdict: what to do, what it gains, what it costs, and why.
 
-    ``reason`` is the row of the decision table in `besttake.core.verdict` (schema 3), ``because`` its sentence, which
-    names the control that decided.
+    ``reason`` is the row of the decision table in `besttake.core.verdict` (schema 3). ``because`` says it in a
+    sentence, which names the control that decided.
     """
 
     answer: str
@@ -185,11 +198,11 @@ class Decision(_Model):
 
 
 class Option(_Model):
-    """What a user can choose: an ``arm`` with one take, or with the best of ``takes`` by ``scorer``.
+    """Something you can choose: an ``arm`` with one take, or with the best of ``takes`` takes by ``scorer``.
 
-    ``gain`` is over the frozen policy with one take. ``shown``: it is worth it, with the error of the whole menu under
-    control (`besttake.core.options`). ``behind``: the best option minus this one, paired by start; ``not_worse``: the
-    best one is not shown to beat it.
+    ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to be worth it, with the error over all
+    options under control (`besttake.core.options`). ``behind`` is the best option minus this one, paired by start;
+    ``not_worse``: the best option is not shown to beat this one.
     """
 
     name: str
@@ -205,7 +218,10 @@ class Option(_Model):
 
 
 class ActNow(_Model):
-    """If one had to act now: the option with the highest expected gain (null: none), and the chance of no loss."""
+    """What to do if you had to act now: the option with the highest expected gain, and the chance that it does no harm.
+
+    ``option`` is null if no option is expected to gain.
+    """
 
     option: str | None
     gain: float
@@ -213,9 +229,10 @@ class ActNow(_Model):
 
 
 class Menu(_Model):
-    """All options. ``answer``: "act", "none" (every option is ruled out) or "undecided".
+    """All options. ``answer`` is "act", "none" (every option is ruled out) or "undecided".
 
-    ``best``: the shown option with the largest gain; ``cheaper``: the cheapest shown one that is not shown to be worse.
+    ``best`` is the shown option with the largest gain; ``cheaper`` is the cheapest shown option that is not shown to be
+    worse than it.
     """
 
     answer: str
@@ -225,24 +242,24 @@ class Menu(_Model):
     now: ActNow | None = None
 
     def option(self, name: str | None) -> Option | None:
-        """The option ``name``."""
+        """Return the option called ``name``, or None if there is none."""
         return next((option for option in self.options if option.name == name), None)
 
 
 class Verdict(_Model):
-    """What the policy needs. ``headline`` is the one plain sentence to read first.
+    """What the policy needs. Read ``headline`` first: it says so in one sentence.
 
     ``menu`` (schema 4) is the choice among all options; ``reuse``, ``retrieve`` and ``combine`` are the paper's three
-    answers.
+    answers. ``questions`` (schema 3) has the answer to each question of `besttake.measure.questions`, with its estimate
+    and both p-values.
 
-    ``questions`` (schema 3): the answer to each question of `besttake.measure.questions`, with its estimate, the
-    p-values of both nulls. ``any_chunk``: retrieval helps, but any chunk
-    of a demonstration may do as well. ``by_cooling``: the combination helps, but cooling may do as well as retrieving.
-    ``left_out``: the check at held-out demonstrations found nothing to retrieve that beats cooling, so it was not run.
+    ``any_chunk``: retrieval helps, but any demonstrated chunk may do as well. ``by_cooling``: the combination helps,
+    but cooling may do as well as retrieving. ``left_out``: retrieval was not run, because on held-out demonstrations
+    nothing beats cooling.
 
-    ``looks``: how many starts there were whenever this was judged, this time included, and ``look_seeds``: how many
-    seeds each had; ``looked``: how many of these the test counts. From the second look with more starts or seeds on, a
-    test for repeated looks decides, and the intervals of the questions are its bounds wherever they appear.
+    ``looks`` is the number of starts at each time the verdict was computed, including this one, and ``look_seeds`` the
+    number of seeds. ``looked`` is how many of these looks the test counts. From the second look with more starts or
+    seeds on, a test for repeated looks decides, and the intervals of the questions are its bounds wherever they appear.
     """
 
     reuse: Decision
@@ -261,14 +278,17 @@ class Verdict(_Model):
 
 
 class Retest(_Model):
-    """Do two takes of a start end alike? The fraction of pairs that do, and Fleiss' kappa (1: seeds change nothing)."""
+    """Whether two takes of a start end alike: the fraction of pairs that do, and Fleiss' kappa.
+
+    A kappa of 1 means that the seed changes nothing, 0 that the start says nothing about the outcome.
+    """
 
     agreement: Estimate
     kappa: Estimate
 
 
 class TaskLine(_Model):
-    """One task of a cell, for the tables."""
+    """The main numbers of one task of a cell."""
 
     env: str
     task: str
@@ -281,7 +301,7 @@ class TaskLine(_Model):
 
 
 class PathPoint(_Model):
-    """A question after ``starts`` starts, when the cell had spent ``takes``: the mean so far, and bounds on it."""
+    """The estimate of a question after ``starts`` starts, when the cell had used ``takes`` takes, and its bounds."""
 
     starts: int
     takes: int
@@ -291,13 +311,12 @@ class PathPoint(_Model):
 
 
 class CellPath(_Model):
-    """How a cell of a run until decided went (schema 4).
+    """How a run until decided went in one cell (schema 4).
 
-    ``stopped``: "decided", "budget", "starts" (there are no more) or "hopeless" (what is left will hardly decide
-    it, or no take can);
-    ``unsettled``: the parts of the verdict that are open. ``settled``: after how many takes of the cell each question
-    was answered. ``points``: its estimate along the way, with bounds that hold at any time. ``paper_takes``: what the
-    paper's protocol, 500 starts, spends on the same arms and seeds.
+    ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (the remaining takes are unlikely to
+    decide it, or no take can). ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number
+    of takes after which the question was answered. ``points[question]`` is its estimate along the way, with bounds that
+    hold at any time. ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
     """
 
     stopped: str
@@ -309,10 +328,11 @@ class CellPath(_Model):
 
 
 class Auto(_Model):
-    """How the scorer ``auto`` chose (schema 6): at how many starts each scorer of its ``menu`` was ``chosen``.
+    """How the scorer ``auto`` chose (schema 6): at how many starts it used each scorer of its ``menu``.
 
-    Each start is judged by the scorer with the highest gain on the starts before it. ``final``: the scorer to use from
-    now on, the best on all starts; its own gain on them is flattered, that of ``auto`` is not.
+    At each start it uses the scorer with the highest gain on the starts before. ``final`` is the scorer to use from now
+    on, the best on all starts. Its own gain on these starts is flattered, because it was chosen on them; that of
+    ``auto`` is not.
     """
 
     menu: list[str]
@@ -321,7 +341,7 @@ class Auto(_Model):
 
 
 class RejectionPoint(_Model):
-    """A threshold that a fraction ``passing`` of takes passes: mean number of takes, and success of the one kept."""
+    """A threshold that a fraction ``passing`` of takes pass: mean number of takes, and success of the one kept."""
 
     passing: float
     takes: float
@@ -329,11 +349,12 @@ class RejectionPoint(_Model):
 
 
 class Rejection(_Model):
-    """Retry until the score passes a threshold, at most ``n`` times; else keep the best (schema 6).
+    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take (schema 6).
 
-    ``takes``, ``success`` and ``gain`` over one take are of the threshold that keeps nine tenths of the best gain with
-    the fewest takes, chosen for each start on other starts; so are those of ``curve``. ``threshold``: the one to use
-    with ``scorer`` from now on, chosen on all starts; null where it is best to take all ``n``.
+    ``takes``, ``success`` and ``gain`` (over one take) belong to the threshold that keeps nine tenths of the best gain
+    with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
+    ``threshold``, chosen on all starts, is the one to use with ``scorer`` from now on; null if it is best to run all
+    ``n`` takes.
     """
 
     n: int
@@ -346,7 +367,10 @@ class Rejection(_Model):
 
 
 class Cell(_Model):
-    """A policy in a group of tasks. A policy's own summary has ``group: "*"`` and pools all its starts."""
+    """One policy on one task group: the unit that gets numbers and a verdict.
+
+    The summary of a policy over all its tasks is a cell, too, with ``group: "*"``.
+    """
 
     policy: str
     env: str
@@ -374,12 +398,12 @@ class Cell(_Model):
 
     @property
     def picker(self) -> str:
-        """The scorer to look at single takes by: with ``auto``, the one that it chose in the end."""
+        """The scorer by which single takes are shown: for ``auto``, the one that it chose in the end."""
         return self.scorer if self.auto is None else self.auto.final
 
     @property
     def chosen(self) -> Selector | None:
-        """The selector that the verdict rests on; None where it was not measured."""
+        """The selector that the verdict rests on; None if it was not measured."""
         return self.selectors.scored.get(self.scorer, {}).get(self.window) if self.selectors else None
 
 
@@ -403,10 +427,10 @@ class Fit(_Model):
 
 
 class Relation(_Model):
-    """Selection gain against headroom over cells (paper Fig. 1).
+    """The relation of selection gain to headroom over cells (paper Fig. 1).
 
-    ``ci`` resamples cells, which is too short below about eight of them; ``ci_nested`` and the intervals of the other
-    correlations resample cells and the starts within each (none before schema 2). Their ``n`` counts cells.
+    ``ci`` resamples cells, which makes it too short below about eight cells. ``ci_nested`` and the intervals of the
+    other correlations resample cells and the starts within each (missing before schema 2). Their ``n`` counts cells.
     """
 
     cells: int = 0
@@ -424,8 +448,10 @@ class Relation(_Model):
 
 
 class Cost(_Model):
-    """What it took. ``frames_encoded`` and ``seconds`` (wall clock, by stage) are of this run's last invocation, which
-    tried to make ``made`` takes (null in older results).
+    """What the run cost.
+
+    ``frames_encoded`` and ``seconds`` (wall clock, by stage) cover only the last call of diagnose, which tried to play
+    ``made`` takes (null in older results).
     """
 
     takes: int
