@@ -192,7 +192,8 @@ def test_a_random_match_is_uniform_over_what_could_be_returned_and_repeats_with_
 def test_a_configuration_survives_json_and_a_meaningless_one_is_refused():
     config = RetrievalConfig(rule="frame", weights=(1, 0.5, 0), alpha=0.2, rerank=8, lead=2)
     assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    for wrong in ({"rule": "best"}, {"weights": (0, 0, 0)}, {"alpha": 1.5}, {"lead": 0}, {"rerank": -1}):
+    endless = ({"weights": (1, np.nan, 1)}, {"weights": (np.inf, 1, 1)}, {"reliability": np.nan}, {"alpha": np.nan})
+    for wrong in ({"rule": "best"}, {"weights": (0, 0, 0)}, {"alpha": 1.5}, {"lead": 0}, {"rerank": -1}, *endless):
         with pytest.raises(ValueError):
             RetrievalConfig(**wrong)
     with pytest.raises(ValueError, match="at least one"):
@@ -299,6 +300,17 @@ def test_a_query_that_is_hardly_a_number_is_matched_as_by_brute_force(strange):
     with mock.patch.object(retrieve, "_PLAIN", 0), np.errstate(all="ignore"):
         matches = Retriever(known, RetrievalConfig(reliability=0.1)).query(images, chunks, states)
         plain = PlainRetriever(known, RetrievalConfig(reliability=0.1)).query(images, chunks, states)
+    np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
+
+
+@pytest.mark.parametrize(("scale", "weight"), [(1e28, 1e-8), (1e30, 1e-7), (1e36, 1e-5), (1e37, 1.0)])
+def test_huge_embeddings_of_little_weight_are_matched_as_by_brute_force(scale, weight):
+    rng = np.random.default_rng(0)
+    images = (rng.standard_normal((400, 400)) * scale).astype(np.float32)
+    known = Candidates(images, np.zeros((400, 1, 1), np.float32), np.arange(400), np.zeros(400, np.int64))
+    config = RetrievalConfig(rule="frame", weights=(weight, 1, 0))
+    asked = images[:30] + 0.9 * scale * rng.standard_normal((30, 400)), np.zeros((30, 1, 1))
+    matches, plain = Retriever(known, config).query(*asked), PlainRetriever(known, config).query(*asked)
     np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
 
 

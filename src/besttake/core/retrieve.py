@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property, partial
-from math import prod
+from math import inf, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -69,14 +69,14 @@ class RetrievalConfig:
             raise ValueError(f"rule must be next, current or frame, not {self.rule!r}")
         if self.way not in WAYS:
             raise ValueError(f"way must be start, path or blend, not {self.way!r}")
-        if len(self.weights) != 3 or min(self.weights) < 0 or sum(self.weights) <= 0:
-            raise ValueError(f"weights must be three numbers of at least 0, not all 0, not {self.weights}")
+        if len(self.weights) != 3 or not (all(w >= 0 for w in self.weights) and 0 < sum(self.weights) < inf):
+            raise ValueError(f"weights must be three finite numbers of at least 0, not all 0, not {self.weights}")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
         if self.cooling is not None and not 0 <= self.cooling <= 1:
             raise ValueError(f"cooling must lie between 0 and 1, not {self.cooling}")
-        if self.lead < 1 or self.rerank < 0 or self.reliability < 0:
-            raise ValueError("lead must be at least 1, rerank and reliability at least 0")
+        if self.lead < 1 or self.rerank < 0 or not 0 <= self.reliability < inf:
+            raise ValueError("lead must be at least 1, rerank and reliability at least 0 and finite")
         if self.angle is not None and not 0 < self.angle < 180:
             raise ValueError(f"angle must lie between 0 and 180 degrees, not {self.angle}")
 

@@ -27,8 +27,8 @@ _SAMPLE = 2048
 # all of them, so that few must be nearly as good; for a wider one each axis costs more than a few pairs to compare.
 _AXES, _FEW = (32, 64, 96, 128, 160, 192, 256), 384
 _OUTSIDE_FEW, _OUTSIDE = 0.05, 0.2
-# The unit of float32 and what bounds allow for it. The last is for axes that are orthonormal within `_ORTHONORMAL`.
-_UNIT, _ORTHONORMAL, _PROJECTED = 2.0**-24, 1e-12, 4e-6
+# The unit of float32, its smallest number, and what bounds allow for axes that are orthonormal within `_ORTHONORMAL`.
+_UNIT, _TINIEST, _ORTHONORMAL, _PROJECTED = 2.0**-24, 2.0**-149, 1e-12, 4e-6
 _SMALLEST, _LARGEST = 1e-20, 1e30
 
 
@@ -186,9 +186,10 @@ class Space:
         product = np.zeros((len(queries), len(ours.mean)))
         product[:, ours.keep] = queries / ours.scale
         long = np.sqrt(_squares(product)) * ours.size[1]
-        if not factor * float(long.max(initial=0.0)) < _LARGEST:
+        if not (ours.size[1] < _LARGEST and factor * float(long.max(initial=0.0)) < _LARGEST):
             return None
-        slack = 8 * _UNIT * (len(ours.mean) + 8) * long + 16 * _UNIT * reach**2
+        lost = _TINIEST * np.sqrt(len(ours.mean)) * ours.size[1] / factor  # of `factors`, where scales are huge
+        slack = 8 * _UNIT * (len(ours.mean) + 8) * long + 16 * _UNIT * reach**2 + lost
         per_query = factor * (squares + 2 * (product @ ours.mean)[:, None] - slack)
         factors = (-2 * factor * product).astype(np.float32)
         per_row = (factor * ours.norms).astype(np.float32)
