@@ -27,15 +27,19 @@ Setting = Literal["alpha", "retrieval", "candidates"]
 
 @dataclass(frozen=True)
 class ArmSpec:
-    """What an arm is.
+    """What an arm is and what it needs.
 
-    ``needs``: what the policy must offer, a `Warm` without a chunk ("cooling"), one with a chunk ("warm start"), one
-    with a time ("mid flow"), whatever the plan's ``way`` of retrieval needs of these ("way in"), or samples that differ
-    from draw to draw ("candidates"). ``library``: it reads demonstrations. ``score_camera``: it
-    looks through the score camera at each replan. ``history``: it reads what the take has seen and done before.
-    ``control``: the arm, as the plan names it, that it is compared with where both are run. ``settings``: the settings
-    of the plan that its takes depend on; ``fingerprint``: whatever else they depend on. A run is not continued with
-    other values of either.
+    Attributes:
+        name: Name of the arm in messages. Results name it by its URI.
+        needs: What the policy must support: ``"cooling"`` (a `Warm` without a chunk), ``"warm start"`` (one with a
+            chunk), ``"mid flow"`` (one with a time), ``"way in"`` (whatever the plan's way of retrieval needs), or
+            ``"candidates"`` (samples that differ from draw to draw).
+        library: Whether it reads demonstrations.
+        score_camera: Whether it looks through the score camera at each replan.
+        history: Whether it reads earlier states and actions of the take, or uses its ``memory``.
+        control: URI of the arm that it is compared with if both are run; None for no arm.
+        settings: Settings of the plan that its chunks depend on.
+        fingerprint: Change it whenever the arm changes. A run is not continued with another fingerprint or settings.
     """
 
     name: str
@@ -52,8 +56,15 @@ class ArmSpec:
 class Request:
     """A take that needs actions, as its arm sees it.
 
-    ``states`` (one more than actions) and ``actions`` are what has happened so far, step by step; ``memory`` is the
-    arm's own, kept from one replan of the take to the next.
+    Attributes:
+        task: Name of the task.
+        arm: URI of the arm.
+        draw: The randomness of this chunk.
+        observation: What the policy sees now.
+        step: Number of actions executed so far.
+        states: States so far, float32 (state_dim,) each; one more than actions.
+        actions: Actions so far, float32 (action_dim,) each.
+        memory: A list for the arm's own use, empty at first and kept until the take ends.
     """
 
     task: str
@@ -68,7 +79,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Sample:
-    """Wanted: one chunk of the policy, float32 (horizon, action_dim)."""
+    """A request for one chunk of the policy, float32 (horizon, action_dim)."""
 
     observation: Observation
     draw: Draw
@@ -77,16 +88,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Embed:
-    """Wanted: the embedding (dim,) of an image, uint8 (H, W, 3), by the library's encoder."""
+    """A request for the embedding (dim,) of an image, uint8 (H, W, 3), by the library's encoder."""
 
     image: U8
 
 
 @dataclass(frozen=True)
 class Perceive:
-    """Wanted: the state (state_dim,) as the policy sees it at this chunk.
+    """A request for the state (state_dim,) as the policy sees it at this chunk.
 
-    It is the observation's own unless the policy sees another (`besttake.policies.base.Perception`).
+    This is the state of the observation, unless the policy has a perception error of its own
+    (`besttake.policies.base.Perception`).
     """
 
     observation: Observation
@@ -95,7 +107,7 @@ class Perceive:
 
 @dataclass(frozen=True)
 class Foresee:
-    """Wanted: the image that the policy expects after ``chunk``; only where ``tools.foresees``."""
+    """A request for the image that the policy expects after ``chunk``; allowed only if ``tools.foresees``."""
 
     observation: Observation
     chunk: F32
@@ -103,10 +115,10 @@ class Foresee:
 
 @dataclass(frozen=True)
 class Recall:
-    """Wanted: the `Match` in the demonstrations of the take's task, by ``config``, of what it sees and would do.
+    """A request for the best `Match` among the demonstrations of the take's task, by ``config``.
 
-    ``embedding`` (dim,), ``chunk`` (horizon, action_dim) and ``state`` (state_dim,) are the query; ``phase`` says
-    whether the gripper is open, None where that is unknown. The wants of several takes are one search.
+    ``embedding`` (dim,), ``chunk`` (horizon, action_dim) and ``state`` (state_dim,) are the query. ``phase`` says
+    whether the gripper is open; None if that is unknown. Requests of several takes share one search.
     """
 
     take: Request

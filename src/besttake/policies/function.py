@@ -17,17 +17,21 @@ from besttake.types import F32, Observation, PolicySpec, Warm
 
 
 class FunctionPolicy:
-    """A policy made of ``act``, a function that turns one observation into one chunk of actions.
+    """A policy made of one function, ``act``, which turns one observation into one chunk of actions.
 
-    The parameters of ``act`` say what the policy can do:
+    The number of parameters of ``act`` without a default tells what the policy supports:
 
     - ``act(observation)`` is deterministic: every take of a start is the same.
-    - ``act(observation, draw)`` samples, and takes all its noise from ``draw`` (``draw.normal((n,))``).
-    - ``act(observation, draw, noise)`` can also be cooled: it multiplies its noise by ``noise``, which is 1, and less
-      where the policy is cooled.
+    - ``act(observation, draw)`` samples, and takes all its noise from ``draw``, as ``draw.normal((n,))``.
+    - ``act(observation, draw, noise)`` can also be cooled: it multiplies its noise by ``noise``, which is 1, or less
+      if the policy is cooled.
 
-    A chunk is ``horizon`` actions of ``action_dim`` numbers, of which ``replan`` (all, unless you say otherwise) are
-    executed. ``others`` are further fields of `PolicySpec`.
+    Args:
+        act: The function. It returns ``horizon`` actions of ``action_dim`` numbers.
+        horizon: Number of actions in a chunk.
+        action_dim: Numbers per action.
+        replan: How many actions of a chunk are executed before ``act`` is called again (default: all).
+        others: Further fields of `PolicySpec`, such as ``cameras=("wrist",)``.
 
     Examples:
         >>> def act(observation, draw, noise):
@@ -50,7 +54,7 @@ class FunctionPolicy:
     def sample(
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
-        """One chunk per row; rows are asked for one by one, so that no batch can change them."""
+        """Sample one chunk per row, float32 (B, horizon, action_dim), by calling ``act`` row by row."""
         strengths = [each.alpha if each else 0.0 for each in warm or [None] * len(draws)]
         rows = zip(observations, draws, strengths, strict=True)
         return np.stack([self._chunk((observation, draw, 1 - alpha)) for observation, draw, alpha in rows])

@@ -29,17 +29,23 @@ Reads = Literal["frames", "embeddings", "nearest", "visited", "actions", "states
 
 @dataclass(frozen=True)
 class ScorerSpec:
-    """What a scorer is, and what it reads of a take (fields of `Footage`) or of the ``library``.
+    """What a scorer is and what it reads.
 
-    ``length``: a score may depend on what follows its window, such as how long the take is; where an episode stops at
-    success, that gives the outcome away. ``compares``: a score may depend on the other takes of its start; such a
-    scorer is given one start at a time. ``small``: every worker may have one of its own, made from the same URI.
-    ``probability``: a score says how likely the take succeeded, 0 to 1, so that its calibration can be measured.
-    ``fingerprint`` changes when the scores do. Scores are kept by ``name``: it is the scorer's alone, without a slash.
-    ``camera``: the one whose frames it needs; any, if it is empty. ``trained_on``: the starts (env, task, start) that
-    it has learned from, and is never judged on. ``encoder``: the fingerprint of the one whose embeddings it needs; any,
-    if it is empty. A call may take ``seconds`` per take, and the first one ``loading`` seconds more; a scorer that
-    takes longer is given up.
+    Attributes:
+        name: Name of the scorer, by which its scores are stored. It must be unique and contain no slash.
+        reads: Fields of `Footage` that it needs, or ``"library"`` for the demonstrations.
+        fingerprint: Change it whenever scores change.
+        length: Whether a score may depend on what follows its window, such as the length of the take. If episodes stop
+            at success, that gives the outcome away, and the report says so.
+        compares: Whether a score may depend on the other takes of its start. Such a scorer gets one start at a time.
+        small: Whether every worker may hold a copy, made from the same URI.
+        probability: Whether a score is the probability of success, from 0 to 1; its calibration is then measured.
+        notes: Remarks for the report.
+        camera: The camera whose frames it needs; empty for any.
+        trained_on: Starts (env, task, start) that it was trained on; it is never judged on them.
+        encoder: Fingerprint of the encoder whose embeddings it needs; empty for any.
+        seconds: Longest time that a call may take, per take. A scorer that takes longer is given up.
+        loading: Seconds that the first call may take in addition.
     """
 
     name: str
@@ -78,13 +84,22 @@ class ScorerSpec:
 
 @dataclass(frozen=True)
 class Footage:
-    """What a scorer sees of one take with F frames and T steps: what its spec reads, None for the rest.
+    """What a scorer sees of one take with F frames and T steps. Fields that its spec does not read are None.
 
-    ``steps`` (F,) says at which step each frame was seen. Window w holds the frames ``windows[w]`` (F,), always the
-    first so many, and the first ``ends[w]`` actions. ``frames`` are those of the score camera, whose name is ``camera``
-    where it is known, ``embeddings`` (F, d) theirs. ``nearest`` is the demonstration frame that each frame is most
-    like, ``visited`` (W,) the part of the best demonstration that each window visits (`besttake.core.cover`).
-    ``actions`` (T, a), ``states`` (T + 1, s). ``policy`` and ``task`` are names, empty where a take was only recorded.
+    Attributes:
+        steps: The step at which each frame was seen, int32 (F,).
+        windows: For each window, which frames belong to it, bool (F,); always the first ones.
+        ends: For each window, how many actions belong to it.
+        frames: Images of the score camera, uint8 (F, H, W, 3).
+        embeddings: Their embeddings, float32 (F, dim).
+        nearest: For each frame, the most similar demonstration frame.
+        visited: For each window, how much of the best demonstration it visits, float64 (W,) (`besttake.core.cover`).
+        actions: Actions, float32 (T, action_dim).
+        states: States, float32 (T + 1, state_dim).
+        instruction: What the robot was asked to do, in words.
+        camera: Name of the score camera, if known.
+        policy: URI of the policy; empty if the take was only recorded.
+        task: Name of the task; empty if the take was only recorded.
     """
 
     steps: NDArray[np.int32]
@@ -104,9 +119,11 @@ class Footage:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of one take: a number per window, higher is better, NaN where there is none.
+    """The scores of one take.
 
-    ``trace`` (F,) shows where the score comes from, frame by frame, where a scorer can say so.
+    Attributes:
+        values: One number per window, higher is better; NaN if there is none.
+        trace: What each frame contributes, float32 (F,), for the report; None if the scorer cannot say.
     """
 
     values: Sequence[float] | NDArray[np.float64]

@@ -14,13 +14,18 @@ _STREAMS = ("noise", "perception", "shuffle", "env", "extra")
 
 @dataclass(frozen=True)
 class Draw:
-    """The address of one chunk's randomness. Arms share it, which is what pairs them.
+    """The randomness of one chunk: the same draw always gives the same numbers.
 
-    ``task`` is a name to draw by: in a diagnosis the scheme of the env and its task (``testbed/pick``), in the probe
-    ``probe/pick``, and for a further candidate of the arm `rerank` the same with ``#1`` and so on behind it.
+    Its numbers depend only on the seed of the run, the task, the start, the seed of the take and the number of the
+    chunk. Takes therefore do not depend on batch, worker or order, and all arms see the same noise. Each ``stream``
+    (noise, perception, shuffle, env or extra) is independent of the others.
 
-    >>> Draw(0, "pick", start=3, seed=1, chunk=0).normal((2,)).round(3)
-    array([-1.808,  0.14 ], dtype=float32)
+    ``task`` names the task and what it is drawn for: ``testbed/pick`` in a diagnosis, ``probe/pick`` in a probe,
+    ``testbed/pick#1`` for a further candidate of the same chunk.
+
+    Examples:
+        >>> Draw(0, "pick", start=3, seed=1, chunk=0).normal((2,)).round(3)
+        array([-1.808,  0.14 ], dtype=float32)
     """
 
     run_seed: int
@@ -30,30 +35,33 @@ class Draw:
     chunk: int = 0
 
     def generator(self, stream: str = "noise") -> np.random.Generator:
-        """A Philox generator whose key is (run seed, task) and whose counter is (start, seed, chunk, stream)."""
+        """Return a new generator at the beginning of ``stream``.
+
+        It is a Philox generator whose key is (run seed, task) and whose counter is (start, seed, chunk, stream).
+        """
         where = self.chunk * len(_STREAMS) + _STREAMS.index(stream)
         key = np.array([self.run_seed, _word(self.task)], dtype=np.uint64)
         counter = np.array([0, where, self.seed, self.start], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
     def normal(self, shape: tuple[int, ...], stream: str = "noise") -> NDArray[np.float32]:
-        """Standard normal numbers, float32."""
+        """Return standard normal numbers, float32, of this shape. A second call returns the same numbers."""
         return self.generator(stream).standard_normal(shape, dtype=np.float32)
 
     def uniform(self, shape: tuple[int, ...], stream: str = "noise") -> NDArray[np.float32]:
-        """Uniform numbers from -1 to 1, float32."""
+        """Return uniform numbers from -1 to 1, float32, of this shape. A second call returns the same numbers."""
         return 2 * self.generator(stream).random(shape, dtype=np.float32) - 1
 
     def integer(self, stream: str = "extra") -> int:
-        """A non-negative 63-bit integer, to seed generators that are not ours."""
+        """Return an integer from 0 to 2**63 - 2, to seed another library's generator."""
         return int(self.generator(stream).integers(0, 2**63 - 1))
 
     def at(self, chunk: int) -> Draw:
-        """The draw of another chunk of the same take."""
+        """Return the draw of another chunk of the same take."""
         return replace(self, chunk=chunk)
 
     def candidate(self, index: int) -> Draw:
-        """The draw of another candidate for the same chunk; candidate 0 is this draw itself."""
+        """Return the draw of another candidate for the same chunk; candidate 0 is this draw itself."""
         return self if index == 0 else replace(self, task=f"{self.task}#{index}")
 
 
