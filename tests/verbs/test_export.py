@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from besttake.measure.scores import ScoreName
 from besttake.reporting.export import films, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
 from besttake.takes.store import Store
+from besttake.verbs.compare import compare
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.run import Run
@@ -62,6 +64,42 @@ def test_tables_hold_every_take_and_every_number(run: Path, tmp_path: Path) -> N
     estimate = opened.result.policies[0].headroom.pass_1
     assert (pass_1["value"], pass_1["low"], pass_1["high"]) == (estimate.value, estimate.low, estimate.high)
     assert not list(tmp_path.glob("*.tmp"))
+
+
+ONLY_COOLED = """
+from large_half import Large
+
+class OnlyCooled(Large):
+    def sample(self, observations, draws, warm=None):
+        if draws[0].task != "rehearsal" and (warm is None or None in warm):
+            raise ValueError("no such weight")
+        return super().sample(observations, draws, warm)
+"""
+
+
+def test_a_policy_that_finished_no_base_take_costs_the_others_no_number(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (Path(__file__).parent, tmp_path):
+        monkeypatch.syspath_prepend(str(place))
+    (tmp_path / "only_cooled.py").write_text(ONLY_COOLED)
+    plan = Plan(
+        policy=("python:only_cooled:OnlyCooled", "testbed:half"), env="testbed:drawer", starts=2, seeds=2,
+        arms=("base", "cooled"), check_states=0, probe_states=0, demos_per_task=3, workers=1,
+    )  # fmt: skip
+    without_base, whole = diagnose(plan, tmp_path / "one").cells
+    assert (without_base.takes, without_base.errors, whole.takes) == (4, 4, 8)
+    export(tmp_path / "one", Wanted(csv=True), tmp_path / "tables")
+    with (tmp_path / "tables" / "takes.csv").open() as file:
+        assert sum(row["policy"] == "testbed:half" for row in csv.DictReader(file)) == 8
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    compared = compare([tmp_path / "one", tmp_path / "two"])
+    no_part = (
+        "python:only_cooled:OnlyCooled, drawer takes no part in the relation: no take of its base arm was finished"
+    )
+    assert [f"{name}: {no_part}" for name in ("one", "two")] == compared.result.notes[:2]
+    assert compared.result.relation.cells == 1
+    assert {change.starts for change in compared.changes if change.policies[0] == "testbed:half"} == {2}
 
 
 def test_a_score_that_is_not_there_is_an_empty_field(run: Path) -> None:

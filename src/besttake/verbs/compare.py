@@ -262,6 +262,8 @@ def _point(
     """A cell's point, or why it has none."""
     if other_takes(cell, rows):
         return None, OTHER_TAKES
+    if not units:
+        return None, "no take of its base arm was finished"
     name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
     takes = base_of(cell, units, rows, scores, [cell.scorer]).arms["base"]
     values = takes.score(name)
