@@ -314,6 +314,27 @@ def test_huge_embeddings_of_little_weight_are_matched_as_by_brute_force(scale, w
     np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
 
 
+def test_a_single_query_reads_a_large_table_in_parts_and_finds_the_same():
+    rng, known = world(14, demos=60)
+    images, chunks = rng.standard_normal((20, 6)), rng.standard_normal((20, 3, 2))
+    read, add = [], spaces.Bound.add
+
+    def noted(bound, first, lows):
+        read.append(lows.shape[1] * bound.width)
+        add(bound, first, lows)
+
+    def one_by_one():
+        retriever = Retriever(known)
+        return [seen(retriever.query(images[i : i + 1], chunks[i : i + 1])[0])[:5] for i in range(20)]
+
+    with mock.patch.object(retrieve, "_PLAIN", 0):
+        whole = one_by_one()
+        with mock.patch.object(bounds, "_NUMBERS", 500), mock.patch.object(spaces.Bound, "add", noted):
+            in_parts = one_by_one()
+    assert in_parts == whole
+    assert max(read) <= 500
+
+
 @pytest.mark.parametrize("shape", [(500, 1), (300, 2), (700, 80), (40, 3, 2), (1, 4)])
 @mock.patch.object(spaces, "_BLOCK", 1000)
 def test_moments_in_blocks_are_numpys_to_the_last_bit(shape):
