@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
+from besttake.envs import libero_compiled
 from besttake.envs import libero_conventions as conventions
 from besttake.envs.libero import _instruction
 from besttake.envs.libero_setup import load_init_states
@@ -110,3 +111,23 @@ def test_occluded_suites_say_where_their_files_are_looked_for(monkeypatch: pytes
     monkeypatch.setenv("BESTTAKE_LIBERO_OCC", str(tmp_path))
     with pytest.raises(ComponentError, match="holds no bddl_files/libero_spatial_occluded"):
         registry.env("libero-occ:spatial")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
+def test_compiled_code_is_kept_in_private_folders_whatever_the_umask_and_not_where_others_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = tmp_path / "deep" / "cache"
+    monkeypatch.setenv("BESTTAKE_CACHE", str(cache))
+    before = os.umask(0)
+    try:
+        folder = libero_compiled._own_folder()
+    finally:
+        os.umask(before)
+    assert folder is not None
+    assert {place.stat().st_mode & 0o777 for place in (tmp_path / "deep", cache, folder.parent, folder)} == {0o700}
+    assert libero_compiled._own_folder() == folder
+    cache.chmod(0o777)
+    with caplog.at_level("INFO", "besttake"):
+        assert libero_compiled._own_folder() is None
+    assert f"compiled code is not kept in {folder}: others can write there" in caplog.text

@@ -148,11 +148,11 @@ def _own_folder() -> Path | None:
     made_of = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
     folder = cache_dir() / "compiled" / short_hash(made_of, *sources)
     try:
-        for place in (cache_dir(), folder.parent, folder):  # the mode is that of the last folder alone
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in (*reversed(folder.parents), folder):  # `parents=True` would give the mode to the last one alone
+            place.mkdir(mode=0o700, exist_ok=True)
         if only_ours(folder):
             return folder
-        _log.info("%s is not kept for later: others can write there", folder)
+        _log.info("compiled code is not kept in %s: others can write there", folder)
         return None
     except OSError:
         return None
