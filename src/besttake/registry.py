@@ -358,9 +358,10 @@ def hash_of_code(module: str) -> str:
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
     """ComponentError when other processes have to make a component that a script or a notebook defines."""
     if group in ("envs", "scorers") or getattr(component.spec, "small", False):
+        file = f"my_{_ONE_OF[group]}"
         raise ComponentError(
-            f"{text}: the processes that play takes cannot import what a script or a notebook defines; write it to a"
-            f" file (in a notebook: %%writefile my_{_ONE_OF[group]}.py) and name that, python:my_{_ONE_OF[group]}:…"
+            f"{text}: the processes that play and score takes cannot import what a script or a notebook defines; write"
+            f" it to a file (in a notebook: %%writefile {file}.py) and name that, python:{file}:…"
         )
 
 
