@@ -37,6 +37,10 @@ class Unreadable(BestTakeError):
     def __init__(self, one, two):
         super().__init__(f"{one} {two}")
 
+class Unsendable(BestTakeError):
+    def __init__(self):
+        super().__init__("not today", lambda: 1)
+
 class Odd:
     def __init__(self, way, **options):
         self.way = way
@@ -59,6 +63,8 @@ class Odd:
             os._exit(9)
         if self.way == "odd_error":
             raise Unreadable("one", "two")
+        if self.way == "unsendable":
+            raise Unsendable()
         if self.way == "slow":
             time.sleep(1.5)
         if self.way == "half":
@@ -103,6 +109,8 @@ def made_badly(way):
         time.sleep(3600)
     if way == "dies":
         os._exit(9)
+    if way == "unsendable":
+        return Odd("well", notes=(lambda: 1,))  # in its spec, which the parent needs
     sys.exit("no weights here")
 """
 
@@ -127,6 +135,7 @@ WRONG = {
     "exits": r"^scorer odd exits: SystemExit: no weights here$",
     "speechless": r"^scorer odd speechless: Speechless \(.*odd_scorer\.py:\d+\)$",
     "ours": r"^scorer odd ours: not today not today [^\n]{1,520}$",
+    "unsendable": r"^scorer odd unsendable: TypeError: its error cannot be sent to another process \(.*not today",
     "endless": r"^scorer odd endless: 4 scores for 3 takes$",
     "wide_trace": r"^scorer odd wide_trace: a trace of \d+ x 2 for \d+ frames$",
 }
@@ -173,9 +182,10 @@ def test_a_scorer_that_hangs_is_given_up_in_time_and_its_process_is_ended(run: P
         ("hangs", "it gave no answer within 2 s"),
         ("dies", "its process died (out of memory, or a fault in a library it uses)"),
         ("exits", "SystemExit: no weights here"),
+        ("unsendable", "TypeError: its answer cannot be sent to another process (AttributeError: Can't"),
     ],
 )
-def test_a_scorer_that_hangs_or_ends_the_process_while_it_is_made_costs_one_line(
+def test_a_scorer_that_cannot_be_made_in_its_process_costs_one_line(
     way: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "_MAKING", 2.0)

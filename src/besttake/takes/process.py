@@ -20,6 +20,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
+from besttake.errors import one_line
 from besttake.log import show_if_parent_does
 from besttake.takes.memory import Memory, created
 from besttake.takes.worker import Worker
@@ -154,10 +155,21 @@ def serve(descriptor: int, shared: int | None = None) -> None:
                 answers = worker.obey(message)
                 pipe.send(answers if memory is None else memory.put(answers))
             else:
-                pipe.send(_called(message))
+                _send(pipe, _called(message))
         except (EOFError, OSError):
             break
     worker.close()
+
+
+def _send(pipe: Connection, answer: tuple[Any] | Exception) -> None:
+    """Send an answer; where it cannot be pickled, which is done before anything is sent, send why."""
+    try:
+        pipe.send(answer)
+    except OSError:
+        raise
+    except Exception as error:
+        what, why = ("error", answer) if isinstance(answer, Exception) else ("answer", error)
+        pipe.send(TypeError(f"its {what} cannot be sent to another process ({one_line(why)})"))
 
 
 def _called(work: Callable[[], Any]) -> tuple[Any] | Exception:
