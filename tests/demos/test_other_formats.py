@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -15,12 +16,15 @@ import writers
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.base import Bad, Noted
+from besttake.demos import aloha, droid, h5, lerobot, rlds, video, zarr
+from besttake.demos.base import Bad, ByTask, Noted
 from besttake.demos.build import Options, build
 from besttake.demos.guess import KNOWN, guess
 from besttake.demos.resolve import source_of
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, MissingExtra
+from besttake.testbed import demos as testbed
+from besttake.testbed.demonstrations import demonstrations
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EPISODES = [writers.episode(number, length=12, side=32) for number in range(3)]
@@ -205,9 +209,10 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
 
 
 def pictures(root):
-    (root / "pour" / "take").mkdir(parents=True)
-    for step in range(3):
-        Image.fromarray(EPISODES[0].pictures["wrist"][step]).save(root / "pour" / "take" / f"{step}.png")
+    for take in ("one", "two", "three"):
+        (root / "pour" / take).mkdir(parents=True)
+        for step in range(3):
+            Image.fromarray(EPISODES[0].pictures["wrist"][step]).save(root / "pour" / take / f"{step}.png")
     return root
 
 
@@ -234,6 +239,49 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
     assert not isinstance(next(iter(source)), Bad)
     files = [p for p in root.iterdir() if p.suffix in (".hdf5", ".h5")]
     assert all(guess(p) == (scheme, p) for p in files)
+
+
+DECODES = {
+    "lerobot": (lerobot, "picture"),
+    "rlds": (rlds, "picture"),
+    "zarr": (zarr, "_pictures"),
+    "droid": (droid, "video_frames"),
+    "hdf5": (h5, "pictures"),
+    "maniskill": (h5, "pictures"),
+    "aloha": (aloha, "_frames"),
+    "video": (video, "read_frames"),
+}
+
+
+@pytest.mark.parametrize("scheme", BARE)
+def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, scheme):
+    source = source_of(str(BARE[scheme](tmp_path / "data")))
+    assert isinstance(source, ByTask)
+    module, name = DECODES[scheme]
+    with mock.patch.object(module, name, wraps=getattr(module, name)) as decode:
+        demos = [demo for demo in source if not isinstance(demo, Bad)]
+        firsts = {demo.task: demo.id for demo in reversed(demos)}
+        each, last = decode.call_count // 3, demos[-1].task
+        decode.reset_mock()
+        library = build(source, Hog(), tmp_path / "library", Options(max_demos=1))
+        assert {demo.task: demo.id for demo in library.demos} == firsts
+        assert decode.call_count == len(firsts) * each
+        decode.reset_mock()
+        build(source, Hog(), tmp_path / "last", Options(tasks=(last,)))
+        assert decode.call_count == sum(demo.task == last for demo in demos) * each
+
+
+def test_the_testbed_makes_no_more_demonstrations_than_are_used(tmp_path):
+    made = []
+
+    def counted(*args):
+        for demo in demonstrations(*args):
+            made.append(demo)
+            yield demo
+
+    with mock.patch.object(testbed, "demonstrations", counted):
+        build(registry.demos("testbed?demos_per_task=9&stride=20"), Hog(), tmp_path, Options(max_demos=2))
+    assert len(made) == 2 * 4
 
 
 def test_a_bare_path_may_have_options(tmp_path):

@@ -38,13 +38,17 @@ class AlohaReader:
 
     files: Mapping[str, Path]
     camera: str
-    task: str
+    task_of_all: str
     size: int
     exchanged: bool
 
     def ids(self) -> Iterator[str]:
         """All files, ``episode_2`` before ``episode_10``."""
         yield from self.files
+
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.task_of_all
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
@@ -59,8 +63,8 @@ class AlohaReader:
         if not len(frames) == len(states) == len(actions):
             raise Unreadable(f"has {len(frames)} pictures and {len(states)} states for {len(actions)} actions")
         steps = np.arange(len(actions), dtype=np.int64)
-        words = self.task.replace("_", " ")
-        return Demo(key, self.task, frames, steps, states, actions, words, {"file": key})
+        words = self.task_of_all.replace("_", " ")
+        return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"file": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """What ``camera`` saw at ``step``, full size."""
@@ -106,7 +110,7 @@ def make(
     if fps is None:
         notes.append(assumed_rate(rate, "as ALOHA runs"))
     again = uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map)
-    print_of = h5.digest(files.values(), reader.camera, reader.task, reader.size, compressed and exchanged)
+    print_of = h5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged)
     about = About(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
     return Episodes(reader, about, cameras, named)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -87,6 +87,14 @@ class Divided(Protocol):
 
     def parts(self) -> Sequence[Iterable[Demo | Bad]]:
         """What, one after the other, is this source. Each can be sent to another process."""
+
+
+@runtime_checkable
+class ByTask(Protocol):
+    """A source that knows the task of a demonstration before it decodes a picture."""
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The demonstrations whose task is ``wanted`` when their turn comes; the others are not decoded."""
 
 
 @runtime_checkable

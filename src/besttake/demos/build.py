@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame, phases
-from besttake.demos.base import Bad, Divided, Shape, Showing, Source, fault, length_of
+from besttake.demos.base import Bad, ByTask, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.checks import check_content
 from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
 from besttake.demos.layout import Layout, Said, layout_of
@@ -39,7 +40,8 @@ class Options(Said):
     """How to build, and what the user says about the data (`Said`).
 
     ``stride``: embed every stride-th frame of the source, and event frames always. ``tasks``: only these.
-    ``max_demos``: per task. ``events``: what counts as an event, in place of what the data say. ``pad``: what a chunk
+    ``max_demos``: per task; a source that knows tasks beforehand (`ByTask`) does not read the others, so that damage
+    in them is not noticed. ``events``: what counts as an event, in place of what the data say. ``pad``: what a chunk
     holds past the end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead
     of stopping. ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so
     many. ``half``: keep embeddings as float16, which halves the library and moves a cosine by less than 0.001.
@@ -257,12 +259,25 @@ def _how_many(source: Source, options: Options) -> int:
 
 def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
+    if not isinstance(source, Divided):
+        return _limited(source, options)
+    return _limited(chain.from_iterable(each(partial(_of_part, options), source.parts())), options)
+
+
+def _of_part(options: Options, part: Iterable[Demo | Bad]) -> list[Demo | Bad]:
+    return [*_limited(part, options)]
+
+
+def _limited(items: Iterable[Demo | Bad], options: Options) -> Iterator[Demo | Bad]:
     most, taken = np.inf if options.max_demos is None else options.max_demos, Counter[str]()
-    items = chain.from_iterable(each(list, source.parts())) if isinstance(source, Divided) else source
-    for item in islice(items, options.first):
+
+    def wanted(task: str) -> bool:
+        return (options.tasks is None or task in options.tasks) and taken[task] < most
+
+    for item in islice(items.of_tasks(wanted) if isinstance(items, ByTask) else items, options.first):
         if isinstance(item, Bad):
             yield item
-        elif (options.tasks is None or item.task in options.tasks) and taken[item.task] < most:
+        elif wanted(item.task):
             taken[item.task] += fault(item, None) is None
             yield item
 

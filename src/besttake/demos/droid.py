@@ -46,6 +46,10 @@ class DroidReader:
         """All folders, by name."""
         yield from self.episodes
 
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return str(self.episodes[key].get("current_task") or "").strip()
+
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
         with h5.opened(inside(self.root, f"{key}/trajectory.h5")) as file:
@@ -64,7 +68,7 @@ class DroidReader:
         frames, length = video_frames(self._video(key, self.camera), self.size), len(actions)
         if not length <= len(frames) <= length + 1:
             raise Unreadable(f"has {len(frames)} pictures of {self.camera} for {length} steps")
-        words = str(self.episodes[key].get("current_task") or "").strip()
+        words = self.task(key)
         steps = np.arange(length, dtype=np.int64)
         return Demo(key, words, frames[:length], steps, states, actions, words, {"folder": key})
 

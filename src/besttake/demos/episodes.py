@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,9 @@ class EpisodeReader(Protocol):
 
     def ids(self) -> Iterable[str]:
         """The ids of all demonstrations, in order."""
+
+    def task(self, key: str) -> str:
+        """The task of one, told without decoding its pictures."""
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of one."""
@@ -61,9 +64,14 @@ class Episodes:
         self.gripper_dim, self.gripper_open, self.eef_dims = about.gripper_dim, about.gripper_open, about.eef_dims
 
     def __iter__(self) -> Iterator[Demo | Bad]:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The demonstrations whose task is ``wanted`` when their turn comes."""
         for key in self._reader.ids():
             try:
-                yield self._reader.demo(key)
+                if wanted(self._reader.task(key)):
+                    yield self._reader.demo(key)
             except Unreadable as error:
                 yield Bad(key, str(error))
 

@@ -22,7 +22,7 @@ place of the above), ``fps`` (by default what the files say, else 20), ``size`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -107,10 +107,14 @@ class Hdf5Demos:
         self.fingerprint = h5.digest(files, self._camera, self._state, self._rotate, self._size, choice.pairing, 2)
 
     def __iter__(self) -> Iterator[Demo | Bad]:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The demonstrations whose task is ``wanted`` when their turn comes."""
         for path in self._files:
             try:
                 with h5.opened(path) as file:
-                    yield from self._demos(path, file)
+                    yield from self._demos(path, file, wanted)
             except Unreadable as error:
                 yield Bad(path.name, str(error))
 
@@ -160,7 +164,7 @@ class Hdf5Demos:
         except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
             raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
 
-    def _demos(self, path: Path, file: Any) -> Iterator[Demo | Bad]:
+    def _demos(self, path: Path, file: Any, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
         data = h5.item(file, "data")
         if not isinstance(data, h5.h5py().Group):
             raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
@@ -171,7 +175,8 @@ class Hdf5Demos:
         for key in h5.by_number(data):
             identity = f"{path.name}/{key}"
             try:
-                yield self._demo(identity, task, instruction, h5.item(data, key))
+                if wanted(task):
+                    yield self._demo(identity, task, instruction, h5.item(data, key))
             except Unreadable as error:
                 yield Bad(identity, str(error))
 

@@ -70,9 +70,14 @@ class LeRobotDemos:
         return len(self._episodes)
 
     def __iter__(self) -> Iterator[Demo | Bad]:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The episodes whose task is ``wanted`` when their turn comes."""
         for episode in self._episodes:
             try:
-                yield self._demo(episode)
+                if wanted(episode.task):
+                    yield self._demo(episode)
             except Unreadable as error:
                 yield Bad(f"episode {episode.number}", str(error))
 

@@ -52,6 +52,10 @@ class ManiSkillReader:
         """All episodes, file by file."""
         yield from self.episodes
 
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.episodes[key]
+
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
         with self._opened(key) as group:
@@ -66,7 +70,7 @@ class ManiSkillReader:
             raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions, not one more")
         file, _, episode = key.rpartition("/")
         steps, origin = np.arange(len(actions), dtype=np.int64), {"file": file, "episode": episode}
-        return Demo(key, self.episodes[key], frames[:-1], steps, states, actions, "", origin)
+        return Demo(key, self.task(key), frames[:-1], steps, states, actions, "", origin)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """What ``camera`` saw at ``step``, full size."""

@@ -84,6 +84,10 @@ class RldsReader:
             except (Unreadable, OSError):
                 yield f"{shard.name}@"
 
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self._words(self._example(key))
+
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
         example = self._example(key)
@@ -100,8 +104,7 @@ class RldsReader:
         frames = [picture(data, self.size) for data in pictures]
         if len({frame.shape for frame in frames}) > 1:
             raise Unreadable("has pictures of different size")
-        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
-        words = texts[0].decode("utf-8", "replace").strip() if texts else ""
+        words = self._words(example)
         stacked = np.stack(frames) if frames else np.zeros((0, 1, 1, 3), np.uint8)
         states, actions = _joined(example, self.state, steps), _joined(example, self.action, steps)
         return Demo(key, words, stacked, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
@@ -112,6 +115,10 @@ class RldsReader:
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")
         return picture(pictures[step], _FULL)
+
+    def _words(self, example: Example) -> str:
+        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
+        return texts[0].decode("utf-8", "replace").strip() if texts else ""
 
     def _example(self, key: str) -> Example:
         shard, _, place = key.rpartition("@")

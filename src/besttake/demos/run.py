@@ -6,7 +6,7 @@ by default, ``any`` for all), ``policy`` and ``env`` (URIs, to keep only theirs)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +45,15 @@ class RunDemos:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[Demo | Bad]:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The takes whose task is ``wanted`` when their turn comes."""
         with Store.open(self._path) as store:
             for row in self._rows:
                 key = row.key
+                if not wanted(key.task):
+                    continue
                 identity = f"{key.task}/{key.start}/{key.arm}/{key.seed}/{key.policy}"
                 try:
                     take = store.load(row)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +74,13 @@ class VideoDemos:
                 continue
 
     def __iter__(self) -> Iterator[Demo | Bad]:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
+        """The recordings whose task is ``wanted`` when their turn comes."""
         for recording in self.recordings:
+            if not wanted(recording.task):
+                continue
             identity = str(recording.path.relative_to(self._root))
             try:
                 frames = read_frames(recording.path, self._size)

@@ -53,12 +53,16 @@ class ZarrReader:
     camera: str
     state: tuple[str, ...] | None
     action: tuple[str, ...] | None
-    task: str
+    task_of_all: str
     size: int
 
     def ids(self) -> Iterator[str]:
         """All episodes."""
         return (f"episode {i}" for i in range(len(self.ends)))
+
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.task_of_all
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
@@ -76,8 +80,8 @@ class ZarrReader:
         ]
         frames = np.concatenate(blocks) if blocks else np.zeros((0, 1, 1, 3), np.uint8)
         states, actions = self.numbers(key)
-        steps, words = np.arange(end - first, dtype=np.int64), self.task.replace("_", " ")
-        return Demo(key, self.task, frames, steps, states, actions, words, {"first": first, "end": end})
+        steps, words = np.arange(end - first, dtype=np.int64), self.task_of_all.replace("_", " ")
+        return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"first": first, "end": end})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """What ``camera`` saw at ``step``, full size."""
@@ -262,7 +266,7 @@ def _read(array: Any, first: int, end: int) -> Any:
 
 
 def _fingerprint(path: Path, reader: ZarrReader) -> str:
-    chosen = (reader.camera, reader.state, reader.action, reader.task, reader.size, list(reader.ends))
+    chosen = (reader.camera, reader.state, reader.action, reader.task_of_all, reader.size, list(reader.ends))
     digest = hashlib.sha256(repr(chosen).encode())
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     for file in files:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import get_args
 
@@ -51,13 +51,19 @@ class TestbedDemos:
         return [TestbedDemos((task,), self._count, self._stride, self._style) for task in self.tasks]
 
     def __iter__(self) -> Iterator[Demo]:
-        for task in self.tasks:
+        return self.of_tasks(lambda _: True)
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo]:
+        """The demonstrations whose task is ``wanted`` when their turn comes."""
+        for task in filter(wanted, self.tasks):
             made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)
             for _, demo in zip(range(self._count), made, strict=False):
                 yield Demo(
                     f"{task}/{demo.seed}", task, demo.frames, demo.frame_steps, demo.states, demo.actions,
                     INSTRUCTIONS[task], source={"seed": demo.seed, "style": self._style},
                 )  # fmt: skip
+                if not wanted(task):
+                    break
 
 
 def make(rest: str, demos_per_task: int | str = 40, stride: int | str = 2, style: str = "std") -> TestbedDemos:
