@@ -306,9 +306,9 @@ class LerobotPolicy:
             raise ComponentError(f"{self.spec.name}: needs {needs}; {gave}; change it with ?map=KEY:CAMERA")
         image = seen.images[camera]
         height, width = self._sizes[key]
-        # A class that resizes by itself may put its cameras side by side first, which takes pictures of one size.
-        alike = len({seen.images[name].shape for name in self._cameras.values() if name in seen.images}) == 1
-        if self._family.resizes or (self._resizes and alike) or image.shape[:2] == (height, width):
+        sizes = {seen.images[name].shape for name in self._cameras.values() if name in seen.images}
+        as_they_are = self._resizes and (len(sizes) == 1 or not self._family.stacks)
+        if as_they_are or image.shape[:2] == (height, width):
             return image
         from PIL import Image
 

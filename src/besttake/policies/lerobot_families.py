@@ -28,7 +28,8 @@ UNFINISHED = (
 class Family(ABC):
     """One way of sampling. ``latent`` is the shape of a row's noise, empty where it takes none from us.
 
-    ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``shares``: ``noise`` and
+    ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``stacks``: where only its
+    settings make it do so, it stacks all cameras first, which takes pictures of one size. ``shares``: ``noise`` and
     ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
     ``begins_midway``: `predict` heeds `Warm.time`, from which a row goes on; rows of tokens heed `Warm.alpha` there.
     ``prompted``: it always reads an instruction, also where no step of its processors is a tokenizer's.
@@ -41,6 +42,7 @@ class Family(ABC):
     kind: ClassVar[PolicyKind] = "flow"
     alone: ClassVar[bool] = False
     resizes: ClassVar[bool] = False
+    stacks: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     begins_midway: ClassVar[bool] = False
     prompted: ClassVar[bool] = False
@@ -161,6 +163,7 @@ class Diffusion(Family):
     """DiffusionPolicy: noise (horizon, action_dim) that begins ``n_obs_steps - 1`` steps in the past."""
 
     past: int = 0
+    stacks: ClassVar[bool] = True
 
     def place(self, chunk: Any) -> Any:
         """The chunk at its place; the first action before it and the last one after it."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tiny
 import torch
 from bench.families import compare, lerobots, observations, played
+from PIL import Image
 from scipy.stats import chisquare
 
 from besttake import registry
@@ -75,6 +77,39 @@ def test_a_policy_that_resizes_pictures_itself_gets_them_as_the_env_gives_them(t
     make(tmp_path / "made", **settings)
     _, far = compare(tmp_path / "made", size=96)
     assert far < 1e-5
+
+
+def unlike(size, other):
+    """An observation whose cameras differ in size."""
+    (seen,), (smaller,) = observations(1, size), observations(1, other)
+    return replace(seen, images={"agentview": seen.images["agentview"], "wrist": smaller.images["wrist"]})
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (tiny.make_diffusion, {"resize_shape": (64, 64)}),
+        (tiny.make_multi_task, {"image_resize_shape": (64, 64), "image_crop_shape": None}),
+    ],
+)
+def test_cameras_of_different_sizes_reach_a_class_that_stacks_them_at_the_size_of_training(tmp_path, make, settings):
+    (tmp_path / "made").mkdir()
+    make(tmp_path / "made", **settings)
+    ours, seen = loaded(tmp_path / "made", "width=1"), unlike(96, 48)
+    trained = {camera: np.asarray(Image.fromarray(picture).resize((64, 64), Image.Resampling.BILINEAR))
+               for camera, picture in seen.images.items()}  # fmt: skip
+    np.testing.assert_array_equal(
+        ours.sample([seen], DRAWS[:1]), ours.sample([replace(seen, images=trained)], DRAWS[:1])
+    )
+
+
+def test_cameras_of_different_sizes_reach_an_xvla_that_resizes_each_as_they_are(tmp_path):
+    (tmp_path / "made").mkdir()
+    tiny.make_xvla(tmp_path / "made", resize_imgs_with_padding=(64, 64))
+    ours, seen = loaded(tmp_path / "made", "width=1"), unlike(96, 48)
+    batch = ours._batch([seen], None)
+    assert [batch[f"observation.images.{key}"].shape[2] for key in ("image", "image2")] == [96, 48]
+    assert np.isfinite(ours.sample([seen], DRAWS[:1])).all()
 
 
 def test_an_act_that_averages_over_time_says_that_this_is_left_out(checkpoint, tmp_path):
