@@ -45,6 +45,9 @@ CAMERA_NAMES: Mapping[str, str] = {
 }
 NO_CAMERA = "none"
 RAW = "raw"
+FED = 1
+"""How pictures, states and instructions reach a checkpoint. Raise it when that changes: it is part of the fingerprint,
+so that no run goes on with takes of a policy that sees otherwise."""
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 Row = tuple[Observation, Draw, Warm | None]
@@ -124,7 +127,7 @@ class LerobotPolicy:
         turned = "" if gripper is None else f"/g{gripper}"
         if temperature := getattr(config, "temperature", None):
             turned += f"/t{temperature:g}"
-        self._fingerprint = (checkpoint.fingerprint, f"r{steps}/s{denoising}{turned}{checkpoint.computes}")
+        self._fingerprint = (checkpoint.fingerprint, f"f{FED}/r{steps}/s{denoising}{turned}{checkpoint.computes}")
         self.spec = PolicySpec(
             name=name, kind=self._family.kind, horizon=horizon, action_dim=action_dim,
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,

@@ -17,6 +17,7 @@ from scipy.stats import chisquare
 from besttake import registry
 from besttake.conventions import Gripper
 from besttake.errors import ComponentError
+from besttake.policies import lerobot
 from besttake.policies.torch_noise import given_tokens
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
@@ -110,6 +111,23 @@ def test_cameras_of_different_sizes_reach_an_xvla_that_resizes_each_as_they_are(
     batch = ours._batch([seen], None)
     assert [batch[f"observation.images.{key}"].shape[2] for key in ("image", "image2")] == [96, 48]
     assert np.isfinite(ours.sample([seen], DRAWS[:1])).all()
+
+
+def test_how_a_checkpoint_is_fed_has_a_number_in_its_fingerprint(checkpoint, monkeypatch):
+    """Where what is fed changes on purpose, this test does, and FED must be raised with it: runs do not go on then."""
+    ours, seen = loaded(checkpoint("act"), "width=1"), unlike(96, 64)
+    batch = ours._batch([seen], None)
+    large, right = seen.images["agentview"], seen.images["wrist"]
+    resized = np.asarray(Image.fromarray(large).resize((64, 64), Image.Resampling.BILINEAR))
+    for key, picture in {"image": resized, "image2": right}.items():
+        fed = (torch.from_numpy(picture.copy()).permute(2, 0, 1).float() / 255)[None]
+        torch.testing.assert_close(batch.pop(f"observation.images.{key}"), fed, rtol=0, atol=0)
+    np.testing.assert_array_equal(batch.pop("observation.state"), seen.state[None])
+    assert batch == {"task": [seen.instruction]}
+    assert f"/f{lerobot.FED}/" in ours.spec.fingerprint
+    assert lerobot.FED == 1
+    monkeypatch.setattr(lerobot, "FED", 2)
+    assert loaded(checkpoint("act"), "width=1").spec.fingerprint != ours.spec.fingerprint
 
 
 def test_an_act_that_averages_over_time_says_that_this_is_left_out(checkpoint, tmp_path):
