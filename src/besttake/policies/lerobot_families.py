@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from besttake.conventions import CLOSES_UP, Gripper
+from besttake.errors import one_line
 from besttake.policies.torch_noise import given_noise, given_tokens
 from besttake.takes.draws import Draw
 from besttake.types import F32, PolicyKind, Warms
@@ -18,10 +20,16 @@ from besttake.types import F32, PolicyKind, Warms
 Batch = dict[str, Any]
 STATE = "observation.state"
 COOLED_TOKENS = "tokens: cooled is a lower temperature, and a warm start does not exist"
-UNFINISHED = (
-    "a sampled sequence without an end or an action is an error of its class: its take fails to play, and counts"
-    " neither as a success nor as a failure"
+ZEROS = (
+    "tokens that are no action are played as zeros in the policy's own space, as LeRobot plays what it cannot decode"
 )
+_NO_ACTION = (
+    "did not emit end token",  # MolmoAct2
+    "generated no decodable action tokens",  # MolmoAct2
+    "Token sequence does not start with",  # pi0-FAST
+)
+"""What their classes raise where the tokens they said are no action."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -238,9 +246,22 @@ class Greedy(Family):
     prompted = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call."""
+        """The class's own call. Tokens that are no action become zeros, as LeRobot makes of those it cannot decode.
+
+        It would be wrong to let such a take drop out: it is the policy that failed, and more often the hotter it is.
+        """
+        import torch
+
         policy.reset()
-        return policy.predict_action_chunk(dict(batch))
+        try:
+            return policy.predict_action_chunk(dict(batch))
+        except (RuntimeError, AssertionError) as error:
+            if not any(words in str(error) for words in _NO_ACTION):
+                raise
+            _log.warning(
+                "%s: zeros are played, for its tokens are no action (%s)", type(policy).__name__, one_line(error, 100)
+            )
+            return torch.zeros(1, self.horizon, sizes_of(policy.config)[1], device=policy.config.device)
 
 
 class Spoken(Greedy):
@@ -289,11 +310,8 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     if name == "pi0_fast" or getattr(config, "inference_action_mode", "") == "discrete":
         hot = bool(getattr(config, "temperature", 0))
         note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse; ?temperature= above 0 samples"
-        if name == "pi0_fast":
-            return (Spoken if hot else Greedy)(replan, replan, notes=(note,))
-        if not hot:
-            return Greedy(replan, replan, notes=(note,))
-        return SpokenInward(replan, replan, notes=(note, UNFINISHED))
+        spoken = Spoken if name == "pi0_fast" else SpokenInward
+        return (spoken if hot else Greedy)(replan, replan, notes=(note, ZEROS))
     if name in _INWARD:
         return _inward(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):

@@ -181,6 +181,45 @@ def test_tokens_are_greedy_unless_a_temperature_is_given_and_cooled_is_a_lower_o
         hot.sample(seen[:1], DRAWS[:1], [Warm(0.3, chunks[0])])
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("molmoact2_tokens", {"discrete_generation_max_steps": 1}),
+        ("molmoact2_tokens", {}),
+        ("pi0_fast", {"validate_action_token_prefix": True}),
+    ],
+    ids=["no end", "no action", "no prefix"],
+)
+@pytest.mark.parametrize("heat", [0, 1])
+def test_tokens_that_are_no_action_are_played_as_zeros_and_no_take_is_lost(checkpoint, tmp_path, name, settings, heat):
+    """LeRobot, which plays zeros for tokens that it cannot decode, raises here."""
+    policy, seen = (
+        loaded(changed(checkpoint(name), tmp_path / "made", **settings), f"temperature={heat}"),
+        observations(2),
+    )
+    own = policy._checkpoint.policy
+    if not settings:  # after the prompt it says nothing but the end
+        with torch.no_grad():
+            own.model.lm_head.weight[own.model.config.eos_token_id, 1] += 1000
+    raised = (RuntimeError, AssertionError)
+    with pytest.raises(raised, match="end token|no decodable action|does not start with"), torch.inference_mode():
+        own.predict_action_chunk(dict(policy._checkpoint.before(policy._batch(seen[:1], None))))
+    zeros = policy._checkpoint.after(torch.zeros(1, policy.spec.horizon, policy.spec.action_dim)).numpy()
+    np.testing.assert_array_equal(policy.sample(seen, DRAWS[:2]), np.repeat(zeros, 2, axis=0))
+    assert any("played as zeros" in note for note in policy.spec.notes)
+
+
+def test_another_error_of_a_policy_of_tokens_is_not_played_as_zeros(checkpoint, monkeypatch):
+    policy = loaded(checkpoint("molmoact2_tokens"), "temperature=1")
+
+    def broken(*_, **__):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(policy._checkpoint.policy, "predict_action_chunk", broken)
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        policy.sample(observations(1), DRAWS[:1])
+
+
 def test_tokens_come_as_often_as_the_softmax_says():
     logits, heat = torch.tensor([[1.0, -0.5, 0.3, 2.0, -30.0]]), 1.6
     said = []
