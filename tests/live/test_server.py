@@ -246,6 +246,26 @@ def test_a_run_that_gives_no_sign_of_life_is_said_to_be_lost(going: Path) -> Non
         assert observer.state().phase == "lost"
 
 
+def test_a_run_that_was_removed_is_said_to_be_gone(going: Path) -> None:
+    with LiveServer(going) as server:
+        assert "The run is no longer there" not in Asking(server)("/")[1]
+        going.rename(going.with_name("elsewhere"))
+        assert "The run is no longer there: its directory was removed or moved." in Asking(server)("/")[1]
+        server.content.observer.phase = "setting up"  # as the run itself says before it has a directory
+        assert "The run is being set up." in Asking(server)("/")[1]
+
+
+def test_what_cannot_be_shown_is_one_line_in_the_log(going: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with patch.object(Observer, "state", side_effect=IndexError("what no run\nhas")), LiveServer(going) as server:
+        sock, file = listen(server)
+        with sock, file:
+            until = time.monotonic() + 20
+            while not caplog.records and time.monotonic() < until:
+                time.sleep(0.05)
+    assert caplog.text.count("could not be brought up to date (IndexError: what no run has)") >= 1
+    assert "Traceback" not in caplog.text
+
+
 def test_watching_changes_nothing_in_the_run(synthetic: ModuleType, tmp_path: Path) -> None:
     run = tmp_path / "run"
     synthetic.build(run, synthetic.Shape(("p",), ("pick",), 2, arms=("base",)))

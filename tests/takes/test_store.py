@@ -464,6 +464,21 @@ def test_a_damaged_file_without_a_row_is_moved_aside_by_the_next_writer(tmp_path
     assert (run / f"{row.file}.aside").read_bytes() == b"not a take"
 
 
+def test_a_run_that_is_removed_under_its_writer_ends_at_the_next_take(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        with pytest.raises(RunError, match="run was removed or moved while the run went on"):
+            store.add(make_take(seed=1))
+        with pytest.raises(RunError, match="removed or moved"):
+            store.add_error(make_take(seed=1).key, "fell over")
+        assert not (tmp_path / "run").exists()
+        (tmp_path / "elsewhere").rename(tmp_path / "run")
+        store.add(make_take(seed=1))
+    with Store.open(tmp_path / "run") as again:
+        assert len(again.rows()) == 2
+
+
 def test_a_take_whose_row_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         error = sqlite3.OperationalError("database or disk is full")

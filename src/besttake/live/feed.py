@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from besttake.errors import BestTakeError
+from besttake.errors import BestTakeError, one_line
 from besttake.live.content import Content
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,9 @@ class Feed:
             began = time.monotonic()
             try:
                 self.look()
-            except Exception:  # a run that is being changed can be in any state: look again
-                _log.warning("the live page could not be brought up to date", exc_info=True)
+            except Exception as error:  # a run that is being changed can be in any state: look again
+                _log.warning("the live page could not be brought up to date (%s)", one_line(error))
+                _log.debug("where that was", exc_info=True)
             pause = max(_EVERY, _SHARE * (time.monotonic() - began))
 
     def look(self) -> None:

@@ -80,7 +80,9 @@ class Observer:
             manifest = Manifest.read(self.directory)
         except RunError as error:
             there = os.path.lexists(self.directory / "run.json")  # whole or not at all, so it is damaged
-            return State(self.phase or "setting up", note=self.note or (str(error) if there else ""))
+            # Who only watches has seen a run there.
+            phase = self.phase or ("setting up" if there else "gone")
+            return State(phase, note=self.note or (str(error) if there else ""))
         rows, note = dict[TakeKey, Row](), self.note
         try:
             rows = dict(self._rows())

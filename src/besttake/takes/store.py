@@ -177,6 +177,7 @@ class Store:
         The function that it returns makes it part of the run; of these, call one at a time.
         """
         data = take.to_bytes()
+        self._check_there()
         with explained(self.path):
             rename = files.stage_bytes(self.path / take.key.file, data, parents=True)
 
@@ -194,6 +195,7 @@ class Store:
 
     def add_error(self, key: TakeKey, reason: str, seconds: float = 0.0) -> Row:
         """Record that a take could not be made, and why."""
+        self._check_there()
         return self._insert(Row(key, "error", None, None, 0, 0, None, 0, None, " ".join(reason.split()), seconds))
 
     def rows(self) -> list[Row]:
@@ -244,6 +246,14 @@ class Store:
 
     def _done(self) -> list[Row]:
         return [row for row in self.rows() if row.status == "done"]
+
+    def _check_there(self) -> None:
+        """A table that was removed takes rows until it is closed: the run would go on to its end and keep nothing."""
+        if not (self.path / table.NAME).is_file():
+            raise RunError(
+                f"{self.path} was removed or moved while the run went on, so takes can no longer be kept; move it back,"
+                " or remove what is left of it, and run the same command again"
+            )
 
     def _insert(self, row: Row) -> Row:
         with explained(self.path):

@@ -104,6 +104,7 @@ def phase(name: str, silent: float = 0.0) -> str:
         "running": "The run goes on.",
         "stopped": "The run is stopped. Finished takes are kept: the same command goes on with them.",
         "lost": f"There has been no sign of the run for {silent:.0f} s. If it was killed, the same command goes on.",
+        "gone": "The run is no longer there: its directory was removed or moved.",
         "finished": "The run is finished.",
         "ended": "The run has ended.",
     }[name]
