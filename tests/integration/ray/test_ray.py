@@ -104,7 +104,11 @@ def with_decisions(process: subprocess.Popen[str]) -> tuple[str, list[str], str]
         process.kill()
         raise
     assert process.returncode == 0, shown
-    lines = shown.splitlines()
+    return read(shown.splitlines())
+
+
+def read(lines: list[str]) -> tuple[str, list[str], str]:
+    """The digest, the notes and what was decided, of what SCRIPT prints."""
     digest, errors = next(line.split()[1:] for line in lines if line.startswith("DIGEST"))
     assert errors == "0"
     decided = next(line for line in lines if line.startswith("DECIDED"))
@@ -125,10 +129,39 @@ def local(tmp_path_factory: pytest.TempPathFactory, modules: Path) -> str:
     return ended(started(tmp_path_factory.mktemp("local") / "run", None, modules))[0]
 
 
+WAITS = """
+import time
+from pathlib import Path
+
+def make():
+    large, until = Large(), time.monotonic() + 300
+    plain = large.sample
+
+    def sample(observations, draws, warm=None):
+        while draws[0].task != "rehearsal" and not Path({gate!r}).exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        return plain(observations, draws, warm)
+
+    large.sample = sample
+    return large
+"""
+
+
 def test_replicas_on_two_nodes_play_the_same_bits(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
-    digest, notes = ended(started(tmp_path / "run", cluster.address, modules, on="ray"))
-    assert digest == local
-    assert any("2 replicas on 2 nodes" in note for note in notes), notes
+    """No take is played before both have joined: on a busy machine, one may have played all of them by then."""
+    gate, place = tmp_path / "both are there", tmp_path / "modules"
+    place.mkdir()
+    (place / "large_half.py").write_text((modules / "large_half.py").read_text() + WAITS.format(gate=str(gate)))
+    with started(tmp_path / "run", cluster.address, place, on="ray") as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("NOTE 2 replicas on 2 nodes"):
+                gate.touch()
+    assert process.returncode == 0, lines
+    assert gate.exists(), lines
+    assert read(lines)[0] == local
 
 
 def replicas_of(raylet: int) -> list[int]:
