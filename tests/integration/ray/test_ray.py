@@ -147,21 +147,31 @@ def make():
 """
 
 
-def test_replicas_on_two_nodes_play_the_same_bits(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
-    """No take is played before both have joined: on a busy machine, one may have played all of them by then."""
-    gate, place = tmp_path / "both are there", tmp_path / "modules"
-    place.mkdir()
-    (place / "large_half.py").write_text((modules / "large_half.py").read_text() + WAITS.format(gate=str(gate)))
-    with started(tmp_path / "run", cluster.address, place, on="ray") as process:
-        assert process.stdout is not None
+class Together:
+    """A diagnosis whose policy acts once replicas on two nodes are there: one alone may play all takes before."""
+
+    def __init__(self, place: Path, address: str, modules: Path, **changes: Any) -> None:
+        self._gate, own = place / "both are there", place / "modules"
+        own.mkdir()
+        policy = (modules / "large_half.py").read_text() + WAITS.format(gate=str(self._gate))
+        (own / "large_half.py").write_text(policy)
+        self.process = started(place / "run", address, own, on="ray", **changes)
+
+    def ended(self) -> tuple[str, list[str]]:
+        """Its digest and its notes."""
         lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("NOTE 2 replicas on 2 nodes"):
-                gate.touch()
-    assert process.returncode == 0, lines
-    assert gate.exists(), lines
-    assert read(lines)[0] == local
+        with self.process as process:
+            for line in process.stdout or ():
+                lines.append(line)
+                if line.startswith("NOTE 2 replicas on 2 nodes"):
+                    self._gate.touch()
+        assert self.process.returncode == 0, lines
+        assert self._gate.exists(), lines
+        return read(lines)[:2]
+
+
+def test_replicas_on_two_nodes_play_the_same_bits(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
+    assert Together(tmp_path, cluster.address, modules).ended()[0] == local
 
 
 def replicas_of(raylet: int) -> list[int]:
@@ -258,11 +268,11 @@ def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> No
 
 
 def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
-    process = started(tmp_path / "run", cluster.address, modules, on="ray", batch=2)
+    run = Together(tmp_path, cluster.address, modules, batch=2)
     victims: list[int] = []
 
     def hurt() -> None:
-        while process.poll() is None and not any((tmp_path / "run" / "takes").glob("*/*.take")):
+        while run.process.poll() is None and not any((tmp_path / "run" / "takes").glob("*/*.take")):
             time.sleep(0.05)
         away = next(node for node in cluster.list_all_nodes() if not node.head)
         for pid in replicas_of(cluster.head_node.all_processes["raylet"][0].process.pid):
@@ -272,7 +282,7 @@ def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Pat
 
     killer = threading.Thread(target=hurt, daemon=True)
     killer.start()
-    digest, notes = ended(process)
+    digest, notes = run.ended()
     killer.join(timeout=60)
     assert victims
     assert digest == local
