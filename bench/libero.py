@@ -65,8 +65,6 @@ def ours(
 
 
 def theirs(benchmark: Any, task: dict[str, Any], index: int, actions: Any, replan: int) -> tuple[float, float, float]:
-    # robosuite frees what it has uploaded in whatever graphics context is current, and must not find BestTake's there.
-    benchmark._env.sim._render_context_offscreen.gl_ctx.make_current()
     began = time.perf_counter()
     seen = benchmark.reset({**task, "episode_idx": index})
     ready, cpu = time.perf_counter(), time.process_time()

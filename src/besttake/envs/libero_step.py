@@ -9,6 +9,7 @@ then takes robosuite's own step.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 from besttake.files import version
 
 ROBOSUITE = "1.4.0"
-_OWN = ("step", "_pre_action", "_post_action", "_post_process", "_update_observables", "_get_observations", "reward")
+_OWN = (
+    *("step", "_pre_action", "_post_action", "_post_process", "_update_observables", "_get_observations", "reward"),
+    "check_contact",
+)
 
 
 def unlike(env: Any) -> str:
@@ -59,6 +63,7 @@ class OscStep:
         self._model, self._data = env.sim.model._model, env.sim.data._data
         self._substeps = int(env.control_timestep / env.model_timestep)
         self._arm, self._run = arm_of(env, self._data), runner(env)
+        env.check_contact = partial(_touches, env)
 
     def __call__(self, action: NDArray[np.float64]) -> bool:
         """Execute one action (7,); whether the goal holds after it."""
@@ -91,6 +96,22 @@ class OscStep:
         arm.goal_pos[:], arm.goal_ori[:] = controller.goal_pos, controller.goal_ori
         arm.rest[:] = controller.initial_joint
         arm.gains[:] = [part for gain in (controller.kp, controller.kd) for part in (gain[:3], gain[3:])]
+
+
+def _touches(env: Any, geoms_1: Any, geoms_2: Any = None) -> bool:
+    """Whether one of ``geoms_1`` touches one of ``geoms_2``, or anything: robosuite's `check_contact`, by numbers.
+
+    Geoms are a name, several names or a model's. robosuite looks up four names for each contact.
+    """
+    numbers = env.sim.model._geom_name2id
+
+    def among(pairs: NDArray[np.int32], geoms: Any) -> NDArray[np.bool_]:
+        names = [geoms] if isinstance(geoms, str) else getattr(geoms, "contact_geoms", geoms)
+        return np.isin(pairs, [numbers[name] for name in names if name in numbers])
+
+    pairs = env.sim.data._data.contact.geom
+    other = pairs[:, ::-1]
+    return bool((among(pairs, geoms_1) & (geoms_2 is None or among(other, geoms_2))).any())
 
 
 def _as_known(env: type, name: str) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
+from besttake import registry
 from besttake.envs import libero_render
-from besttake.envs.libero_render import Renderer, unseen
+from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero_render import Renderer, mesh_parts, unseen
 from besttake.envs.libero_setup import import_libero, locate
+from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")
-SHAPES = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "mesh")
+SHAPES = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "odd", "coil")
+MESHES = SHAPES[5:]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,9 +39,9 @@ def test_pictures_without_what_is_unseen_are_the_same(monkeypatch: pytest.Monkey
         mujoco.mj_forward(model, data)
         renderer = Renderer(model, -1)
         lean = renderer.picture(data, 0, 96)
-        left_out, geoms = left_out + int(unseen(model, data, 0).sum()), geoms + model.ngeom
+        left_out, geoms = left_out + int(unseen(model, data, 0, mesh_parts(model)).sum()), geoms + model.ngeom
         with monkeypatch.context() as patch:
-            patch.setattr(libero_render, "unseen", lambda model, data, camera: np.zeros(model.ngeom, bool))
+            patch.setattr(libero_render, "unseen", lambda model, *_: np.zeros(model.ngeom, bool))
             assert np.array_equal(lean, renderer.picture(data, 0, 96)), f"seed {seed}"
         renderer.free()
     # Most of what was scattered around is out of view; in mirrors more of it shows.
@@ -51,14 +56,14 @@ def test_of_what_is_out_of_view_a_small_mirror_draws_what_it_shows(monkeypatch: 
         mujoco.mj_forward(model, data)
         renderer = Renderer(model, -1)
         lean = renderer.picture(data, 0, 128)
-        out = unseen(model, data, 0)
+        out = unseen(model, data, 0, mesh_parts(model))
         left_out, geoms = left_out + int(out.sum()), geoms + model.ngeom
         with monkeypatch.context() as patch:
-            patch.setattr(libero_render, "unseen", lambda model, data, camera: np.zeros(model.ngeom, bool))
+            patch.setattr(libero_render, "unseen", lambda model, *_: np.zeros(model.ngeom, bool))
             assert np.array_equal(lean, renderer.picture(data, 0, 128)), f"seed {seed}"
             patch.setattr(libero_render, "_mirrors", lambda model: np.zeros(model.ngeom, bool))
-            beyond = unseen(model, data, 0)
-            patch.setattr(libero_render, "unseen", lambda model, data, camera, beyond=beyond: beyond)
+            beyond = unseen(model, data, 0, mesh_parts(model))
+            patch.setattr(libero_render, "unseen", lambda *_, beyond=beyond: beyond)
             shown += not np.array_equal(lean, renderer.picture(data, 0, 128))
         renderer.free()
     # With the whole view mirrored, and not what the mirror itself shows, it would be 46 %.
@@ -66,16 +71,48 @@ def test_of_what_is_out_of_view_a_small_mirror_draws_what_it_shows(monkeypatch: 
     assert shown >= 6, "mirrors that show nothing prove nothing"
 
 
+def test_a_mesh_of_many_faces_is_left_out_though_its_bounding_box_is_in_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_parts = 0
+    for seed in range(12):
+        model = _scene(np.random.default_rng([seed, 9]), mirrors=seed % 3)
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        renderer = Renderer(model, -1)
+        lean = renderer.picture(data, 0, 96)
+        tight, loose = unseen(model, data, 0, mesh_parts(model)), unseen(model, data, 0, {})
+        assert not (loose & ~tight).any()
+        by_parts += int((tight & ~loose).sum())
+        with monkeypatch.context() as patch:
+            patch.setattr(libero_render, "unseen", lambda *_, loose=loose: loose)
+            assert np.array_equal(lean, renderer.picture(data, 0, 96)), f"seed {seed}"
+        renderer.free()
+    assert by_parts >= 12
+
+
+def test_the_parts_of_a_mesh_hold_all_of_its_faces() -> None:
+    model = _scene(np.random.default_rng(3), mirrors=0)
+    mesh = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_MESH, "coil")
+    parts = mesh_parts(model)
+    assert list(parts) == [mesh], "the other mesh has few faces"
+    corners = model.mesh_face[model.mesh_faceadr[mesh] :][: model.mesh_facenum[mesh]]
+    faces = model.mesh_vert[model.mesh_vertadr[mesh] :][corners][:, None]
+    centers, halves = parts[mesh][:, 0], parts[mesh][:, 1]
+    inside = np.abs(faces - centers[:, None]) <= halves[:, None] + 1e-9  # (face, part, corner, axis)
+    assert inside.all(axis=(2, 3)).any(axis=1).all()
+    assert 8 < len(centers) <= 64
+    assert (8 * halves.prod(axis=1)).sum() < 0.5 * np.ptp(faces.reshape(-1, 3), axis=0).prod()
+
+
 def test_nothing_is_left_out_where_lights_cast_shadows_or_the_camera_is_not_a_plain_one() -> None:
     model = _scene(np.random.default_rng(1), mirrors=0)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    assert unseen(model, data, 0).any()
+    assert unseen(model, data, 0, mesh_parts(model)).any()
     model.light_castshadow[0] = True
-    assert not unseen(model, data, 0).any()
+    assert not unseen(model, data, 0, mesh_parts(model)).any()
     model.light_castshadow[0] = False
     model.cam_sensorsize[0] = 0.01
-    assert not unseen(model, data, 0).any()
+    assert not unseen(model, data, 0, mesh_parts(model)).any()
 
 
 def test_the_groups_of_the_model_are_as_before_after_a_picture() -> None:
@@ -99,6 +136,46 @@ def test_a_picture_larger_than_the_buffer_is_whole() -> None:
     assert len(np.unique(picture[660:].reshape(-1, 3), axis=0)) > 1
 
 
+def test_robosuites_own_renderer_and_ours_draw_beside_each_other_as_alone() -> None:
+    """robosuite never makes its context current again, and each of its resets frees what it has uploaded."""
+    env = registry.env("libero:object?task=0&size=64&convention=vla-eval")
+    assert isinstance(env, LiberoEnv)
+    start, bddl = Start(env.spec.tasks[0].name, 0), str(env.bddl(env.spec.tasks[0].name))
+
+    def drawn(*, by_us: bool, by_them: bool) -> list[list[bytes]]:
+        ours, theirs = [], []
+        if by_them:
+            size = {"camera_heights": 64, "camera_widths": 64}
+            robosuites = import_libero(locate())(bddl, ignore_done=True, has_offscreen_renderer=True, **size)
+        for _ in range(2):
+            if by_us:
+                env.reset(start)
+                ours += [env.observe((camera,)).images[camera].tobytes() for camera in ("agentview", "wrist")]
+            if by_them:
+                robosuites.env.object_property_initializers.clear()
+                np.random.seed(0)  # noqa: NPY002
+                theirs.append(robosuites.reset()["agentview_image"].tobytes())
+            for _ in range(3):
+                if by_us:
+                    env.step(np.full(7, 0.1, np.float32))
+                    ours.append(env.observe(("wrist",)).images["wrist"].tobytes())
+                if by_them:
+                    theirs.append(robosuites.step([0.1] * 7)[0]["agentview_image"].tobytes())
+        if by_them:
+            robosuites.close()
+            del robosuites
+            gc.collect()
+        if by_us:
+            ours.append(env.observe(("agentview",)).images["agentview"].tobytes())
+        return [ours, theirs]
+
+    alone = [drawn(by_us=True, by_them=False)[0], drawn(by_us=False, by_them=True)[1]]
+    env.close()
+    assert drawn(by_us=True, by_them=True) == alone
+    assert all(len(set(pictures)) > 3 for pictures in alone)
+    env.close()
+
+
 def _scene(rng: Any, mirrors: int) -> Any:
     """Things around a camera that looks somewhere, some of them translucent, some of them mirrors."""
     geoms = []
@@ -107,8 +184,10 @@ def _scene(rng: Any, mirrors: int) -> Any:
         place, turn = _words(rng.uniform(-2, 2, 3)), _words(rng.normal(size=4))
         alpha = 0.5 if rng.random() < 0.1 else 1
         color = _words([*rng.uniform(0.2, 1, 3), alpha])
-        sizes = 'mesh="odd"' if shape == "mesh" else f'size="{_words(rng.uniform(0.02, 0.25, 3))}"'
-        looks = 'material="mirror" type="box"' if number < mirrors else f'rgba="{color}" type="{shape}"'
+        kind, sizes = shape, f'size="{_words(rng.uniform(0.02, 0.25, 3))}"'
+        if shape in MESHES:
+            kind, sizes = "mesh", f'mesh="{shape}"'
+        looks = 'material="mirror" type="box"' if number < mirrors else f'rgba="{color}" type="{kind}"'
         if number < mirrors:
             sizes = f'size="{_words([*rng.uniform(0.5, 1.5, 2), 0.05])}"'
         geoms.append(f'<geom {looks} {sizes} pos="{place}" quat="{turn}" group="1"/>')
@@ -117,6 +196,7 @@ def _scene(rng: Any, mirrors: int) -> Any:
 <mujoco>
   <asset>
     <mesh name="odd" vertex="{corners}"/>
+    {_coil(rng)}
     <material name="mirror" reflectance="0.6" rgba=".3 .3 .3 1"/>
     <texture type="skybox" builtin="gradient" rgb1=".2 .4 .6" rgb2="0 0 0" width="32" height="32"/>
   </asset>
@@ -128,6 +208,22 @@ def _scene(rng: Any, mirrors: int) -> Any:
     {"".join(geoms)}
   </worldbody>
 </mujoco>""")
+
+
+def _coil(rng: Any) -> str:
+    """A mesh of 1604 faces: a thin square tube wound around a hollow that fills most of its bounding box."""
+    along = np.linspace(0, 1, 201)[:, None]
+    turns = along * rng.uniform(3, 6)
+    line = np.hstack([np.cos(turns), np.sin(turns), along])
+    ring = 0.02 * np.array([[0, 1, 1], [0, -1, 1], [0, -1, -1], [0, 1, -1]])
+    corners = (line[:, None] + ring).reshape(-1)
+    faces = [[0, 2, 1], [0, 3, 2], [800, 801, 802], [800, 802, 803]]
+    for step in range(0, 800, 4):
+        for side in range(4):
+            a, b = step + side, step + (side + 1) % 4
+            faces += [[a, b, b + 4], [a, b + 4, a + 4]]
+    words = " ".join(str(corner) for face in faces for corner in face)
+    return f'<mesh name="coil" vertex="{_words(corners)}" face="{words}"/>'
 
 
 def _above_a_mirror(rng: Any) -> Any:

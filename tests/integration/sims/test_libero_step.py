@@ -140,3 +140,22 @@ def test_a_stove_is_lit_and_the_goal_holds_when_robosuites_own_step_says_so(env:
     assert lean == lit(own=True)
     assert {success for success, _ in lean} == {False, True}
     assert len({colors for _, colors in lean}) == 2
+
+
+def test_what_touches_what_is_what_robosuite_says(env: LiberoEnv) -> None:
+    env.reset(Start(env.spec.tasks[0].name, 0))
+    simulator = env.simulator().robosuite
+    own = type(simulator).check_contact
+    things = [*simulator.objects_dict.values(), *simulator.fixtures_dict.values(), simulator.robots[0].gripper]
+    names = [thing.contact_geoms[0] for thing in things if thing.contact_geoms]
+    asked = [(one, other) for one in [*things, *names, names[:3]] for other in [*things, *names, names[2:5], None]]
+    asked += [("no_such_geom", None), (things[0], ["no_such_geom"]), ([], [])]
+    answers = []
+    for action in drifts(40):
+        env.step(action)
+        if env.simulator().robosuite.timestep % 8 == 0:
+            theirs = [own(simulator, *pair) for pair in asked]
+            assert [simulator.check_contact(*pair) for pair in asked] == theirs
+            answers += theirs
+    assert simulator.check_contact != own.__get__(simulator)
+    assert 20 < sum(answers) < len(answers) - 20
