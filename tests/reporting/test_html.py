@@ -13,7 +13,7 @@ from besttake.reporting.html import make_html, render
 from besttake.reporting.numbers import duration, number
 from besttake.reporting.page import script
 from besttake.reporting.takes import PageTakes, page_takes
-from besttake.result import Result
+from besttake.result import Estimate, Result, Retest
 
 STYLES = {"percent": (100, 1), "points": (100, 1), "spread": (100, 1), "count": (1, 0), "plain": (1, 2)}
 NASTY = "<script>alert(1)</script> \"'&\U0001f916"
@@ -244,6 +244,18 @@ def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_pa
     seen = Seen(render(broken, PageTakes([], "No take of this run can be shown.")))
     assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
     assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
+
+
+@pytest.mark.parametrize(
+    "kappa", [Estimate(value=0.25, low=0.1, high=0.4, n=9), Estimate(n=1, reason="fewer than two")]
+)
+def test_agreement_is_told_without_a_kappa_that_there_is_not(run: Path, kappa: Estimate) -> None:
+    result = Result.load(run / "result.json")
+    retest = Retest(agreement=Estimate(value=0.5, n=1), kappa=kappa)
+    policies = [cell.model_copy(update={"retest": retest}) for cell in result.policies]
+    text = Seen(render(result.model_copy(update={"policies": policies}), PageTakes([], ""))).text
+    assert "Two takes of a start end alike in" in text
+    assert ("; kappa" in text, "kappa" in text) == (kappa.value is not None,) * 2
 
 
 def test_a_run_without_takes_says_so(synthetic: ModuleType, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from besttake.measure.scores import Scores
 from besttake.reporting import candidates, takes
 from besttake.result import Result
 from besttake.takes.film import Film
+from besttake.takes.key import TakeKey
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 
 
@@ -30,6 +32,16 @@ def test_shown_starts_are_what_they_are_called(run: Path) -> None:
             "succeeded": all(ended),
         }
         assert expected[start.kind]
+
+
+def test_a_run_whose_every_take_failed_says_why(synthetic: ModuleType, tmp_path: Path) -> None:
+    result = synthetic.empty(tmp_path / "run")
+    assert takes.page_takes(tmp_path / "run", result).note == "This run has no takes yet."
+    with Store.write(tmp_path / "run", Manifest()) as store:
+        for seed, reason in enumerate(["the arm fell off", "no memory", "the arm fell off"]):
+            store.add_error(TakeKey("p", "testbed", "pick", 0, "base", seed), reason)
+    note = takes.page_takes(tmp_path / "run", result).note
+    assert note == "No take of this run was finished. 2 failed: the arm fell off. 1 failed: no memory."
 
 
 def test_a_start_is_shown_with_the_takes_of_every_arm(run: Path) -> None:

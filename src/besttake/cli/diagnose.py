@@ -173,7 +173,9 @@ def _most_failed_by(out: Path) -> str:
 
     with Store.open(out) as store:
         reasons = Counter(row.error for row in store.rows() if row.status == "error" and row.error)
-    return f", most of them by {reasons.most_common(1)[0][0][:200]}" if reasons else ""
+    for reason, count in reasons.most_common(1):
+        return f", {count if len(reasons) > 1 else 'all'} of them by {reason[:200]}"
+    return ""
 
 
 def _page(out: Path) -> Path | None:

@@ -7,6 +7,7 @@ missed, and a few where all takes ended alike, until the size budget is spent.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,8 @@ _HEAVY = 2_500
 _MOMENTS = 120
 _MOMENT_BYTES = 15
 """What one moment of a trace takes, before base64 would add a third: its step, cosine and demonstration frame."""
+_REASONS, _REASON = 5, 300
+"""Reasons why takes failed that the page of a run without any other tells, and characters of each."""
 _MISSES = 3
 """After so many starts that do not fit no other is tried: a film costs as much to pack when it is left out."""
 
@@ -127,6 +130,12 @@ class Starts:
         """Close the run."""
         self._store.close()
 
+    def why_none(self) -> str:
+        """Why no take was finished, where none was."""
+        reasons = Counter(row.error or "for no known reason" for row in self._store.rows() if row.status == "error")
+        failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))
+        return f"No take of this run was finished.{''.join(failed)}" if reasons else "This run has no takes yet."
+
     def json(self, id: str) -> str | None:
         """The start called ``id``, as the page's own data have it; None where the run has no such start."""
         candidate = self._by_id.get(id)
@@ -180,7 +189,7 @@ def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
                 spent += size
             if misses == _MISSES or len(shown) == LIMIT:
                 break
-        cells = [(cell.policy, cell.group) for cell in result.cells]
+        cells, note = [(cell.policy, cell.group) for cell in result.cells], starts.why_none()
         if starts.by_cell:
             note = "" if shown else "No take of this run can be shown."
             every = [candidate for own in starts.by_cell.values() for candidate in own]
@@ -189,7 +198,7 @@ def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
                 for cell in result.policies
             }
             return PageTakes(shown, note, heat(starts.by_cell, cells, starts.scores, places), times)
-    return PageTakes([], "This run has no takes yet.")
+    return PageTakes([], note)
 
 
 def _kept(done: Sequence[Row], picked: int | None, most: int) -> list[Row]:
