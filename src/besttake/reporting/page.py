@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,8 @@ class Page:
 
     def __init__(self, document: Mapping[str, Any], *, served: bool = False) -> None:
         self._document = document
-        self._env = Environment(
-            loader=PackageLoader("besttake.reporting", "templates"), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
-        self._env.globals.update(num=self.num, est=self.est, count=numbers.count, duration=numbers.duration)
-        self._env.globals.update(pointer=pointer, asset=asset, marker=marker, served=served)
-        self._env.globals.update(may_load=partial(may_load, served=served))
-        self._env.filters.update(script=script, sentence=numbers.sentence, code=code)
+        own = {"num": self.num, "est": self.est, "served": served, "may_load": partial(may_load, served=served)}
+        self._given = {"document": document, **own}
 
     def save(self, out: str | Path, template: str, **context: Any) -> Path:
         """Write a template of this package whole or not at all, with the directories above it."""
@@ -49,7 +43,7 @@ class Page:
 
     def render(self, template: str, **context: Any) -> str:
         """The text of a template of this package."""
-        return self._env.get_template(template).render(document=self._document, **context)
+        return _templates().get_template(template).render(**self._given, **context)
 
     def num(self, pointer: str, style: str = "plain") -> Markup:
         """The number at a JSON pointer; words where there is none."""
@@ -85,6 +79,18 @@ class Page:
                 return None
             value = value[int(part)] if isinstance(value, list | tuple) else value.get(part)
         return value
+
+
+@cache
+def _templates() -> Environment:
+    """The templates of this package, which are compiled once for all pages; so no page may leave anything in here."""
+    env = Environment(
+        loader=PackageLoader("besttake.reporting", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    env.globals.update(count=numbers.count, duration=numbers.duration, pointer=pointer, asset=asset, marker=marker)
+    env.filters.update(script=script, sentence=numbers.sentence, code=code)
+    return env
 
 
 _STYLES: dict[str, Callable[[float], str]] = {
