@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from besttake.demos.resolve import build_at, open_or_build
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
+from besttake.verbs.check import Asked
 from besttake.verbs.diagnose import diagnose
 
 PLANTED = "python:planted:make"
@@ -53,7 +55,7 @@ def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     plan = Plan(
         policy=("testbed:half",), env=("testbed:pick",), starts="2", seeds=2, arms=("base", "retrieve"),
-        demos_per_task=4, probe_states=0, workers=1,
+        demos_per_task=4, probe_states=0, check_states=8, workers=1,
     )  # fmt: skip
     diagnose(plan, out)
     return out
@@ -91,14 +93,16 @@ CODE = (
 @pytest.mark.parametrize("uri", CODE)
 def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatch: Any, capsys: Any) -> None:
     plant(library, encoder=uri)
+    few = ("--probe-states", 4, "--check-states", 4)
+    monkeypatch.setattr("besttake.verbs.tune.Asked", partial(Asked, 4))
     (library.parent / "take").mkdir()
     Image.new("RGB", (32, 32)).save(library.parent / "take" / "0.png")
     for use in (
         ["library", "check", library],
         ["library", "show", library],
         ["rank", library.parent / "take", "--demos", library],
-        ["diagnose", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, "-o", "out"],
-        ["probe", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library],
+        ["diagnose", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, "-o", "out", *few],
+        ["probe", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, *few],
         ["serve", "--policy", "testbed:half", "--retrieve", library, "--port", "0"],
         ["library", "tune", library, "--env", "testbed:pick", "--policy", "testbed:half"],
     ):

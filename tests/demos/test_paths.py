@@ -116,7 +116,7 @@ def damaged_heap(path):
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("scheme", ["hdf5", "aloha", "maniskill"])
+@pytest.mark.parametrize("scheme", ["hdf5", *(pytest.param(s, marks=pytest.mark.slow) for s in ("aloha", "maniskill"))])
 def test_a_file_from_which_libhdf5_does_not_come_back_is_one_line(tmp_path, scheme, monkeypatch):
     libero_hdf5(tmp_path)
     damaged_heap(tmp_path / "pick_demo.hdf5")

@@ -105,6 +105,7 @@ FLAGS = {
     "arms": "base",
     "demos_per_task": 6,
     "probe_states": 0,
+    "workers": 1,
 }
 
 

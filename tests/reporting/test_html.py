@@ -1,5 +1,6 @@
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -75,7 +76,9 @@ def shown(text: str) -> float:
     return float(re.sub(r"[^0-9.\-]", "", text.replace("\N{MINUS SIGN}", "-")))
 
 
+@cache
 def page_of(run: Path) -> tuple[Seen, str]:
+    """The page of a run, which is made once: no test changes a run after that."""
     text = make_html(run).read_text(encoding="utf-8")
     return Seen(text), text
 

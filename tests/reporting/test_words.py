@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from html import unescape
 from typing import NamedTuple, get_args
 
@@ -104,29 +105,33 @@ CASES = {
 }  # fmt: skip
 
 
+@cache
+def measured(seeds: int, window: str, deterministic: bool) -> tuple[CellData, Cell]:
+    """Random takes and their numbers, which many cases share: to measure them takes longer than all that follows."""
+    rng = np.random.default_rng(0)
+    y = (rng.random((60, seeds)) < 0.5).astype(float)
+    takes = ArmTakes(y, np.full(y.shape, 50.0), {ScoreName("manifold", window): rng.normal(size=y.shape)})
+    units = tuple(("env", "task", i) for i in range(60))
+    data = CellData("p", "env", "*", units, {"base": takes}, (window,), "manifold", 180, 0, deterministic=deterministic)
+    return data, measure_cell(data, Settings(seeds, seeds, WORTH))
+
+
 def cell_of(name: str, group: str = "*", looked: tuple[int, ...] = ()) -> Cell:
     """A measured cell whose questions are answered as the case says."""
     case = CASES[name]
-    rng = np.random.default_rng(0)
-    y = (rng.random((60, case.seeds)) < 0.5).astype(float)
-    takes = ArmTakes(y, np.full(y.shape, 50.0), {ScoreName("manifold", case.window): rng.normal(size=y.shape)})
-    units = tuple(("env", "task", i) for i in range(60))
-    data = CellData(
-        "p", "env", group, units, {"base": takes}, (case.window,), "manifold", 180, 0, deterministic=case.deterministic
-    )
+    data, cell = measured(case.seeds, case.window, case.deterministic)
     findings = {key: ANSWERS[code] for key, code in (pair.split("=") for pair in case.answers.split())}
-    cell = measure_cell(data, Settings(case.seeds, case.seeds, WORTH))
     parts = {
         "reuse": Forecast(40, 210, 500),
         "retrieve": Forecast(120, None, 500),
         "combine": Forecast(None, None, 500),
     }
     verdict = judge(
-        data, findings, case.seeds, looks_at(units, (60, case.seeds), [(count, case.seeds) for count in looked]),
+        data, findings, case.seeds, looks_at(data.units, (60, case.seeds), [(count, case.seeds) for count in looked]),
         [(count, case.seeds) for count in (*looked, 60)],
         further=lambda decided: {p: f for p, f in parts.items() if getattr(decided, p).reason in ("open", "choice")},
     )  # fmt: skip
-    return words.worded(cell.model_copy(update={"verdict": verdict}), WORTH)
+    return words.worded(cell.model_copy(update={"verdict": verdict, "group": group}), WORTH)
 
 
 def option(arm: str, scorer: str | None, answer: str, *, shown: bool = False, not_worse: bool = False) -> Option:

@@ -141,19 +141,21 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("way", "workers"), [(way, int(way == "raises")) for way in WRONG])
-def test_a_scorer_that_fails_loses_its_own_column_with_one_line(
-    run: Path, library: Library, way: str, workers: int
+@pytest.mark.parametrize(("ways", "workers"), [(("raises",), 1), (tuple(WRONG), 0)], ids=["in a worker", "here"])
+def test_scorers_that_fail_lose_their_own_columns_with_one_line_each(
+    run: Path, library: Library, ways: tuple[str, ...], workers: int
 ) -> None:
     alone = scored(run, library)
+    odd = [f"python:odd_scorer:make?way={way}" for way in ways]
     pool = LocalPool(workers) if workers else None
     try:
-        scores = scored(run, library, f"python:odd_scorer:make?way={way}", "python:odd_scorer:make", pool=pool)
+        scores = scored(run, library, *odd, "python:odd_scorer:make", pool=pool)
     finally:
         if pool is not None:
             pool.close()
-    assert list(scores.lost) == [f"odd {way}"]
-    assert re.search(WRONG[way], scores.lost[f"odd {way}"])
+    assert set(scores.lost) == {f"odd {way}" for way in ways}
+    for way in ways:
+        assert re.search(WRONG[way], scores.lost[f"odd {way}"])
     assert list(scores.scorers) == ["manifold", "odd well"]
     for key, one in alone.items():
         assert {name: value for name, value in scores[key].scores.items() if name.scorer == "manifold"} == one.scores

@@ -17,7 +17,10 @@ from besttake.scorers.classifier import Trained
 from besttake.verbs import answered
 from besttake.verbs.diagnose import diagnose, versions
 
-PLAN = {"policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",)}
+PLAN = {
+    "policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",), "demos_per_task": 4,
+    "probe_states": 4,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

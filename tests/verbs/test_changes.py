@@ -26,7 +26,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> tuple[Path, P
     place = tmp_path_factory.mktemp("runs")
     for name, starts in (("half", "0:4"), ("strong", "1:6")):
         plan = Plan(policy=f"testbed:{name}", env="testbed:pick", starts=starts, seeds=2, arms=("base",),
-                    check_states=0, probe_states=0)  # fmt: skip
+                    check_states=0, probe_states=0, demos_per_task=4, workers=1)  # fmt: skip
         diagnose(plan, place / name)
     return place / "half", place / "strong"
 

@@ -241,6 +241,7 @@ def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path,
         "seeds": 1,
         "arms": "base,cooled,retrieve",
         "probe_states": 0,
+        "workers": 1,
     }
     result = diagnose(load_plan(None, plan), run)
     (made,) = result.checks.values()

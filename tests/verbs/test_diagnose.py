@@ -36,7 +36,9 @@ FLAGS = {
     "arms": "base,cooled,shuffled,retrieve,rerank",
     "demos_per_task": 6,
     "probe_states": 20,
+    "check_states": 16,
 }
+SMALL = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "workers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +176,7 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("besttake.verbs.setup.library_for", lambda *_: None)
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base,cooled"}
+    flags = {**SMALL, "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     cell = found.cells[0]
     assert cell.headroom is not None
@@ -188,7 +190,7 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
 
 
 def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Path) -> None:
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base", "seeds": 1}
+    flags = {**SMALL, "arms": "base", "seeds": 1}
     cell = diagnose(load_plan(None, flags), tmp_path / "run").cells[0]
     assert cell.headroom is not None
     assert cell.headroom.headroom.value is None
@@ -260,7 +262,7 @@ def test_the_command_prints_the_result_it_wrote(run: Path, besttake: Callable[..
 
 
 def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: Path, tmp_path: Path) -> None:
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["drawer"], "arms": "base"}
+    flags = {**SMALL, "arms": "base"}
     whole = diagnose(load_plan(None, flags), tmp_path / "run")
     assert not any("embedding of an earlier one" in note for note in whole.notes)
     takes = summarise(tmp_path / "run").takes_digest
@@ -301,7 +303,7 @@ def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,cooled"}
+    flags = {**SMALL, "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     line = "no take has a score: headroom is known, selection is not"
     for cell in (*found.cells, *found.policies):
@@ -332,7 +334,7 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     half: Any = importlib.import_module("large_half")
-    flags = {**FLAGS, "policy": ["python:large_half:make"], "task": ["pick"], "arms": "base", "probe_states": 0}
+    flags = {**SMALL, "policy": ["python:large_half:make"], "arms": "base", "probe_states": 0}
 
     def unplugged(*_: object) -> NoReturn:
         raise RuntimeError("the machine was unplugged")

@@ -40,6 +40,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
             arms=("base",),
             check_states=0,
             probe_states=0,
+            demos_per_task=4,
+            workers=1,
         ),
         path,
     )

@@ -98,7 +98,8 @@ def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_p
     monkeypatch.setattr(
         "sys.argv",
         ["besttake", "diagnose", "--policy", "testbed:half", "--policy", "python:two_armed:make", "--env",
-         "testbed:pick", "--starts", "1", "--seeds", "2", "--arms", "base", "--probe-states", "0", "-o", "run"],
+         "testbed:pick", "--starts", "1", "--seeds", "2", "--arms", "base", "--probe-states", "0",
+         "--demos-per-task", "4", "--workers", "1", "-o", "run"],
     )  # fmt: skip
     with pytest.raises(SystemExit) as stop:
         main()
@@ -110,6 +111,7 @@ def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_p
 def test_another_robots_pictures_still_score_and_the_missing_fit_is_noted(made, tmp_path):
     out = tmp_path / "run"
     words = ["diagnose", *PICK, "--demos", made(actions=7), "--arms", "base", "--starts", "2", "--seeds", "2"]
+    words += ["--workers", "1"]
     done = CliRunner().invoke(app, [*words, "-o", str(out), "-q"])
     assert done.exit_code == 0, done.output
     result = json.loads((out / "result.json").read_text())
@@ -118,6 +120,7 @@ def test_another_robots_pictures_still_score_and_the_missing_fit_is_noted(made, 
 
 def test_rerank_asks_for_actions_and_retrieve_for_states_too(made, tmp_path, capsys):
     words = ["diagnose", *PICK, "--demos", made(states=8), "--starts", "1", "--seeds", "1", "--candidates", "2"]
+    words += ["--workers", "1"]
     done = CliRunner().invoke(app, [*words, "--arms", "base,rerank", "-o", str(tmp_path / "run"), "-q"])
     assert done.exit_code == 0, done.output
     code, lines = said(capsys, *words, "--arms", "base,retrieve", "-o", tmp_path / "other")

@@ -115,8 +115,9 @@ def run(tmp_path_factory):
             app,
             [
                 "reproduce", table, "--policy", "pi0=testbed:half", "--env", "spatial=testbed:pick", "--env",
-                "object=testbed:drawer", "--starts", "6", "--encoder", "pixels", "--stride", "10", "-o", str(out), "-q",
-                *more,
+                "object=testbed:drawer", "--starts", "6", "--encoder", "pixels", "--stride", "10",
+                "--demos", "testbed?demos_per_task=6", "--check-states", "16", "--probe-states", "40", "-o", str(out),
+                "-q", *more,
             ],
         )  # fmt: skip
 

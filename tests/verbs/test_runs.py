@@ -35,7 +35,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from besttake.verbs.diagnose import diagnose
 
     run = tmp_path_factory.mktemp("runs") / "run"
-    diagnose(Plan(policy="testbed:half", env="testbed:drawer", starts=1, seeds=2, arms=("base",)), run)
+    plan = Plan(
+        policy="testbed:half", env="testbed:drawer", starts=1, seeds=2, arms=("base",), demos_per_task=4,
+        probe_states=0, workers=1,
+    )  # fmt: skip
+    diagnose(plan, run)
     return run
 
 

@@ -25,10 +25,11 @@ from besttake.takes.summary import summarise
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.export import Wanted, export
 
-BUDGET = 400
+BUDGET = 240
 PLAN: dict[str, Any] = {
     "policy": "testbed:half", "env": "testbed", "task": ["pick", "push"], "until": "decided", "budget": BUDGET,
-    "arms": "base,cooled,shuffled,retrieve", "stride": 8, "probe_states": 0, "demos_per_task": 5, "seed": 3,
+    "arms": "base,cooled,shuffled,retrieve", "stride": 8, "probe_states": 0, "check_states": 16,
+    "demos_per_task": 5, "seed": 3,
 }  # fmt: skip
 
 
@@ -127,7 +128,7 @@ def test_a_budget_of_less_than_one_start_is_refused_before_the_first_take(tmp_pa
 
 
 def test_a_smaller_budget_drops_no_take_that_is_there(tmp_path: Path, cache: Path) -> None:
-    plan = {**PLAN, "task": "pick", "arms": "base", "budget": 60}
+    plan = {**PLAN, "task": "pick", "arms": "base", "budget": 60, "workers": 1}
     first = diagnose(load_plan(None, plan), tmp_path / "run")
     second = diagnose(load_plan(None, {**plan, "budget": 20}), tmp_path / "run")
     assert second.policies[0].takes == first.policies[0].takes
@@ -142,7 +143,7 @@ def test_a_budget_without_until_is_refused() -> None:
 
 
 def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:
-    plan = {**PLAN, "task": "pick", "arms": "base", "seeds": 1, "budget": 60}
+    plan = {**PLAN, "task": "pick", "arms": "base", "seeds": 1, "budget": 60, "workers": 1}
     result = diagnose(load_plan(None, plan), tmp_path / "run")
     for cell in (*result.cells, *result.policies):
         assert cell.path

@@ -30,7 +30,7 @@ def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("verifiers") / "run"
     plan = besttake.Plan(
         policy=["testbed:half", "testbed:few"], env="testbed:pick", starts=8, seeds=3, arms=("base",),
-        demos_per_task=4, probe_states=0, check_states=0,
+        demos_per_task=4, probe_states=0, check_states=0, workers=1,
     )  # fmt: skip
     besttake.diagnose(plan, out=out)
     with Store.open(out) as store:
