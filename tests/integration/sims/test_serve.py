@@ -30,7 +30,7 @@ class Watcher:
 
 
 @pytest.fixture
-def evaluated(tmp_path):
+def evaluated(assets, tmp_path):
     """``evaluated(url)``: the episodes of two starts of one task, run by vla-eval's orchestrator."""
     pytest.importorskip("vla_eval")
     from vla_eval.api import run
