@@ -162,6 +162,22 @@ def test_five_times_ctrl_c_ends_quickly_with_one_line_and_loses_nothing(
     assert before.items() <= kept(out).items()
 
 
+def test_an_error_that_comes_of_ctrl_c_is_an_interruption_and_no_other_error_is() -> None:
+    def broken_by(cause: type[BaseException], error: Exception) -> None:
+        with interrupt.heeded():
+            try:
+                raise cause
+            except cause:
+                raise error  # noqa: B904 as where a lock is released twice
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_by(KeyboardInterrupt, RuntimeError("release unlocked lock"))
+    with pytest.raises(RuntimeError, match="release unlocked lock"):
+        broken_by(ValueError, RuntimeError("release unlocked lock"))
+    with pytest.raises(RunError, match="says what is kept"):
+        broken_by(KeyboardInterrupt, RunError("says what is kept"))
+
+
 SAMPLES_TO_THE_END = """
 import atexit, sys, threading
 from besttake.cli.interrupt import leave

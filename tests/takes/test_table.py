@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -96,3 +98,29 @@ def test_a_pipe_in_the_place_of_the_table_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / f"{table.NAME}-wal").write_bytes(b"log")
     with pytest.raises(sqlite3.DatabaseError, match="not a regular file"):
         table.snapshot(tmp_path)
+
+
+def test_a_table_is_closed_only_when_nobody_writes_into_it(tmp_path: Path) -> None:
+    own, begun, go_on, closed = table.Table(tmp_path), threading.Event(), threading.Event(), threading.Event()
+
+    def rows() -> Iterator[Row]:
+        begun.set()
+        go_on.wait()
+        yield ROW
+
+    def close() -> None:
+        own.close()
+        closed.set()
+
+    threads = [threading.Thread(target=own.add, args=(rows(),)), threading.Thread(target=close)]
+    threads[0].start()
+    begun.wait()
+    threads[1].start()
+    too_soon = closed.wait(0.2)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert not too_soon
+    assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        own.add([ROW])

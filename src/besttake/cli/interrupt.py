@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -48,6 +49,22 @@ def end_at_once() -> None:
 
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, end)
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Ctrl-C may break anything that is under way, so an error that comes of it is an interruption, too."""
+    try:
+        yield
+    except Exception as error:
+        from besttake.errors import BestTakeError  # until here, the less is loaded the sooner Ctrl-C is heard
+
+        cause = error.__context__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is None or isinstance(error, BestTakeError):
+            raise
+        raise KeyboardInterrupt from error
 
 
 def leave(code: int | str | None) -> NoReturn:

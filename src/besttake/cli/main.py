@@ -147,7 +147,8 @@ def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
     interrupt.listen()
     try:
-        code = complete.in_bash(partial(app, prog_name="besttake", standalone_mode=False))
+        with interrupt.heeded():
+            code = complete.in_bash(partial(app, prog_name="besttake", standalone_mode=False))
     except typer.Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, typer.Abort):

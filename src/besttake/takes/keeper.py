@@ -35,10 +35,11 @@ class Keeper:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        for _thread in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
+        try:
+            self._finish()
+        except KeyboardInterrupt:  # what is played is kept, before anyone closes the store
+            self._finish()
+            raise
         if kind is None:
             self.check()
 
@@ -50,6 +51,12 @@ class Keeper:
         """Raise here what went wrong in a thread."""
         if self._error is not None:
             raise self._error
+
+    def _finish(self) -> None:
+        for _thread in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _work(self) -> None:
         while (answer := self._queue.get()) is not None:

@@ -13,6 +13,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field, fields
@@ -61,6 +62,7 @@ class Table:
 
     def __init__(self, directory: Path) -> None:
         self._db = _connect(directory / NAME)
+        self._lock = threading.Lock()  # to close a database while another thread writes into it crashes Python
         try:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
@@ -74,8 +76,9 @@ class Table:
             raise
 
     def close(self) -> None:
-        """Close the database."""
-        self._db.close()
+        """Close the database, once nobody writes into it."""
+        with self._lock:
+            self._db.close()
 
     def content(self) -> Content:
         """All of it; sqlite3.DatabaseError when it is damaged."""
@@ -84,26 +87,26 @@ class Table:
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, or put them in the place of others of the same take."""
         marks = ", ".join("?" * (len(_FIELDS) + 1))
-        with self._db:
+        with self._lock, self._db:
             self._db.executemany(f"insert or replace into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
 
     def drop(self, keys: Sequence[TakeKey]) -> None:
         """Drop the rows of some takes."""
         where = " and ".join(f"{f.name} = ?" for f in fields(TakeKey))
-        with self._db:
+        with self._lock, self._db:
             self._db.executemany(f"delete from takes where {where}", map(astuple, keys))
 
     def replace(self, rows: Iterable[Row]) -> None:
         """Hold ``rows`` and nothing else."""
         marks = ", ".join("?" * (len(_FIELDS) + 1))
-        with self._db:
+        with self._lock, self._db:
             self._db.execute("delete from takes")
             self._db.executemany(f"insert into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
 
     def keep_copy(self, name: str, data: bytes) -> None:
         """Keep a copy of a file of the run."""
         text = data.decode()
-        with self._db:
+        with self._lock, self._db:
             self._db.execute("insert or replace into copies values (?, ?, ?)", (name, text, _checksum([text])))
 
     def copy_of(self, name: str) -> bytes | None:
