@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from besttake.cli import interrupt
-from besttake.errors import RunError
+from besttake.errors import ComponentError, Interrupted, RunError
 from besttake.takes.key import Row
 from besttake.takes.store import Store
 
@@ -162,20 +162,21 @@ def test_five_times_ctrl_c_ends_quickly_with_one_line_and_loses_nothing(
     assert before.items() <= kept(out).items()
 
 
-def test_an_error_that_comes_of_ctrl_c_is_an_interruption_and_no_other_error_is() -> None:
-    def broken_by(cause: type[BaseException], error: Exception) -> None:
-        with interrupt.heeded():
-            try:
-                raise cause
-            except cause:
-                raise error  # noqa: B904 as where a lock is released twice
+def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raised(error: Exception) -> BaseException:
+        with pytest.raises(BaseException) as caught, interrupt.heeded():
+            raise error
+        return caught.value
 
+    errors = [RuntimeError("release unlocked lock"), ComponentError("initialization failed")]
+    assert [raised(error) for error in errors] == errors
+    once = interrupt._Once()
+    monkeypatch.setattr(interrupt, "_once", once)
     with pytest.raises(KeyboardInterrupt):
-        broken_by(KeyboardInterrupt, RuntimeError("release unlocked lock"))
-    with pytest.raises(RuntimeError, match="release unlocked lock"):
-        broken_by(ValueError, RuntimeError("release unlocked lock"))
-    with pytest.raises(RunError, match="says what is kept"):
-        broken_by(KeyboardInterrupt, RunError("says what is kept"))
+        once(signal.SIGINT, None)
+    assert [type(raised(error)) for error in errors] == [KeyboardInterrupt] * 2
+    said = Interrupted("says what is kept")
+    assert raised(said) is said
 
 
 SAMPLES_TO_THE_END = """

@@ -97,6 +97,15 @@ def test_ctrl_c_is_left_to_the_parent() -> None:
     pool.close()
 
 
+def test_ctrl_c_is_not_even_heard_by_a_worker_that_is_just_starting() -> None:
+    worker = WorkerProcess()
+    try:
+        os.kill(worker.pid, signal.SIGINT)
+        assert worker.pipe.recv() == READY
+    finally:
+        worker.end()
+
+
 def test_a_worker_that_dies_idle_is_replaced() -> None:
     pool = LocalPool(2)
     pool.map(toy.halved, [2, 4])

@@ -22,21 +22,24 @@ class _Once:
     """The first Ctrl-C raises KeyboardInterrupt; later ones are not heard, unless the command takes long to end."""
 
     def __init__(self) -> None:
-        self._first: float | None = None
+        self.first: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self._first is None:
-            self._first = time.monotonic()
+        if self.first is None:
+            self.first = time.monotonic()
             raise KeyboardInterrupt
-        if time.monotonic() - self._first > _LONG:  # what is finished is on the disk already
+        if time.monotonic() - self.first > _LONG:  # what is finished is on the disk already
             os.write(2, f"besttake: {text()}\n".encode())
             os._exit(CODE)
+
+
+_once = _Once()
 
 
 def listen() -> None:
     """End on the first Ctrl-C, in order. A server ends in its own way; where Ctrl-C is ignored it stays so."""
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None) and _command() != "serve":
-        signal.signal(signal.SIGINT, _Once())
+        signal.signal(signal.SIGINT, _once)
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # then only the interpreter is left to end
 
 
@@ -53,16 +56,17 @@ def end_at_once() -> None:
 
 @contextmanager
 def heeded() -> Iterator[None]:
-    """Ctrl-C may break anything that is under way, so an error that comes of it is an interruption, too."""
+    """Ctrl-C may break anything that is under way, so an error that comes after it is an interruption, too."""
+    from typer import Exit
+
+    from besttake.errors import Interrupted
+
     try:
         yield
+    except (Exit, Interrupted):
+        raise
     except Exception as error:
-        from besttake.errors import BestTakeError  # until here, the less is loaded the sooner Ctrl-C is heard
-
-        cause = error.__context__
-        while cause is not None and not isinstance(cause, KeyboardInterrupt):
-            cause = cause.__context__
-        if cause is None or isinstance(error, BestTakeError):
+        if _once.first is None:
             raise
         raise KeyboardInterrupt from error
 

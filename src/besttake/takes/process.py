@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -108,7 +109,8 @@ class WorkerProcess:
 
 @lru_cache(maxsize=1)
 def _starter(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "starter")
+    # Until a child ignores Ctrl-C, it inherits that this thread does not hear it.
+    return ThreadPoolExecutor(1, "starter", signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT}))
 
 
 def _started(command: Sequence[str], passed: Sequence[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
