@@ -109,7 +109,7 @@ class WorkerProcess:
 
 @lru_cache(maxsize=1)
 def _starter(process: int) -> ThreadPoolExecutor:
-    # Until a child ignores Ctrl-C, it inherits that this thread does not hear it.
+    # A child inherits that Ctrl-C is blocked here, so it does not hear it before it ignores it by itself.
     return ThreadPoolExecutor(1, "starter", signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT}))
 
 
