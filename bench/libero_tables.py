@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.testbed_tables import RATES, SHORTEST, Column, arm, auc, fit, gain, picked, plain, points
 from besttake.core.stats import difference_scale, mean_interval
+from besttake.reporting.words import needs_text
 from besttake.result import Cell, Result
 from besttake.takes.store import Store
 
@@ -38,9 +39,10 @@ TABLES: dict[str, list[Column]] = {
         ("DFE", fit("dfe")),
         ("floor", fit("floor")),
         ("DFE/floor", fit("ratio")),
-        ("reuse", lambda c: c.verdict.reuse.answer),  # type: ignore[union-attr]
-        ("retrieve", lambda c: c.verdict.retrieve.answer),  # type: ignore[union-attr]
-        ("combine", lambda c: c.verdict.combine.answer),  # type: ignore[union-attr]
+        ("recommended", needs_text),
+        ("takes", lambda c: c.verdict.takes.answer),  # type: ignore[union-attr]
+        ("demonstrations", lambda c: c.verdict.demonstrations.answer),  # type: ignore[union-attr]
+        ("both", lambda c: c.verdict.both.answer),  # type: ignore[union-attr]
     ],
 }
 

@@ -28,9 +28,8 @@ class PlainRetriever:
         self.candidates, self.config = candidates, config or RetrievalConfig()
         self.target = targets(candidates.demo, candidates.step, self.config)
         chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
-        image = _Whitened if self.config.whitening else _Standard
         self._spaces = (
-            image(np.asarray(candidates.embeddings)),
+            _Standard(np.asarray(candidates.embeddings)),
             _Standard(np.asarray(chunks)),
             None if candidates.states is None else _Standard(np.asarray(candidates.states)),
         )
@@ -116,19 +115,3 @@ class _Standard:
         # Of all rows, whichever are asked for, because numpy adds up a copy of some of them in another order.
         gap = self._rows - self._place(np.asarray(value, np.float64).reshape(-1))
         return np.sqrt(np.mean(gap * gap, axis=1, dtype=np.float64))[rows]
-
-
-class _Whitened(_Standard):
-    """A modality on decorrelated axes of unit variance."""
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        flat = values.reshape(len(values), -1).astype(np.float64)
-        self._centre = flat.mean(axis=0)
-        _, size, axes = np.linalg.svd(flat - self._centre, full_matrices=False)
-        explained = np.cumsum(size**2) / max(float(np.sum(size**2)), 1e-30)
-        self._axes = axes[: int(np.searchsorted(explained, 0.95)) + 1].T
-        super().__init__((flat - self._centre) @ self._axes)
-
-    def distances(self, value: NDArray[Any], rows: I64) -> F64:
-        """Root mean square difference on the whitened axes."""
-        return super().distances((np.asarray(value, np.float64).reshape(-1) - self._centre) @ self._axes, rows)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from besttake.reporting.numbers import estimate_plain
+from besttake.reporting.words import needs_text
 from besttake.result import Cell, Estimate, Result
 
 Column = tuple[str, Callable[[Cell], str]]
@@ -99,7 +100,7 @@ CELLS: list[Column] = [
     ("cooled", arm("cooled")),
     ("retrieve", arm("retrieve")),
     CONTENT,
-    ("verdict", lambda c: f"{c.verdict.reuse.answer}, {c.verdict.retrieve.answer}"),  # type: ignore[union-attr]
+    ("verdict", needs_text),
 ]
 
 
@@ -118,10 +119,8 @@ def table(title: str, columns: list[Column], cells: Sequence[Cell]) -> str:
 
 def relation(result: Result) -> str:
     r = result.relation
-    if r.ci is None or r.ci_nested is None:
-        return (
-            f"No interval over cells and starts (schema {result.schema_version}): run `besttake diagnose` on it again."
-        )
+    if r.interval is None:
+        return f"No interval of the relation over {r.cells} cells."
 
     def listed(values: Mapping[str, Estimate | None]) -> str:
         return ", ".join(
@@ -130,7 +129,7 @@ def relation(result: Result) -> str:
 
     return (
         f"Gain against headroom over {r.cells} cells, intervals over cells and their starts: r = {r.r:.2f}"
-        f" [{r.ci_nested[0]:.2f}, {r.ci_nested[1]:.2f}] (over cells alone [{r.ci[0]:.2f}, {r.ci[1]:.2f}]),"
+        f" [{r.interval[0]:.2f}, {r.interval[1]:.2f}],"
         f" Spearman {estimate_plain(r.spearman)}, {r.disjoint.splits} disjoint splits {r.disjoint.mean:.2f} ±"
         f" {r.disjoint.sd:.2f}; capture {r.capture_mean:.2f} ± {r.capture_sd:.2f};"
         f" within policies: {listed(r.within)}; leaving one out: {listed(r.leave_one_out)}."

@@ -66,8 +66,8 @@ def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
         ("policy: p\nenv: e\nwindow: half\n", "window = 'half'"),
         ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),
         ("policy: p\nenv: e\nretrieval: {rule: guess}\n", "rule must be next, current or frame"),
-        ("policy: p\nenv: e\nretrieval: {alfa: 0.2}\n", "unknown key 'retrieval.alfa'; did you mean 'alpha'?"),
-        ("policy: p\nenv: e\nalpha: high\n", "retrieval.alpha = 'high': alpha is a number between 0 and 1"),
+        ("policy: p\nenv: e\nretrieval: {piror: 0.2}\n", "unknown key 'retrieval.piror'; did you mean 'prior'?"),
+        ("policy: p\nenv: e\nnoise: high\n", "retrieval.noise = 'high': noise is a number between 0 and 1"),
         ("policy: [p\n", "not valid YAML at line"),
         ("- p\n", "a plan is a mapping"),
     ],
@@ -104,9 +104,9 @@ def test_a_plan_made_in_python_fails_with_the_same_line() -> None:
 
 
 def test_a_lone_word_is_a_list_of_one_and_short_keys_belong_to_retrieval() -> None:
-    plan = Plan.model_validate({"policy": "p?map=a,b", "env": "e", "arms": "base, cooled", "alpha": 0, "starts": 5})
+    plan = Plan.model_validate({"policy": "p?map=a,b", "env": "e", "arms": "base, cooled", "noise": 0, "starts": 5})
     assert (plan.policy, plan.arms, plan.starts) == (("p?map=a,b",), ("base", "cooled"), "5")
-    assert plan.model_dump(mode="json")["retrieval"] == {"alpha": 0}
+    assert plan.model_dump(mode="json")["retrieval"] == {"noise": 0}
     assert Plan.model_validate(plan.model_dump(mode="json")) == plan
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
+from besttake.core.warmstart import warm_start
 from besttake.demos.base import Bad
 from besttake.errors import ContractError
 from besttake.takes.draws import Draw
@@ -27,7 +28,7 @@ class GoodPolicy:
         for o, d, w in zip(observations, draws, warm or [None] * len(draws), strict=True):
             eps = d.normal((4, 2))
             if w is not None:
-                eps = np.float32(1 - w.alpha) * eps + np.float32(w.alpha) * (0 if w.chunk is None else w.chunk)
+                eps = warm_start(eps, w.noise, w.prior, w.chunk)
             rows.append(eps + o.state[:2])
         return np.stack(rows).astype(np.float32)
 

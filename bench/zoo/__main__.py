@@ -9,13 +9,12 @@ from bench.zoo import tables, verdicts
 from bench.zoo.cells import cells
 from bench.zoo.checks import check_all, picks
 from bench.zoo.chosen import played
-from bench.zoo.designs import designs
 from bench.zoo.forecasts import forecasts
 from bench.zoo.foretell import fit_all, foretell_all
 from bench.zoo.roll import PLAN, deficits, roll, train, uri_of
 from bench.zoo.takes import Policy, load
 
-CONFIG = "frame .3"
+CONFIG = "frame .2"
 """The retrieval that the verdicts of the study are about."""
 
 
@@ -26,16 +25,6 @@ def rolled(directory: Path) -> list[Policy]:
         for name, deficit in deficits().items()
         if (directory / "runs" / name / "result.json").is_file()
     ]
-
-
-def bound(directory: Path) -> None:
-    """How many takes even an ideal test would need (the last rows of table 7 of docs/zoo.md)."""
-    print(verdicts.bound([cell for policy in rolled(directory) for cell in cells(policy, CONFIG)]))
-
-
-def small(directory: Path) -> None:
-    """What designs of a run as small as the demo's decide (docs/verdict.md)."""
-    print(designs(rolled(directory), CONFIG))
 
 
 def study(directory: Path) -> None:
@@ -55,7 +44,7 @@ def study(directory: Path) -> None:
         tables.correlations(zoo, foretold),
         tables.answers(populations, CONFIG),
         verdicts.errors(simulated.counts),
-        verdicts.takes_needed(populations, simulated.takes),
+        verdicts.takes_needed(simulated.takes),
         tables.held_out(zoo, foretold),
         picks(zoo, chosen, lambda name, arm: played(directory, uris[name], PLAN, arm)),
         forecasts(directory, populations),
@@ -67,7 +56,7 @@ def study(directory: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.zoo", description=bench.zoo.__doc__)
-    stages = {"train": train, "roll": roll, "study": study, "bound": bound, "small": small}
+    stages = {"train": train, "roll": roll, "study": study}
     parser.add_argument("stages", nargs="+", choices=stages, help="what to do, in this order")
     parser.add_argument("--dir", type=Path, default=Path("zoo"), help="where policies, runs and tables are kept")
     asked = parser.parse_args()

@@ -36,8 +36,8 @@ class Cell:
 
 def cells(policy: Policy, config: str) -> Iterator[Cell]:
     """The policy on all tasks together, then on each."""
-    arm, alpha = RETRIEVE[config]
-    names = {"base": "base", "cooled": COOLED[alpha], "retrieve": arm}
+    arm, noise = RETRIEVE[config]
+    names = {"base": "base", "cooled": COOLED[noise], "retrieve": arm}
     for task, part in [("all", slice(None)), *((t, slice(i, i + 1)) for i, t in enumerate(TASKS))]:
         takes = {
             name: ScoredTakes(

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.zoo.tables import content, difference, points, table
-from bench.zoo.takes import COOLED, F64, RETRIEVE, Policy
+from bench.zoo.takes import COOLED, F64, RETRIEVE, TASKS, Policy
 from besttake import registry
+from besttake.core.offline import complexity
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
 from besttake.reporting.checks import named
 from besttake.verbs.check import check_retrieval_of
+from besttake.verbs.choice import config_of
 
 Chosen = dict[str, Any]
 Play = Callable[[str, RetrievalConfig | float], F64]
@@ -24,7 +26,7 @@ NEAR = 0.02
 
 
 def check_all(directory: Path, uris: Mapping[str, str]) -> dict[str, Chosen]:
-    """By policy: the configuration that the check chooses (None: nothing beats cooling), and the strength of cooling.
+    """By policy: the configuration that the check chooses (None: no prior helps), and the noise.
 
     Kept in ``directory/checks.json``.
     """
@@ -34,8 +36,8 @@ def check_all(directory: Path, uris: Mapping[str, str]) -> dict[str, Chosen]:
     for name, uri in uris.items():
         if name not in known:
             check = check_retrieval_of(registry.policy(uri), library, tasks)
-            chosen = None if check.chosen is None else check.chosen.to_dict()
-            known[name] = {"chosen": chosen, "cooling": check.cooling}
+            chosen = config_of(check, RetrievalConfig(), tasks).to_dict() if check.helps else None
+            known[name] = {"chosen": chosen, "noise": check.noise}
             kept.write_text(json.dumps(known, indent=1))
     return known
 
@@ -44,39 +46,43 @@ def short_name(config: RetrievalConfig | None) -> str:
     """A configuration by the name it has in the study; `cooling` where nothing was chosen."""
     if config is None:
         return "cooling"
-    plain = RetrievalConfig(rule=config.rule, alpha=config.alpha)
-    return f"{config.rule} {config.alpha:g}".replace(" 0.", " .") if config == plain else named(config)
+    known = {arm: name for name, (arm, _) in RETRIEVE.items()}
+    own = f"retrieve?rule={config.rule}&rerank={config.rerank}&noise={config.noise:g}&prior={config.prior:g}"
+    alone = not config.by_task and complexity(config)[0] == 0
+    return known.get(own, named(config)) if alone else named(config) + (", by task" if config.by_task else "")
 
 
 @dataclass(frozen=True)
 class Pick:
-    """What the check chose for a policy, with the measured success of each start under it and under its control."""
+    """What the check chose for a policy, with the measured success of each start under it and under cooling."""
 
     name: str
     retrieve: F64 | None
-    control: F64 | None
-    strength: float
+    noise: float
     cooled: F64
 
     @property
     def content(self) -> float:
-        """Retrieve minus cooled of the same strength; 0 where nothing was chosen."""
-        return 0.0 if self.retrieve is None or self.control is None else float((self.retrieve - self.control).mean())
+        """Retrieve minus cooled at the same noise; 0 where nothing was chosen."""
+        return 0.0 if self.retrieve is None else float((self.retrieve - self.cooled).mean())
 
 
 def pick(policy: Policy, chosen: Chosen, play: Play) -> Pick:
     """The takes of what was chosen, from the policy's run or played on the same starts."""
     config = None if chosen["chosen"] is None else RetrievalConfig.from_dict(chosen["chosen"])
 
-    def cooled(alpha: float) -> F64:
-        arm = COOLED.get(alpha)
-        return policy.rate(arm) if arm in policy.outcomes else play(policy.name, alpha)
-
-    name, strength = short_name(config), float(chosen["cooling"])
+    name, noise = short_name(config), float(chosen["noise"])
+    arm = COOLED.get(noise)
+    cooled = policy.rate(arm) if arm in policy.outcomes else play(policy.name, noise)
     if config is None:
-        return Pick(name, None, None, strength, cooled(strength))
-    rate = policy.rate(RETRIEVE[name][0]) if name in RETRIEVE else play(policy.name, config)
-    return Pick(name, rate, cooled(config.alpha), strength, cooled(strength))
+        return Pick(name, None, noise, cooled)
+
+    def rate(prior: float) -> F64:
+        own = replace(config, prior=prior, by_task=())
+        known = short_name(own)
+        return cooled if not prior else policy.rate(RETRIEVE[known][0]) if known in RETRIEVE else play(policy.name, own)
+
+    return Pick(name, np.stack([rate(config.prior_of(task))[i] for i, task in enumerate(TASKS)]), noise, cooled)
 
 
 def picks(zoo: Sequence[Policy], chosen: Mapping[str, Chosen], play: Play) -> str:
@@ -89,8 +95,8 @@ def picks(zoo: Sequence[Policy], chosen: Mapping[str, Chosen], play: Play) -> st
         best = max(measured, key=lambda config: measured[config])
         good = own.content >= measured[best] - NEAR
         near += good
-        single = {f"cooled {alpha:g}": policy.rate(arm) for alpha, arm in COOLED.items() if arm in policy.outcomes}
-        single |= {f"cooled {own.strength:g}": own.cooled}
+        single = {f"cooled {noise:g}": policy.rate(arm) for noise, arm in COOLED.items() if arm in policy.outcomes}
+        single |= {f"cooled {own.noise:g}": own.cooled}
         single |= {config: policy.rate(arm) for config, (arm, _) in RETRIEVE.items()}
         single |= {} if own.retrieve is None else {own.name: own.retrieve}
         top = max(single, key=lambda option: float(single[option].mean()))
@@ -100,7 +106,7 @@ def picks(zoo: Sequence[Policy], chosen: Mapping[str, Chosen], play: Play) -> st
             [
                 policy.name, own.name, f"{100 * own.content:+.1f}", f"{best}: {100 * measured[best]:+.1f}",
                 "yes" if good else "no", "–" if own.retrieve is None else points(difference(own.retrieve - base)),
-                f"{own.strength:g}: {points(difference(own.cooled - base))}",
+                f"{own.noise:g}: {points(difference(own.cooled - base))}",
                 f"{top}: {100 * float((single[top] - base).mean()):+.1f}",
             ]
         )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.zoo.takes import F64
 from besttake import registry
+from besttake.arms.cooled import cooled_at
 from besttake.config import load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
@@ -19,12 +20,12 @@ from besttake.verbs.rollouts import Bench, arm_of
 
 
 def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | float) -> F64:
-    """Success of each start (tasks, starts) under a retrieval configuration, or under cooling of a strength.
+    """Success of each start (tasks, starts) under a retrieval configuration, or under cooling to a noise.
 
     Kept in ``directory/chosen``. ``plan_file`` says which starts, and how many seeds.
     """
     plan, env = load_plan(plan_file, {"policy": uri}), registry.env("testbed").spec
-    name = f"cooled?alpha={arm:g}" if isinstance(arm, float) else arm_of(arm)
+    name = cooled_at(arm) if isinstance(arm, float) else arm_of(arm)
     kept = directory / "chosen" / f"{Path(uri.partition(':')[2]).stem}-{short_hash(name)}.npy"
     if not kept.is_file():
         starts = plan.chosen_starts(env.starts, "testbed")

@@ -15,15 +15,15 @@ from bench.zoo.tables import table
 from bench.zoo.takes import WORTH
 from besttake.core.estimate import Forecast
 from besttake.core.forecast import Futures, forecast, futures
-from besttake.core.until import tracks
+from besttake.core.sequential import tracks
 from besttake.files import short_hash
 from besttake.measure.questions import Question
 
 PILOTS = (20, 60)
 MOST = 300
 RUNS = 10
-NAMES = ("headroom", "gain", "cooled", "retrieve", "content")
-PARTS = ("reuse", "retrieve")
+NAMES = ("headroom", "gain", "content")
+PARTS = ("takes", "content")
 
 
 def forecasts(directory: Path, populations: Sequence[Cell]) -> str:
@@ -44,8 +44,16 @@ def forecasts(directory: Path, populations: Sequence[Cell]) -> str:
             share = f"{100 * inside / len(own):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
             lines.append([str(pilot), part, str(len(own)), share, *map(str, counts), f"{100 * never / len(own):.0f} %"])
     return table(
-        f"10. Forecasts from a pilot whose part is open: is the real number, up to {MOST} starts, in the range?",
-        ["starts", "part", "forecasts", "in the range", "sooner", "later", f"forecasts without an end within {MOST}"],
+        f"10. Forecasts from a pilot whose question is open: is the real number, up to {MOST} starts, in the range?",
+        [
+            "starts",
+            "question",
+            "forecasts",
+            "in the range",
+            "sooner",
+            "later",
+            f"forecasts without an end within {MOST}",
+        ],
         lines,
     )
 

@@ -27,9 +27,10 @@ from besttake.types import Array, Observation, Warm
 
 STATES_PER_TASK = 60
 CONFIGS = {
-    "frame .3": RetrievalConfig(rule="frame", alpha=0.3),
-    "frame .5": RetrievalConfig(rule="frame", alpha=0.5),
-    "next .3": RetrievalConfig(rule="next", alpha=0.3),
+    "frame .1": RetrievalConfig(rule="frame", rerank=10, prior=0.1),
+    "frame .2": RetrievalConfig(rule="frame", rerank=10, prior=0.2),
+    "frame .3": RetrievalConfig(rule="frame", rerank=10, prior=0.3),
+    "paper .3": RetrievalConfig(rule="next", noise=0.7, prior=0.3),
 }
 
 
@@ -92,8 +93,8 @@ def foretell(uri: str, library: Library, config: RetrievalConfig) -> Foretold:
         matches = retriever.query(
             candidates.embeddings[at], own, states, exclude=[int(candidates.demo[row]) for row in at]
         )
-        cooled = policy.sample(seen, draws, [Warm(config.alpha)] * len(at))
-        started = policy.sample(seen, draws, [Warm(config.alpha, match.chunk) for match in matches])
+        cooled = policy.sample(seen, draws, [Warm(config.noise)] * len(at))
+        started = policy.sample(seen, draws, [Warm(config.noise, config.prior, match.chunk) for match in matches])
         chunks = np.stack([match.chunk for match in matches])
         rows += _compared([own, cooled, started, chunks], candidates.chunks[at], policy.spec.replan)
     return Foretold(*np.mean(rows, axis=0).tolist())

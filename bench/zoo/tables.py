@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from bench.zoo.foretell import Foretold
 from bench.zoo.takes import COOLED, F64, PAPERS, RETRIEVE, SCORE, SHORTEST, TASKS, WORTH, Policy
 from besttake.core import stats
 from besttake.core.estimate import Estimate
+from besttake.core.forecast import BOTH
 from besttake.core.ranking import within_auc
-from besttake.core.relation import CellGains, disjoint_splits, nested_pearson, pearson, spearman
+from besttake.core.relation import CellGains, disjoint_splits, pearson, spearman
 
 
 def gain_of(values: F64) -> Estimate:
@@ -25,9 +26,9 @@ def difference(values: F64) -> Estimate:
 
 
 def content(policy: Policy, config: str) -> F64:
-    """Retrieve minus cooled at the same strength, of each start (tasks, starts)."""
-    arm, alpha = RETRIEVE[config]
-    return policy.rate(arm) - policy.rate(COOLED[alpha])
+    """Retrieve minus cooled at the same noise, of each start (tasks, starts)."""
+    arm, noise = RETRIEVE[config]
+    return policy.rate(arm) - policy.rate(COOLED[noise])
 
 
 def over_base(policy: Policy, arm: str) -> F64:
@@ -81,9 +82,9 @@ def arms(zoo: Sequence[Policy]) -> str:
         contents = [points(difference(content(p, config))) for config in RETRIEVE]
         rows.append([p.name, *gains, *contents, f"{p.dfe_over_floor:.2f}"])
     return table(
-        "2. Arms, one take: gain over base in points; content is retrieve minus cooled at the same alpha",
+        "2. Arms, one take: gain over base in points; content is retrieve minus cooled at the same noise",
         [
-            "policy", *(f"cooled {alpha:g}" for alpha in COOLED), *RETRIEVE,
+            "policy", *(f"cooled {noise:g}" for noise in COOLED), *RETRIEVE,
             *(f"content, {config}" for config in RETRIEVE), "DFE/floor",
         ],
         rows,
@@ -94,7 +95,7 @@ def options(policy: Policy) -> dict[str, F64]:
     """Every arm with one take and with the best of three by `SCORE`, minus base, of each start (tasks, starts)."""
     names = {
         "base": "base",
-        **{f"cooled {alpha:g}": arm for alpha, arm in COOLED.items()},
+        **{f"cooled {noise:g}": arm for noise, arm in COOLED.items()},
         **{f"retrieve {config}": arm for config, (arm, _) in RETRIEVE.items()},
     }
     names = {name: arm for name, arm in names.items() if arm in policy.outcomes}
@@ -127,10 +128,10 @@ def correlations(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Fore
     for score in (SCORE, PAPERS):
         each = [CellGains(p.name, t, p.headroom()[i], p.gain(score)[i]) for p in zoo for i, t in enumerate(TASKS)]
         splits, name = disjoint_splits(each), score.removesuffix(" full")
-        rows.append([f"gain ({name}) and headroom, {len(each)} cells", plain(nested_pearson(each)), "–"])
+        rows.append([f"gain ({name}) and headroom, {len(each)} cells", plain(pearson(each)), "–"])
         rows.append([f"the same, {splits.splits} disjoint splits", f"{splits.mean:.2f} ± {splits.sd:.2f}", "–"])
     over = [CellGains(p.name, "*", p.headroom().ravel(), p.gain(SCORE).ravel()) for p in zoo]
-    rows.append([f"gain (coverage) and headroom, {len(over)} policies", plain(nested_pearson(over)), "–"])
+    rows.append([f"gain (coverage) and headroom, {len(over)} policies", plain(pearson(over)), "–"])
     for config in RETRIEVE:
         y = np.array([content(p, config).mean() for p in zoo])
         said = [foretold[config][p.name] for p in zoo]
@@ -139,7 +140,8 @@ def correlations(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Fore
             ("error of cooled - error of retrieve, held out", [f.better for f in said]),
             ("cosine, held out", [f.cosine for f in said]),
         ):
-            rows.append([f"content ({config}) and {name}", plain(pearson(x, y)), plain(spearman(x, y))])
+            pairs = [CellGains(p.name, "*", [a], [b]) for p, a, b in zip(zoo, x, y, strict=True)]
+            rows.append([f"content ({config}) and {name}", plain(pearson(pairs)), plain(spearman(pairs))])
     return table(
         f"4. What goes with what, over {len(zoo)} policies unless cells are named", ["", "r", "Spearman"], rows
     )
@@ -172,34 +174,23 @@ def beyond_cooling(zoo: Sequence[Policy]) -> str:
     return table("2b. Retrieval at its best against cooling at its best, in points", header, rows)
 
 
-def truth(means: Mapping[str, float]) -> tuple[str, str, str]:
-    """What to do about reuse, retrieve and combine if ``means`` of the questions were known exactly."""
-    reuse = "select" if means["gain"] >= WORTH else "unranked" if means["headroom"] >= WORTH else "none"
-    retrieve = "none"
-    if means["retrieve"] >= WORTH and (means["content"] >= WORTH or means["cooled"] < WORTH):
-        retrieve = "retrieve"
-    elif means["cooled"] >= WORTH:
-        retrieve = "cool"
-    pairs = ("combine", "retrieve_selection"), ("combine_cooled", "cooled_selection")
-    combine = any(min(means[a], means[b]) >= WORTH for a, b in pairs if a in means)
-    return reuse, retrieve, "yes" if combine else "no"
+TRUTH: dict[str, Callable[[Mapping[str, float]], float]] = {
+    "takes": lambda means: means["gain"],
+    "demonstrations": lambda means: means["content"],
+    "both": lambda means: min(means[name] for name in BOTH),
+}
+"""What each of the paper's questions is about, from the means of all questions."""
 
 
 def answers(cells: Sequence[Cell], config: str) -> str:
-    """The true answers of each policy and cell, and how often each occurs."""
+    """The true answers of each policy and cell, and how often each is yes."""
     rows: dict[str, list[str]] = {}
-    counts = [Counter[str](), Counter[str](), Counter[str]()]
+    often = Counter[str]()
     for cell in cells:
-        said = truth(cell.truth)
-        rows.setdefault(cell.policy, [cell.policy]).append(", ".join(said))
-        for count, one in zip(counts, said, strict=True):
-            count[one] += 1
-    often = "; ".join(", ".join(f"{name} {n}" for name, n in count.most_common()) for count in counts)
-    return (
-        table(
-            f"5. What is right, from the means over all starts, retrieval by {config}: reuse, retrieve, combine",
-            ["policy", "all tasks", *TASKS],
-            list(rows.values()),
-        )
-        + f"\n\nOf {len(cells)} cells and policies: {often}."
-    )
+        right = [name for name, mean in TRUTH.items() if mean(cell.truth) >= WORTH]
+        rows.setdefault(cell.policy, [cell.policy]).append(", ".join(right) or "none")
+        often.update(right)
+    title = f"5. Which questions have the answer yes, from the means over all starts, retrieval by {config}"
+    counted = ", ".join(f"{name} {often[name]}" for name in TRUTH)
+    text = table(title, ["policy", "all tasks", *TASKS], list(rows.values()))
+    return f"{text}\n\nOf {len(cells)} cells and policies: {counted}."

@@ -19,13 +19,14 @@ SHORTEST = "shortest"
 SCORE, PAPERS = "coverage full", "manifold full"
 """What the verdict picks by, and what the paper picks by."""
 WORTH = 0.03
-COOLED = {0.3: "cooled?alpha=0.3", 0.5: "cooled?alpha=0.5", 0.7: "cooled?alpha=0.7"}
+COOLED = {0.7: "cooled?noise=0.7", 0.1: "cooled?noise=0.1"}
 RETRIEVE = {
-    "frame .3": ("retrieve?rule=frame&alpha=0.3", 0.3),
-    "frame .5": ("retrieve?rule=frame&alpha=0.5", 0.5),
-    "next .3": ("retrieve?rule=next&alpha=0.3", 0.3),
+    "frame .1": ("retrieve?rule=frame&rerank=10&noise=0.1&prior=0.1", 0.1),
+    "frame .2": ("retrieve?rule=frame&rerank=10&noise=0.1&prior=0.2", 0.1),
+    "frame .3": ("retrieve?rule=frame&rerank=10&noise=0.1&prior=0.3", 0.1),
+    "paper .3": ("retrieve?rule=next&alpha=0.3", 0.7),
 }
-"""Retrieval by a short name: its arm and its strength."""
+"""Retrieval by a short name: its arm and its noise, which is that of its control."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""The tables about how well verdicts hold: errors, what stays open, and takes to a decision."""
+"""How well the answers hold: starts are resampled from a policy's own, judged, and compared with all of them.
+
+A cell is a policy on one task, or on all four. Its 75 (300) starts are the population; a simulated run draws starts
+from them with replacement, so what is true of it is known. A yes is wrong where the mean is not above 0, a no where it
+is at least worth.
+"""
 
 from __future__ import annotations
 
@@ -11,151 +16,141 @@ from typing import Any
 import numpy as np
 from scipy import stats as sps
 
-from bench.zoo import decide
 from bench.zoo.cells import Cell, cells
-from bench.zoo.decide import PARTS, Count, Counts
-from bench.zoo.tables import table, truth
+from bench.zoo.tables import TRUTH, table
 from bench.zoo.takes import WORTH, Policy
-from bench.zoo.until import run_until_decided
 from besttake.files import short_hash
+from besttake.measure.questions import answer
+from besttake.measure.until import ROUND, Watch, begin_with
+from besttake.measure.verdict import answers_of
 
-BUDGET = 1500
-RUNS = 25
-"""Simulated runs of each cell and kind."""
+BUDGET, RUNS, MARGIN = 1500, 25, 0.02
+"""Takes of a run until decided, simulated runs of each cell and kind, and how far a clear mean is from 0 and worth."""
 FIXED = (20, 60, 100)
-ASKED = {
-    "takes alone": ("reuse",),
-    "takes and retrieval": ("reuse", "retrieve"),
-    "all three": ("reuse", "retrieve", "combine"),
-}
+UNTIL = "until decided"
+
+
+@dataclass
+class Count:
+    """Answers of one kind: how many, how many of them wrong."""
+
+    said: int = 0
+    wrong: int = 0
+
+
+Counts = dict[tuple[str, str], Count]
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Verdicts of simulated runs, counted by kind of run; and, until decided, the mean takes of each cell."""
+    """Answers of simulated runs, counted by kind of run; and, until decided, the mean takes of each cell."""
 
     counts: dict[str, Counts]
-    takes: dict[str, list[float]]
+    takes: list[float]
+
+
+def wrong(said: str, mean: float) -> bool:
+    """Whether an answer claims what is not so of the population."""
+    return mean <= 0 if said == "yes" else said == "no" and mean >= WORTH
+
+
+def clear(mean: float) -> bool:
+    """Whether a mean lies at least two points from the borders, 0 and worth."""
+    return min(abs(mean), abs(mean - WORTH)) >= MARGIN
+
+
+def tally(counts: Counts, question: str, said: str, mean: float) -> None:
+    """Count an answer, and whether it stayed open although the truth is clear."""
+    kinds = [said, *(["clear", *(["open although clear"] if said == "open" else [])] if clear(mean) else [])]
+    for kind in kinds:
+        count = counts.setdefault((question, kind), Count())
+        count.said, count.wrong = count.said + 1, count.wrong + (kind == said and wrong(said, mean))
 
 
 def simulate(directory: Path, zoo: Sequence[Policy], config: str) -> Simulated:
     """`RUNS` runs of each cell and kind; those of a policy are kept in ``directory/simulated`` once they were made."""
     counts: dict[str, Counts] = {}
-    takes: dict[str, list[float]] = {}
+    takes: list[float] = []
     for policy in zoo:
         populations = list(cells(policy, config))
         values = [q.values.tobytes() for cell in populations for q in cell.questions]
-        kept = directory / "simulated" / f"{policy.name}-{RUNS}-{short_hash(*values)}.json"
+        kept = directory / "simulated" / f"{policy.name}-answers-{RUNS}-{short_hash(*values)}.json"
         if not kept.is_file():
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(_simulated(populations)))
         made = json.loads(kept.read_text())
         for kind, rows in made["counts"].items():
             own = counts.setdefault(kind, {})
-            for part, said, many, bad in rows:
-                count = own.setdefault((part, said), Count())
+            for question, said, many, bad in rows:
+                count = own.setdefault((question, said), Count())
                 count.said, count.wrong = count.said + many, count.wrong + bad
-        for kind, means in made["takes"].items():
-            takes.setdefault(kind, []).extend(means)
+        takes += made["takes"]
     return Simulated(counts, takes)
 
 
 def _simulated(populations: Sequence[Cell]) -> dict[str, Any]:
-    counts = {f"{starts} starts": decide.fixed(populations, starts, RUNS) for starts in FIXED}
-    takes = {}
-    for name, asked in ASKED.items():
-        kind = f"until decided: {name}"
-        counts[kind], takes[kind] = until_decided(populations, RUNS, asked)
+    counts = {f"{starts} starts": fixed(populations, starts, RUNS) for starts in FIXED}
+    counts[UNTIL], takes = until_decided(populations, RUNS)
     rows = {kind: [[*key, c.said, c.wrong] for key, c in own.items()] for kind, own in counts.items()}
     return {"counts": rows, "takes": takes}
 
 
-def until_decided(populations: Sequence[Cell], runs: int, asked: Sequence[str]) -> tuple[Counts, list[float]]:
-    """Simulated runs until the parts ``asked`` are settled: answers counted, and the mean takes of each cell.
+def fixed(populations: Sequence[Cell], starts: int, runs: int) -> Counts:
+    """Answers of ``runs`` simulated fixed samples of each cell."""
+    counts: Counts = {}
+    rng = np.random.default_rng(0)
+    for cell in populations:
+        for _ in range(runs):
+            findings = answer(cell.drawn(rng.integers(cell.starts, size=starts)), WORTH, draws=1000)
+            for name, one in answers_of(findings, 3, 3).items():
+                tally(counts, name, one.answer, TRUTH[name](cell.truth))
+    return counts
 
-    Reuse alone is asked of base takes; everything else of base, cooled and retrieve.
-    """
+
+def until_decided(populations: Sequence[Cell], runs: int) -> tuple[Counts, list[float]]:
+    """Answers of ``runs`` simulated runs until decided of each cell, and the mean takes of each cell."""
     counts: Counts = {}
     takes: list[float] = []
     for index, cell in enumerate(populations):
-        rng, true, spent = np.random.default_rng(index), cell.truth, []
-        arms = {"base": cell.arms["base"]} if tuple(asked) == ("reuse",) else cell.arms
+        rng, spent = np.random.default_rng(index), []
         for _ in range(runs):
-            order = rng.integers(cell.starts, size=BUDGET // 3).tolist()
-            run = run_until_decided(arms, 3, worth=WORTH, budget=BUDGET, order=order, parts=asked)
-            spent.append(run.takes)
-            for part in asked:
-                said = getattr(run.decided, part).answer
-                settled = said in decide.OPEN or part not in run.unsettled
-                decide.tally(counts, part, said if settled else "undecided", 1, true)
+            order = rng.integers(cell.starts, size=BUDGET // 3)
+            watch, seen, cost = Watch.of(cell.arms, order, 3, WORTH), dict.fromkeys(cell.arms, 0), 0
+            needed, position = begin_with(cell.arms), 0
+            while needed and cost + 3 * ROUND * len(needed) <= BUDGET and position + ROUND <= len(order):
+                position, cost = position + ROUND, cost + 3 * ROUND * len(needed)
+                seen |= dict.fromkeys(needed, position)
+                needed = frozenset[str]().union(*watch.open_parts(seen, cell.arms).values())
+            spent.append(cost)
+            for name, one in answers_of(watch.findings(seen), 3, 3).items():
+                tally(counts, name, one.answer, TRUTH[name](cell.truth))
         takes.append(float(np.mean(spent)))
     return counts, takes
 
 
 def errors(studies: Mapping[str, Counts]) -> str:
-    """By part and answer: how often it was given, how often wrongly, and the upper end of a 95 % interval."""
+    """By question and answer: how often it was given, how often wrongly, and the upper end of a 95 % interval."""
     rows = []
-    for part in PARTS:
-        own = [{said: count for (p, said), count in counts.items() if p == part} for counts in studies.values()]
-        kinds = sorted({said for counts in own for said in counts} - {*decide.OPEN, *decide.CLEAR})
-        rows += [[part, kind, *(_share(counts.get(kind, Count())) for counts in own)] for kind in kinds]
-        decided = [[counts[kind] for kind in kinds if kind in counts] for counts in own]
-        rows.append([part, "**all decided**", *(_share(_sum(each)) for each in decided)])
-        left = [_sum([counts[kind] for kind in decide.OPEN if kind in counts]).said for counts in own]
-        rows.append([part, "open", *(_percent(n, n + _sum(each).said) for n, each in zip(left, decided, strict=True))])
-        if part == "retrieve":
-            acts = [counts.get("cool-or-retrieve", Count()) for counts in own]
-            rows.append([part, "of these cool-or-retrieve", *(_share(count) for count in acts)])
-        clear = [[counts.get(kind, Count()).said for kind in decide.CLEAR] for counts in own]
-        cells = [f"{_percent(still, of)} of {of}" if of else "–" for still, of in clear]
-        rows.append([part, "open where the truth is 2 points from a border", *cells])
-    return table("6. Answers of simulated runs, and how many were wrong", ["part", "answer", *studies], rows)
+    for question in TRUTH:
+        for kind in ("yes", "no"):
+            rows.append([question, kind, *(_share(own.get((question, kind), Count())) for own in studies.values())])
+        for kind, of in (("open", ("yes", "no", "open")), ("open although clear", ("clear",))):
+            parts = [
+                (own.get((question, kind), Count()).said, sum(own.get((question, k), Count()).said for k in of))
+                for own in studies.values()
+            ]
+            rows.append([question, kind, *(f"{100 * some / every:.0f} %" if every else "–" for some, every in parts)])
+    return table("6. Answers of simulated runs, and how many were wrong", ["question", "answer", *studies], rows)
 
 
-def takes_needed(populations: Sequence[Cell], takes: Mapping[str, Sequence[float]]) -> str:
-    """Takes to the end of a run, beside what an ideal test would need."""
-    rows = [
-        [
-            name,
-            f"{np.mean(means):.0f}",
-            f"{np.median(means):.0f}",
-            f"{np.percentile(means, 90):.0f}",
-            "–",
-        ]
-        for name, means in takes.items()
-    ]
-    return table(
-        f"7. Takes per cell, at most {BUDGET} (a fixed protocol of 500 starts x 3 seeds: 1500 per arm)",
-        _HEADER,
-        [*rows, *_ideal(populations)],
+def takes_needed(takes: Sequence[float]) -> str:
+    """Takes to the end of a run until decided."""
+    row = [f"{np.mean(takes):.0f}", f"{np.median(takes):.0f}", f"{np.percentile(takes, 90):.0f}"]
+    title = (
+        f"7. Takes per cell of a run until decided, at most {BUDGET} (a fixed protocol of 500 starts x 3 seeds: 1500 \
+per arm)"
     )
-
-
-def bound(populations: Sequence[Cell]) -> str:
-    """The takes that no test can do without: one that knows every mean and variance (`decide.ideal_takes`)."""
-    return table(f"Takes per cell of an ideal test, at most {BUDGET}", _HEADER, _ideal(populations))
-
-
-_HEADER = ["", "mean", "median cell", "90 % of cells below", "cells that it cannot decide"]
-
-
-def _ideal(populations: Sequence[Cell]) -> list[list[str]]:
-    rows = []
-    for part in ("reuse", "retrieve"):
-        ideal = np.array([decide.ideal_takes(cell, part, truth(cell.truth)) for cell in populations])
-        held = np.minimum(ideal, BUDGET)
-        row = [
-            f"an ideal test: {part}",
-            f"{held.mean():.0f}",
-            f"{np.median(held):.0f}",
-            f"{np.percentile(held, 90):.0f}",
-        ]
-        rows.append([*row, f"{100 * np.mean(ideal > BUDGET):.0f} %"])
-    return rows
-
-
-def _sum(counts: Sequence[Count]) -> Count:
-    return Count(sum(count.said for count in counts), sum(count.wrong for count in counts))
+    return table(title, ["mean", "median cell", "90 % of cells below"], [row])
 
 
 def _share(count: Count) -> str:
@@ -164,7 +159,3 @@ def _share(count: Count) -> str:
     whole = count.wrong == count.said
     upper = 1.0 if whole else float(sps.beta.ppf(0.975, count.wrong + 1, count.said - count.wrong))
     return f"{count.said}, wrong {count.wrong} ({100 * count.wrong / count.said:.1f} %, at most {100 * upper:.1f} %)"
-
-
-def _percent(some: int, of: int) -> str:
-    return f"{100 * some / of:.0f} %" if of else "–"

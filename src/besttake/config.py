@@ -55,21 +55,20 @@ class Retrieval(BaseModel):
         default=None,
         description="Which demonstrated chunk to retrieve: next, current or frame (default: the check chooses).",
     )
-    way: str | None = Field(
-        default=None,
-        description="How the chunk enters the sample: start (Eq. 6), path or blend (default: the check chooses).",
-    )
     weights: tuple[float, float, float] | None = Field(
         default=None, description="Weights of image, action and state in the distance."
     )
-    alpha: float | None = Field(
-        default=None, description="Strength of retrieval and cooling, 0 to 1 (default: the check chooses, else 0.3)."
+    noise: float | None = Field(
+        default=None,
+        description="How much of its noise the policy keeps, 0 to 1, in all arms but base (default: the check chooses,"
+        " else 0.1).",
     )
-    cooling: float | None = Field(
-        default=None, description="Strength of the arm cooled, 0 to 1 (default: the check chooses, else alpha)."
+    prior: float | None = Field(
+        default=None,
+        description="How much of the retrieved chunk is added to the noise, 0 to 1 (default: the check chooses, else"
+        " 0.1).",
     )
     onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
-    whitening: bool | None = Field(default=None, description="Decorrelate the embedding before matching.")
     rerank: int | None = Field(
         default=None, description="Compare only this many candidates with the nearest images in full (0: all)."
     )
@@ -81,9 +80,9 @@ class Retrieval(BaseModel):
         """Return the settings that are not None."""
         return self.model_dump(exclude_none=True)
 
-    @field_validator("alpha", "cooling", mode="before")
+    @field_validator("noise", "prior", mode="before")
     @classmethod
-    def _strength(cls, value: Any, info: ValidationInfo) -> Any:
+    def _dial(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ValueError(f"{info.field_name} is a number between 0 and 1")
         return value
@@ -146,7 +145,7 @@ class Plan(BaseModel):
     )
     arms: Annotated[tuple[str, ...], BeforeValidator(split)] = Field(
         default=("base", "cooled", "shuffled", "retrieve"),
-        description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, renoised, rerank.",
+        description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
     )
     window: Window = Field(
         default="full",
@@ -174,9 +173,9 @@ class Plan(BaseModel):
         " starts (rollouts).",
     )
     check_states: int = Field(
-        default=160,
+        default=240,
         ge=0,
-        description="Number of demonstrated states on which retrieval settings are checked and chosen; 0 skips it.",
+        description="Number of demonstrated states on which noise, prior and rule are chosen; 0 skips it.",
     )
     candidates: int = Field(default=4, ge=2, description="Candidates that the arm rerank samples at each replan.")
     probe_states: int = Field(
@@ -202,6 +201,11 @@ class Plan(BaseModel):
         gt=0,
         lt=180,
         description="Turn of the end effector that counts as an event, in degrees (default 60).",
+    )
+    event_turns: Literal["spaced", "every"] = Field(
+        default="spaced",
+        description="Which sharp turns count as events: spaced (of a moving arm, at least 5 steps after the last event)"
+        " or every (each one, as the paper's S2 says).",
     )
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
         default=None,
@@ -322,8 +326,8 @@ class Plan(BaseModel):
 
 
 def _with_short_keys(values: Any) -> Any:
-    """``alpha``, ``rule`` and ``way`` may stand by themselves, as they do on the command line."""
-    short = ("alpha", "rule", "way")
+    """``noise``, ``prior`` and ``rule`` may stand by themselves, as they do on the command line."""
+    short = ("noise", "prior", "rule")
     if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}

@@ -81,7 +81,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "arms": {
         "base": "besttake.arms.frozen:make",
         "cooled": "besttake.arms.cooled:make",
-        "renoised": "besttake.arms.renoised:make",
         "shuffled": "besttake.arms.shuffled:make",
         "retrieve": "besttake.arms.retrieve:make",
         "rerank": "besttake.arms.rerank:make",
@@ -89,7 +88,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "scorers": {
         "manifold": "besttake.scorers.manifold:make",
         "coverage": "besttake.scorers.coverage:make",
-        "auto": "besttake.scorers.auto:make",
         "consensus": "besttake.scorers.consensus:make",
         "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.last:make",
@@ -363,6 +361,15 @@ def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
             f"{text}: the processes that play and score takes cannot import what a script or a notebook defines; write"
             f" it to a file (in a notebook: %%writefile {file}.py) and name that, python:{file}:…"
         )
+
+
+def takes_option(group: str, text: str, option: str) -> bool:
+    """Whether what makes the component of this URI has a parameter ``option``; nothing is made."""
+    try:
+        check_known(text, _factory(group, text), [option])
+    except ComponentError:
+        return False
+    return True
 
 
 def check_scheme(group: str, text: str) -> None:

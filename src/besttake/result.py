@@ -11,27 +11,37 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
 from besttake.core.estimate import Forecast as Forecast
 from besttake.core.offline import Check
+from besttake.core.relation import FEWEST
 from besttake.errors import RunError
 from besttake.files import read_json, read_regular
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 6
-_WITH_CHECKSUM = 5
+SCHEMA = 7
+_WITH_CHECKSUM, _ONE_VERDICT = 5, 7
 
 
-def _without_further_starts(value: Any) -> Any:
-    """Before schema 4 a single number of further starts was forecast, which was little more than noise."""
-    if isinstance(value, dict):
-        return {key: _without_further_starts(part) for key, part in value.items() if key != "further_starts"}
-    return [_without_further_starts(part) for part in value] if isinstance(value, list) else value
+def _without_old_verdicts(data: dict[str, Any]) -> dict[str, Any]:
+    """A result of before schema 7 without its verdicts, which came from other rules."""
+    dropped = ("auto", "verdict")
+    cells = {
+        part: [{name: value for name, value in cell.items() if name not in dropped} for cell in data.get(part, [])]
+        for part in ("cells", "policies")
+    }
+    return {**data, **cells}
+
+
+def _at_equal_noise(value: dict[str, Any]) -> dict[str, Any]:
+    """Checks of versions that compared retrieval with cooling at another noise are left out."""
+    older = [uri for uri, one in value.items() if isinstance(one, dict) and "cooling" in one]
+    return {uri: one for uri, one in value.items() if uri not in older}
 
 
 class _Model(BaseModel):
@@ -181,100 +191,100 @@ class Arms(_Model):
         }
 
 
-class Decision(_Model):
-    """One part of the verdict: what to do, what it gains, what it costs, and why.
-
-    ``reason`` is the row of the decision table in `besttake.core.verdict` (schema 3). ``because`` says it in a
-    sentence, which names the control that decided.
-    """
-
-    answer: str
-    reason: str = ""
-    gain: Estimate
-    cost: float = Field(description="executions per episode, 1 = the frozen policy as it is")
-    further: Forecast | None = Field(None, description="the further starts that would settle it (schema 4)")
-    arm: str = Field("", description="the arm that is chosen, where one is (schema 4)")
-    because: str = ""
-
-
 class Option(_Model):
     """Something you can choose: an ``arm`` with one take, or with the best of ``takes`` takes by ``scorer``.
 
-    ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to be worth it, with the error over all
-    options under control (`besttake.core.options`). ``behind`` is the best option minus this one, paired by start;
-    ``not_worse``: the best option is not shown to beat this one.
+    ``success`` is that of a start, ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to be
+    worth it, with the error over all options under control (`besttake.core.options`). ``behind`` is the option with the
+    best estimate minus this one, paired by start.
     """
 
     name: str
     arm: str
     scorer: str | None
     takes: int
+    success: Estimate
     gain: Estimate
     answer: str
-    p_not_above_zero: float
     shown: bool
     behind: Estimate | None = None
-    not_worse: bool = False
 
 
-class ActNow(_Model):
-    """What to do if you had to act now: the option with the highest expected gain, and the chance that it does no harm.
+class Answer(_Model):
+    """One of the paper's questions: "yes", "no", "open" or "not measured", with the gain that it is about.
 
-    ``option`` is null if no option is expected to gain.
-    """
-
-    option: str | None
-    gain: float
-    chance: float
-
-
-class Menu(_Model):
-    """All options. ``answer`` is "act", "none" (every option is ruled out) or "undecided".
-
-    ``best`` is the shown option with the largest gain; ``cheaper`` is the cheapest shown option that is not shown to be
-    worse than it.
+    ``further``: the further starts that would settle an open one. ``reason``: why it is not an ordinary answer.
     """
 
     answer: str
-    best: str | None
-    cheaper: str | None
-    options: list[Option]
-    now: ActNow | None = None
+    gain: Estimate
+    further: Forecast | None = None
+    reason: str = ""
 
-    def option(self, name: str | None) -> Option | None:
-        """Return the option called ``name``, or None if there is none."""
-        return next((option for option in self.options if option.name == name), None)
+
+class Given(_Model):
+    """A recommendation that was shown at an earlier look, after so many ``starts``, and therefore stands."""
+
+    starts: int
+    gain: Estimate
 
 
 class Verdict(_Model):
-    """What the policy needs. Read ``headline`` first: it says so in one sentence.
+    """What to do with the policy. Read ``headline`` first: it says so in one sentence.
 
-    ``menu`` (schema 4) is the choice among all options; ``reuse``, ``retrieve`` and ``combine`` are the paper's three
-    answers. ``questions`` (schema 3) has the answer to each question of `besttake.measure.questions`, with its estimate
-    and both p-values.
+    ``option`` is the recommended one of ``options``: the cheapest that is shown to be within `worth` of every other
+    (``within``), else the one with the best estimate; then ``cheaper`` is the best of those that cost less, which may
+    do as well. ``answer`` is "act" (its gain is shown), "leave" (no option is worth it) or "open". ``gain`` and
+    ``success`` are those of the recommended option, less ``optimism``, by which an estimate is too high that was chosen
+    among several.
 
-    ``any_chunk``: retrieval helps, but any demonstrated chunk may do as well. ``by_cooling``: the combination helps,
-    but cooling may do as well as retrieving. ``left_out``: retrieval was not run, because on held-out demonstrations
-    nothing beats cooling.
+    ``takes``, ``demonstrations`` and ``both`` are the paper's questions: does keeping the best of N takes gain, do the
+    retrieved actions add something at equal noise, does the pair beat either alone? ``questions`` has the answer to
+    each question of `besttake.measure.questions`, with its estimate and both p-values. ``any_chunk``: retrieved actions
+    help, but any demonstrated chunk may do as well.
 
     ``looks`` is the number of starts at each time the verdict was computed, including this one, and ``look_seeds`` the
-    number of seeds. ``looked`` is how many of these looks the test counts. From the second look with more starts or
-    seeds on, a test for repeated looks decides, and the intervals of the questions are its bounds wherever they appear.
+    number of seeds. ``looked`` is how many of these looks the test counts. What was answered at an earlier look stays
+    answered; ``given`` is the recommendation that stands from there.
     """
 
-    reuse: Decision
-    retrieve: Decision
-    combine: Decision
+    answer: str
+    option: str
+    gain: Estimate
+    success: Estimate
+    optimism: float = 0.0
+    within: bool = False
+    cheaper: str | None = None
+    given: Given | None = None
+    options: list[Option]
+    takes: Answer
+    demonstrations: Answer
+    both: Answer
     headline: str = ""
-    leak: bool = Field(description="the selector's gain is matched by keeping the shortest take")
+    leak: bool = Field(description="keeping the shortest take gains as much as the score")
     any_chunk: bool = False
-    by_cooling: bool = False
-    left_out: bool = False
     questions: dict[str, Finding] = {}
-    menu: Menu | None = None
     looks: list[int] = []
     look_seeds: list[int] = []
     looked: int = 1
+
+    def row(self, name: str | None) -> Option | None:
+        """Return the option called ``name``, or None if there is none."""
+        return next((option for option in self.options if option.name == name), None)
+
+    @property
+    def recommended(self) -> Option:
+        """The recommended option."""
+        return next(option for option in self.options if option.name == self.option)
+
+    def shown_as(self, option: Option) -> tuple[Estimate, Estimate]:
+        """Return success and gain of an option as they are shown: those of the recommended one less ``optimism``."""
+        return (self.success, self.gain) if option.name == self.option else (option.success, option.gain)
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """The paper's three questions by name."""
+        return {"takes": self.takes, "demonstrations": self.demonstrations, "both": self.both}
 
 
 class Retest(_Model):
@@ -325,19 +335,6 @@ class CellPath(_Model):
     paper_takes: int
     settled: dict[str, int]
     points: dict[str, list[PathPoint]]
-
-
-class Auto(_Model):
-    """How the scorer ``auto`` chose (schema 6): at how many starts it used each scorer of its ``menu``.
-
-    At each start it uses the scorer with the highest gain on the starts before. ``final`` is the scorer to use from now
-    on, the best on all starts. Its own gain on these starts is flattered, because it was chosen on them; that of
-    ``auto`` is not.
-    """
-
-    menu: list[str]
-    chosen: dict[str, int]
-    final: str
 
 
 class RejectionPoint(_Model):
@@ -393,13 +390,7 @@ class Cell(_Model):
     notes: list[str] = []
     retest: Retest | None = None
     path: CellPath | None = None
-    auto: Auto | None = None
     rejection: Rejection | None = None
-
-    @property
-    def picker(self) -> str:
-        """The scorer by which single takes are shown: for ``auto``, the one that it chose in the end."""
-        return self.scorer if self.auto is None else self.auto.final
 
     @property
     def chosen(self) -> Selector | None:
@@ -429,14 +420,13 @@ class Fit(_Model):
 class Relation(_Model):
     """The relation of selection gain to headroom over cells (paper Fig. 1).
 
-    ``ci`` resamples cells, which makes it too short below about eight cells. ``ci_nested`` and the intervals of the
-    other correlations resample cells and the starts within each (missing before schema 2). Their ``n`` counts cells.
+    ``interval`` is that of ``r``. It and the intervals of the other correlations resample cells and the starts within
+    each, and are missing below eight cells. ``n`` of an estimate counts cells.
     """
 
     cells: int = 0
     r: float | None = None
-    ci: tuple[float, float] | None = None
-    ci_nested: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None
     spearman: Interval | None = None
     disjoint: Split = Split()
     within: dict[str, Interval | None] = {}
@@ -445,6 +435,15 @@ class Relation(_Model):
     capture_mean: float | None = None
     capture_sd: float | None = None
     reason: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_interval(cls, values: Any) -> Any:
+        """Before schema 7 there were two: over cells alone (``ci``), which did not hold, and this one."""
+        if not isinstance(values, dict) or not {"ci", "ci_nested"} & set(values):
+            return values
+        rest = {name: value for name, value in values.items() if name not in ("ci", "ci_nested")}
+        return {**rest, "interval": values.get("ci_nested") if values.get("cells", 0) >= FEWEST else None}
 
 
 class Cost(_Model):
@@ -487,7 +486,7 @@ class Result(_Model):
     policies: list[Cell]
     relation: Relation
     cost: Cost
-    checks: dict[str, Check] = {}
+    checks: Annotated[dict[str, Check], BeforeValidator(_at_equal_noise)] = {}
     notes: list[str] = []
 
     def to_json(self) -> str:
@@ -521,7 +520,7 @@ class Result(_Model):
     def load(cls, path: str | Path) -> Result:
         """Read the result of a run; ``path`` is the run directory or its ``result.json``.
 
-        Results of older versions of BestTake can be read.
+        Results of older versions of BestTake can be read; those of before schema 7 have no verdict then.
 
         Raises:
             RunError: The file is missing, damaged, or written by a newer version of BestTake.
@@ -546,7 +545,7 @@ class Result(_Model):
         if version > SCHEMA:
             raise RunError(f"{path} is of schema {version}, this BestTake knows {SCHEMA}; upgrade besttake")
         try:
-            result = cls.model_validate(data if version >= SCHEMA else _without_further_starts(data))
+            result = cls.model_validate(data if version >= _ONE_VERDICT else _without_old_verdicts(data))
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise RunError(

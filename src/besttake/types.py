@@ -54,21 +54,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Warm:
-    """How a sample is started (Eq. 6): ``a_init = alpha * chunk + (1 - alpha) * eps``.
+    """How a sample is started: ``a_init = prior * chunk + noise * eps``. Eq. 6 is prior alpha and noise 1 - alpha.
 
     Attributes:
-        alpha: Weight of the chunk, from 0 (noise alone) to 1.
+        noise: Factor of the policy's own noise, from 0 to 1. For a policy of kind ``tokens`` it multiplies the sampling
+            temperature.
+        prior: Weight of the chunk, from 0 to 1. With 0 the sample is the one without a chunk, to the bit.
         chunk: Actions, float32 (horizon, action_dim), in the action space of the environment. The policy converts them
-            to its own (normalised, padded) space. None is the arm ``cooled``, ``a_init = (1 - alpha) * eps``; for a
-            policy of kind ``tokens``, which accepts only None, it multiplies the sampling temperature by ``1 - alpha``.
-        time: Where between noise (0) and action (1) the flow continues from ``a_init``, a whole number of the policy's
-            ``flow_steps``. With ``time = alpha``, ``a_init`` lies on the straight path from noise to the chunk, as in
-            training.
+            to its own (normalised, padded) space. None, the arm ``cooled``, is all that a policy of kind ``tokens``
+            accepts.
     """
 
-    alpha: float
+    noise: float = 1.0
+    prior: float = 0.0
     chunk: F32 | None = None
-    time: float = 0.0
 
 
 Warms = Sequence[Warm | None] | None
@@ -166,8 +165,6 @@ class PolicySpec:
         state_dim: Numbers per state; None if it accepts any.
         warm_start: Whether it accepts a `Warm` with a chunk, as the arms ``retrieve`` and ``shuffled`` need.
         cools: Whether it accepts a `Warm` without a chunk, as the arm ``cooled`` needs.
-        flow_steps: Number of equal steps from noise to action, if sampling can begin after any of them (`Warm.time`);
-            0 if it cannot.
         seeded: False if its randomness cannot be controlled, as on a remote server. Takes then differ from run to run.
         small: Whether it is cheap enough that every worker may hold a copy, made from the same URI.
         width: Rows per forward pass, to which smaller batches are padded; 0 means any number.
@@ -186,7 +183,6 @@ class PolicySpec:
     state_dim: int | None = None
     warm_start: bool = False
     cools: bool = False
-    flow_steps: int = 0
     seeded: bool = True
     small: bool = False
     width: int = 0

@@ -24,13 +24,11 @@ from besttake.testing import check_arm
 from besttake.types import F32, Observation, PolicySpec, Warm, World
 from besttake.verbs.diagnose import diagnose
 
-BUILT_IN = ("base", "cooled", "renoised", "shuffled", "retrieve", "rerank")
+BUILT_IN = ("base", "cooled", "shuffled", "retrieve", "rerank")
 PAGE = Path(__file__).parents[2] / "docs" / "arms.md"
 
 
-@pytest.mark.parametrize(
-    "uri", [*BUILT_IN, "retrieve?rule=frame&alpha=0.5", "retrieve?way=path&alpha=0.52", "retrieve?way=blend"]
-)
+@pytest.mark.parametrize("uri", [*BUILT_IN, "retrieve?rule=frame&alpha=0.5", "retrieve?prior=0", "shuffled?alpha=0.3"])
 def test_our_arms_keep_their_contract(uri: str, cache: Path) -> None:
     held = check_arm(registry.arm(uri))
     assert held[:4] == ("spec", "shape", "repeat", "batch")
@@ -162,24 +160,23 @@ def test_an_arm_that_yields_no_want_fails_its_own_take_only(wanted: Any) -> None
 def test_a_policy_is_offered_the_arms_whose_needs_it_meets() -> None:
     remote = PolicySpec("remote", "flow", 4, 2, 2)
     fixed = PolicySpec("fixed", "deterministic", 4, 2, 2)
-    able = PolicySpec("able", "flow", 4, 2, 2, warm_start=True, cools=True, flow_steps=10)
+    able = PolicySpec("able", "flow", 4, 2, 2, warm_start=True, cools=True)
     assert runnable(remote, BUILT_IN)[0] == ("base", "rerank")
     assert runnable(fixed, BUILT_IN)[0] == ("base",)
     assert runnable(able, BUILT_IN) == (BUILT_IN, [])
-    assert runnable(replace(able, flow_steps=0), BUILT_IN, "path")[1] == [
-        f"able: no {arm} arm, it cannot begin in the middle of its flow; use `way` start or blend"
-        for arm in ("renoised", "shuffled", "retrieve")
+    assert runnable(replace(able, warm_start=False), BUILT_IN)[1] == [
+        f"able: no {arm} arm, it cannot begin from a given chunk (`warm_start` in its spec)"
+        for arm in ("shuffled", "retrieve")
     ]
     tokens = PolicySpec("tokens", "tokens", 1, 7, 1, cools=True)
-    assert runnable(tokens, BUILT_IN, "blend")[0] == ("base", "cooled", "shuffled", "retrieve", "rerank")
-    assert runnable(tokens, ["retrieve", "retrieve?way=blend"])[0] == ("retrieve?way=blend",)
+    assert runnable(tokens, BUILT_IN)[0] == ("base", "cooled", "rerank")
     assert runnable(fixed, ["rerank"])[1] == ["fixed: no rerank arm, a deterministic policy has one candidate"]
 
 
 def test_a_run_is_bound_to_the_settings_that_its_arms_read() -> None:
-    config = RetrievalConfig(alpha=0.4)
+    config = RetrievalConfig(noise=0.4, prior=0.2)
     assert identity(specs_of(["base"]), config, 4, "f") == {}
-    assert identity(specs_of(["base", "cooled"]), config, 4, "f") == {"alpha": 0.4}
+    assert identity(specs_of(["base", "cooled"]), config, 4, "f") == {"noise": 0.4}
     assert identity(specs_of(["shuffled"]), config, 4, "f") == {"retrieval": config.to_dict(), "library": "f"}
     assert identity(specs_of(["rerank"]), config, 4, "f") == {"candidates": [4, "f"]}
 
@@ -187,8 +184,6 @@ def test_a_run_is_bound_to_the_settings_that_its_arms_read() -> None:
 def test_options_of_an_arm_are_checked() -> None:
     with pytest.raises(ComponentError, match="rule must be next, current or frame"):
         registry.arm("retrieve?rule=best")
-    with pytest.raises(ComponentError, match="way must be start, path or blend, not 'side'"):
-        registry.arm("retrieve?way=side")
     with pytest.raises(ComponentError, match="retreive: no arm of kind 'retreive'; did you mean retrieve"):
         registry.arm("retreive")
 

@@ -13,7 +13,7 @@ import pytest
 from besttake import registry
 from besttake.arms.base import Perceive, Request, Tools
 from besttake.arms.sampler import arm_sampler
-from besttake.core.retrieve import WAYS, Match, RetrievalConfig, Retriever
+from besttake.core.retrieve import Match, RetrievalConfig, Retriever
 from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
@@ -110,24 +110,50 @@ def test_a_policy_without_a_view_of_its_own_sees_the_state_itself() -> None:
     assert np.array_equal(chunk[0], state[:4])
 
 
-def test_an_arm_with_a_strength_of_its_own_is_the_arm_of_a_plan_with_that_strength(library: Library) -> None:
+def test_an_arm_with_dials_of_its_own_is_the_arm_of_a_plan_with_those_dials(library: Library) -> None:
     policy = registry.policy("testbed:half")
-    for own, plain in (("cooled?alpha=0.5", "cooled"), ("retrieve?alpha=0.5", "retrieve")):
+    half, paper = RetrievalConfig(noise=0.5), RetrievalConfig(noise=0.7, prior=0.3)
+    cases = (
+        ("cooled?noise=0.5", "cooled", half), ("retrieve?noise=0.5", "retrieve", half),
+        ("retrieve?alpha=0.3", "retrieve", paper), ("shuffled?alpha=0.3", "shuffled", paper),
+        ("retrieve?noise=0.7&prior=0.3", "retrieve", paper),
+    )  # fmt: skip
+    for own, plain, config in cases:
         changed = sampled(policy, takes(library, own), RetrievalConfig(), library)
-        planned = sampled(policy, takes(library, plain), RetrievalConfig(alpha=0.5), library)
-        assert np.array_equal(changed, planned)
-        assert not np.array_equal(changed, sampled(policy, takes(library, plain), RetrievalConfig(), library))
+        assert np.array_equal(changed, sampled(policy, takes(library, plain), config, library)), own
+        assert not np.array_equal(changed, sampled(policy, takes(library, plain), RetrievalConfig(), library)), own
 
 
-def test_retrieve_is_compared_with_cooling_of_its_own_strength() -> None:
-    assert registry.arm("retrieve").spec.control == "cooled"
-    assert registry.arm("retrieve?rule=frame").spec.control == "cooled"
-    assert registry.arm("retrieve?alpha=0.50").spec.control == "cooled?alpha=0.5"
+@pytest.mark.parametrize("noise", [0.1, 0.7, 1.0])
+def test_retrieve_without_a_prior_is_cooled_to_the_bit(library: Library, noise: float) -> None:
+    policy, config = registry.policy("testbed:half"), RetrievalConfig(noise=noise, prior=0.0)
+    cooled = sampled(policy, takes(library, "cooled"), config, library)
+    for arm in ("retrieve", "shuffled", "retrieve?prior=0&rule=frame"):
+        assert np.array_equal(sampled(policy, takes(library, arm), config, library), cooled), arm
+    base = sampled(policy, takes(library, "base"), config, library)
+    assert np.array_equal(cooled, base) == (noise == 1)
 
 
-def test_a_strength_outside_its_range_is_refused() -> None:
-    for uri in ("cooled?alpha=1.5", "cooled?alpha=-1", "cooled?alpha=nan", "cooled?alpha=much"):
-        with pytest.raises(ComponentError, match="cooled: alpha="):
+def test_the_control_is_cooling_at_exactly_the_same_noise() -> None:
+    for arm in ("retrieve", "shuffled"):
+        assert registry.arm(arm).spec.control == "cooled"
+        assert registry.arm(f"{arm}?rule=frame&prior=0.5").spec.control == "cooled"
+        assert registry.arm(f"{arm}?noise=0.50").spec.control == "cooled?noise=0.5"
+        assert registry.arm(f"{arm}?alpha=0.3").spec.control == "cooled?noise=0.7"
+        assert registry.arm(f"{arm}?alpha=0.9").spec.control == "cooled?noise=0.1"
+        assert registry.arm(f"{arm}?noise=0.1234567").spec.control == "cooled?noise=0.1234567"
+
+
+def test_dials_outside_their_range_are_refused() -> None:
+    for uri in ("cooled?noise=1.5", "cooled?noise=-1", "cooled?noise=nan", "cooled?noise=much"):
+        with pytest.raises(ComponentError, match="cooled: noise="):
+            registry.arm(uri)
+    for uri, words in (
+        ("retrieve?prior=2", "prior must lie between 0 and 1"), ("retrieve?noise=2", "noise must lie between 0 and 1"),
+        ("retrieve?alpha=1.5", "noise must lie between 0 and 1"), ("shuffled?alpha=much", "shuffled: "),
+        ("retrieve?alpha=0.3&noise=0.1", "alpha= sets noise and prior"), ("retrieve?way=path", "way"),
+    ):  # fmt: skip
+        with pytest.raises(ComponentError, match=words):
             registry.arm(uri)
 
 
@@ -135,41 +161,35 @@ def alone(policy: Policy, take: Request, warm: Warm | None) -> Any:
     return policy.sample([take.observation], [take.draw], [warm])[0]
 
 
-def test_each_way_brings_the_chunk_in_as_it_says(library: Library) -> None:
-    policy = registry.policy("testbed:half")
-    for step, take in enumerate(takes(library, "retrieve")):
-        for way in WAYS:
-            config = RetrievalConfig(rule="frame", way=way, alpha=0.4)
-            (done,) = sampled(policy, [replace(take, memory=[])], config, library)
-            match = library.view("pick").retriever(config, 10).query(
-                library.encoder().encode(take.observation.images["wrist"][None]), alone(policy, take, None)[None],
-                policy.perceive([take.observation], [take.draw]),  # type: ignore[attr-defined]
-            )[0]  # fmt: skip
-            expected = {
-                "start": alone(policy, take, Warm(0.4, match.chunk)),
-                "path": alone(policy, take, Warm(0.4, match.chunk, 0.4)),
-                "blend": 0.6 * alone(policy, take, Warm(0.4)) + 0.4 * match.chunk,
-            }
-            np.testing.assert_allclose(done, expected[way], atol=1e-6, err_msg=f"{way} {step}")
+def test_the_retrieved_chunk_is_added_to_the_noise_in_the_policy_s_own_space(library: Library) -> None:
+    policy, config = registry.policy("testbed:half"), RetrievalConfig(rule="frame", noise=0.3, prior=0.4)
+    for take in takes(library, "retrieve"):
+        (done,) = sampled(policy, [replace(take, memory=[])], config, library)
+        match = library.view("pick").retriever(config, 10).query(
+            library.encoder().encode(take.observation.images["wrist"][None]), alone(policy, take, None)[None],
+            policy.perceive([take.observation], [take.draw]),  # type: ignore[attr-defined]
+        )[0]  # fmt: skip
+        assert np.array_equal(done, alone(policy, take, Warm(0.3, 0.4, match.chunk)))
 
 
-def test_renoised_goes_on_from_another_sample_of_the_policy_at_its_flow_time(library: Library) -> None:
-    policy = registry.policy("testbed:half")
-    take = takes(library, "renoised?alpha=0.42")[1]
-    (done,) = sampled(policy, [take], RetrievalConfig(), library)
-    other = policy.sample([take.observation], [take.draw.candidate(1)])[0]
-    assert np.array_equal(done, alone(policy, take, Warm(0.4, other, 0.4)))
-    assert not np.array_equal(done, alone(policy, take, Warm(0.4, other)))
-
-
-def test_a_random_chunk_comes_in_by_the_same_way_as_the_retrieved_one(library: Library) -> None:
+def test_a_random_chunk_comes_in_as_the_retrieved_one_does(library: Library) -> None:
     policy, take = registry.policy("testbed:half"), takes(library, "shuffled")[1]
-    config = RetrievalConfig(way="blend", alpha=0.25)
+    config = RetrievalConfig(noise=0.5, prior=0.25)
     (done,) = sampled(policy, [take], config, library)
     chunk = library.view("pick").retriever(config, 10).random(take.draw.generator("shuffle")).chunk
-    np.testing.assert_allclose(done, 0.75 * alone(policy, take, Warm(0.25)) + 0.25 * chunk, atol=1e-6)
+    assert np.array_equal(done, alone(policy, take, Warm(0.5, 0.25, chunk)))
 
 
-def test_the_control_of_a_path_has_the_noise_of_the_path() -> None:
-    assert registry.arm("retrieve?way=path&alpha=0.5").spec.control == "renoised?alpha=0.5"
-    assert registry.arm("retrieve?way=blend&alpha=0.5").spec.control == "cooled?alpha=0.5"
+def test_a_task_may_have_a_prior_of_its_own_and_without_one_nothing_is_searched_for(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, config = registry.policy("testbed:half"), RetrievalConfig(rule="frame", prior=0.2)
+    stronger = replace(config, by_task=(("pick", 0.5), ("push", 0.0)))
+    for arm in ("retrieve", "shuffled"):
+        own = sampled(policy, takes(library, arm), stronger, library)
+        assert np.array_equal(own, sampled(policy, takes(library, arm), replace(config, prior=0.5), library))
+        named = sampled(policy, takes(library, f"{arm}?prior=0.2"), stronger, library)
+        assert np.array_equal(named, sampled(policy, takes(library, arm), config, library)), "it holds for every task"
+    monkeypatch.setattr(Retriever, "query", lambda *_, **__: pytest.fail("nothing to search for"))
+    off = sampled(policy, takes(library, "retrieve"), replace(config, by_task=(("pick", 0.0),)), library)
+    assert np.array_equal(off, sampled(policy, takes(library, "cooled"), config, library))

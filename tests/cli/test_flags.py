@@ -24,7 +24,7 @@ def test_the_table_in_the_docs_is_made_from_the_plan() -> None:
 
 def test_every_key_of_a_plan_is_a_flag_with_help() -> None:
     flags = options("diagnose")
-    for name in (*Plan.model_fields, "alpha", "rule"):
+    for name in (*Plan.model_fields, "noise", "prior", "rule"):
         if name != "retrieval":
             assert flags[name].opts == [f"--{name.replace('_', '-')}"]
             assert flags[name].help
@@ -44,10 +44,10 @@ def test_flags_that_were_not_used_leave_the_file_alone_and_zero_is_a_value(
     path.write_text("policy: p\nenv: e\nseed: 5\nprobe_states: 7\ntrust_remote_code: true\ntask: [a, b]\n")
     plans: list[Plan] = []
     monkeypatch.setattr(diagnose, "run", lambda plan, *_, **__: plans.append(plan))
-    arguments = ["diagnose", str(path), "--seed", "0", "--probe-states", "0", "--alpha", "0", "--policy", "x"]
+    arguments = ["diagnose", str(path), "--seed", "0", "--probe-states", "0", "--noise", "0", "--policy", "x"]
     main.app([*arguments, "--policy", "y", "--trust", str(path)], standalone_mode=False)
     (plan,) = plans
-    assert (plan.policy, plan.seed, plan.probe_states, plan.retrieval.alpha) == (("x", "y"), 0, 0, 0)
+    assert (plan.policy, plan.seed, plan.probe_states, plan.retrieval.noise) == (("x", "y"), 0, 0, 0)
     assert plan.trust_remote_code
     assert plan.task == ("a", "b")
-    assert plan == load_plan(path, {"seed": 0, "probe_states": 0, "alpha": 0, "policy": ["x", "y"]})
+    assert plan == load_plan(path, {"seed": 0, "probe_states": 0, "noise": 0, "policy": ["x", "y"]})

@@ -153,13 +153,13 @@ def test_a_library_is_built_shown_and_checked(
     assert "build the library again" in capsys.readouterr().err
 
 
-def test_strict_exits_with_3_while_a_verdict_is_undecided(
+def test_strict_exits_with_3_while_a_verdict_is_open(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
 ) -> None:
     plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
     plan += ["--demos-per-task", "4", "--probe-states", "0", "--workers", "1"]
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
-    assert "undecided" in capsys.readouterr().out
+    assert "Not decided yet" in capsys.readouterr().out
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
 

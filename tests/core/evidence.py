@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from besttake.core import verdict
+from besttake.core.estimate import Finding
 from besttake.core.headroom import tally
 from besttake.measure.questions import Question, ScoredTakes, answer, question, questions_of
+from besttake.measure.verdict import answers_of
+from besttake.result import Answer
 
 KINDS = {
     "headroom": "headroom", "gain": "choice", "shortest": "choice", "retrieve_selection": "choice",
-    "combine": "pick", "combine_content": "pick",
+    "combine": "pick",
 }  # fmt: skip
 
 
@@ -42,13 +46,21 @@ def gather(base: ScoredTakes, **arms: ScoredTakes) -> Evidence:
     return evidence
 
 
-def decide(evidence: Evidence, worth: float = 0.03, **how: Any) -> verdict.Decided:
-    """The verdict; ``how`` is passed to `answer`."""
+@dataclass(frozen=True)
+class Decided:
+    """The paper's three answers, and the answer to every question."""
+
+    takes: Answer
+    demonstrations: Answer
+    both: Answer
+    questions: Mapping[str, Finding]
+
+
+def decide(evidence: Evidence, worth: float = 0.03, **how: Any) -> Decided:
+    """The answers; ``how`` is passed to `answer`."""
     findings = answer(evidence.questions, worth, **how)
-    return verdict.decide(
-        findings,
-        evidence.n,
-        most_takes=int(np.max(evidence.takes)),
-        deterministic=evidence.deterministic,
+    answers = answers_of(
+        findings, evidence.n, int(np.max(evidence.takes)), deterministic=evidence.deterministic,
         leak_free=evidence.leak_free,
-    )
+    )  # fmt: skip
+    return Decided(**answers, questions=findings)

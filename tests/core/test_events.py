@@ -55,6 +55,28 @@ def test_events_are_those_found_one_step_at_a_time(length, seed, hysteresis, gap
 
 
 @settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1))
+def test_with_every_turn_events_are_those_that_s2_of_the_paper_names(length, seed):
+    """First frame, gripper transition, or a change of direction of more than the angle between consecutive steps."""
+    rng = np.random.default_rng(seed)
+    positions = np.cumsum(1e-4 * rng.standard_normal((length, 3)), axis=0)
+    gripper = np.sign(rng.standard_normal(length))
+    config = EventConfig(angle=75).every_turn()
+    moves = np.diff(positions, axis=0)
+    named = [0]
+    for t in range(1, length):
+        turned = t < len(moves) and math.degrees(
+            math.acos(np.clip(moves[t] @ moves[t - 1] / math.hypot(*moves[t]) / math.hypot(*moves[t - 1]), -1, 1))
+        ) > 75  # fmt: skip
+        if gripper[t] != gripper[t - 1] or turned:
+            named.append(t)
+    assert event_starts(length, positions, gripper, config).tolist() == named
+    assert (config.angle, config.gripper_open) == (75, -1)
+    spaced = event_starts(length, positions, None, EventConfig(angle=75, min_speed=0))
+    assert np.diff(spaced).min(initial=5) >= 5
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.integers(3, 50), st.integers(0, 2**32 - 1))
 def test_events_so_far_are_the_events_of_the_whole_take_cut_off(length, seed):
     rng = np.random.default_rng(seed)

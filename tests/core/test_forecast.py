@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from besttake.core.estimate import Estimate, Finding, Forecast
-from besttake.core.forecast import Futures, forecast, futures, settled_along
+from besttake.core.estimate import Forecast
+from besttake.core.forecast import BOTH, Futures, forecast, futures, settled_along
+from besttake.core.sequential import tracks
 from besttake.core.stats import Scale, difference_scale, gain_scale, pick_scale
-from besttake.core.until import Track, tracks
-from besttake.core.verdict import PAIRS, decide
 
 INF = np.inf
 GAIN, DIFFERENCE = (gain_scale(3), 0.75), (difference_scale(3), 2 / 3)
@@ -25,19 +24,15 @@ POPULATIONS: dict[str, tuple[tuple[Scale, float], list[float], list[float]]] = {
 }
 
 
-def test_a_part_is_settled_when_the_table_of_the_verdict_settles_it() -> None:
-    yes = {"headroom": [9], "gain": [INF], "retrieve": [5], "cooled": [8], "content": [20]}
-    no = {"headroom": [INF], "gain": [30], "retrieve": [INF], "cooled": [INF], "content": [INF]}
+def test_a_part_is_settled_when_the_rule_of_the_verdict_settles_it() -> None:
+    yes = {"headroom": [9], "gain": [INF], "content": [20], "combine": [12], "retrieve_selection": [15]}
+    no = {"headroom": [INF], "gain": [30], "content": [40], "combine": [INF], "retrieve_selection": [INF]}
     drawn = Futures({k: np.array(v, float) for k, v in yes.items()}, {k: np.array(v, float) for k, v in no.items()}, 99)
-    assert drawn.settled("reuse").tolist() == [30]  # type: ignore[union-attr]
-    assert drawn.settled("retrieve").tolist() == [20]  # type: ignore[union-attr]
-    assert drawn.settled("combine") is None
-
-
-def test_cooling_alone_does_not_settle_it_while_content_is_open() -> None:
-    yes = {"retrieve": np.array([INF]), "cooled": np.array([3.0]), "content": np.array([INF])}
-    no = {"retrieve": np.array([INF]), "cooled": np.array([INF]), "content": np.array([40.0])}
-    assert Futures(yes, no, 99).settled("retrieve").tolist() == [40]  # type: ignore[union-attr]
+    found = {part: drawn.settled(part) for part in ("takes", "content", "both")}
+    assert {part: times.tolist() for part, times in found.items() if times is not None} == {
+        "takes": [30], "content": [20], "both": [15],
+    }  # fmt: skip
+    assert Futures({}, {}, 99).settled("both") is None
 
 
 def test_a_range_that_does_not_end_has_no_upper_end_and_one_that_does_not_begin_no_number() -> None:
@@ -51,7 +46,7 @@ def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
 
     def drawn(values: list[float], chances: list[float]) -> Forecast:
         x = rng.choice(values, 20, p=chances)
-        return forecast(futures(x[:, None], ["gain"], [GAIN[0]], [GAIN[1]], 0.03, 300).settled("reuse"), 300)  # type: ignore[arg-type]
+        return forecast(futures(x[:, None], ["gain"], [GAIN[0]], [GAIN[1]], 0.03, 300).settled("takes"), 300)  # type: ignore[arg-type]
 
     soon, late = drawn([0, 1 / 3], [0.6, 0.4]), drawn([-1 / 3, 0, 1 / 3], [0.2, 0.55, 0.25])
     assert soon.high is not None
@@ -59,40 +54,22 @@ def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
     assert late.high is None or late.high > 100
 
 
-def test_both_is_forecast_by_the_rule_that_decides_it_holms_test_over_arms_included() -> None:
+def test_both_is_forecast_by_the_rule_that_decides_it() -> None:
     rng = np.random.default_rng(3)
-    names = [name for pair in PAIRS.values() for name in pair]
-    scales, stakes = [pick_scale(), gain_scale(3)] * 2, [2 / 3, 0.75] * 2
-    x = np.empty((160, 12, 4))
+    scales, stakes = [pick_scale(), gain_scale(3)], [2 / 3, 0.75]
+    x = np.empty((160, 12, 2))
     for b, gain in enumerate(rng.uniform(0.0, 0.3, 12)):
-        x[:, b, ::2] = rng.choice([-1, 0, 1], (160, 2), p=[0.05, 0.9 - gain, 0.05 + gain])
-        x[:, b, 1::2] = rng.choice([-1 / 3, 0, 2 / 3], (160, 2), p=[0.1, 0.6, 0.3])
-    forecasted = settled_along(x, names, scales, stakes, 0.03, 0).settled("combine")
-    unheld = Futures(*_times(x, names, scales, stakes), 160, dict.fromkeys(names, np.zeros((12, 2)))).settled("combine")
+        x[:, b, 0] = rng.choice([-1, 0, 1], 160, p=[0.05, 0.9 - gain, 0.05 + gain])
+        x[:, b, 1] = rng.choice([-1 / 3, 0, 2 / 3], 160, p=[0.1, 0.6, 0.3])
+    forecasted = settled_along(x, BOTH, scales, stakes, 0.03, 0).settled("both")
     real = []
     for b in range(12):
-        along = dict(zip(names, tracks(x[:, b], scales, stakes, 0.03), strict=True))
-        codes = [_combine_after(along, seen) for seen in range(1, 161)]
-        real.append(next((t for t, code in enumerate(codes, start=1) if code != "undecided"), INF))
+        pair, alone = tracks(x[:, b], scales, stakes, 0.03)
+        codes = [{pair.answer(seen), alone.answer(seen)} for seen in range(1, 161)]
+        real.append(next((t for t, code in enumerate(codes, start=1) if "no" in code or code == {"yes"}), INF))
     assert forecasted is not None
     np.testing.assert_array_equal(forecasted, real)
     assert np.isfinite(real).sum() > 4
-    assert (unheld < forecasted).any()  # type: ignore[operator]
-
-
-def _times(
-    x: np.ndarray, names: list[str], scales: list[Scale], stakes: list[float]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    drawn = settled_along(x, names, scales, stakes, 0.03, 0)
-    return dict(drawn.yes), dict(drawn.no)
-
-
-def _combine_after(along: dict[str, Track], seen: int) -> str:
-    findings = {
-        name: Finding(track.answer(seen), Estimate(float(track.mean[seen - 1])), *track.p_values(seen))
-        for name, track in along.items()
-    }
-    return decide({"headroom": Finding("undecided", Estimate()), **findings}, 3).combine.answer
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from besttake.core.estimate import Estimate
-from besttake.core.offline import MARGIN, REACH, Checked, Comparison, States, calmest_of, choose, judge
+from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, calmest_of, choose, judge, of_group
 from besttake.core.retrieve import RetrievalConfig
 
 M, K, STEPS, DIMS = 120, 8, 4, 3
@@ -25,15 +25,14 @@ def samples(bias: Any, noise: float, seed: int = 1) -> Any:
     return TRUTH[:, None] + SPREAD * (np.asarray(bias) + noise * drawn)
 
 
-def test_error_has_both_parts_and_the_lasting_error_only_what_does_not_average_out() -> None:
-    compare = Comparison(STATES)
-    off = samples((0.3, 0.4, 9.0), 0.5)
-    bias = np.sqrt((0.3**2 + 0.4**2) / 2)
-    error, lasting = compare.error(off), compare.lasting(off)
-    assert error.value == pytest.approx(np.sqrt(bias**2 + 0.5**2), abs=0.01)
-    assert lasting.value == pytest.approx(bias, abs=0.01)
-    assert lasting.low is not None and lasting.high is not None  # noqa: PT018
-    assert lasting.low < bias < lasting.high
+def test_the_error_of_a_sample_by_hand() -> None:
+    compare, off = Comparison(STATES), samples((0.3, 0.4, 9.0), 0.5)
+    error = compare.error(off)
+    gaps = ((off - TRUTH[:, None]) / [2, 0.5, np.inf])[..., :2]
+    assert error.value == pytest.approx(np.sqrt((gaps**2).mean()))
+    assert error.value == pytest.approx(np.sqrt((0.3**2 + 0.4**2) / 2 + 0.5**2), abs=0.01)
+    assert error.low is not None and error.high is not None  # noqa: PT018
+    assert error.low < error.value < error.high
     assert compare.mean_action().value == pytest.approx(1.0, abs=0.05)
 
 
@@ -43,51 +42,45 @@ def test_a_dimension_that_is_constant_in_a_task_counts_for_nothing() -> None:
     assert Comparison(STATES).error(wild).value == pytest.approx(0.1, abs=0.01)
 
 
-def test_lasting_error_is_the_same_with_few_draws() -> None:
-    off = samples((0.4, 0.4, 0), 0.4)
-    few, many = Comparison(STATES).lasting(off[:, :2]).value, Comparison(STATES).lasting(off).value
-    assert few == pytest.approx(many, abs=0.03)
+def test_the_interval_resamples_demonstrations_and_holds_for_the_difference() -> None:
+    compare, own, control = Comparison(STATES), samples((0.1, 0.1, 0), 0.3), samples((0.4, 0.1, 0), 0.3)
+    added = compare.difference(own, control)
+    assert added.value == pytest.approx(compare.error(own).value - compare.error(control).value)  # type: ignore[operator]
+    rng, values = np.random.default_rng(5), []
+    squares = [
+        (((one - TRUTH[:, None]) / [2, 0.5, np.inf])[..., :2] ** 2).mean(axis=(1, 2, 3)) for one in (own, control)
+    ]
+    for _ in range(1000):
+        rows = (4 * rng.integers(30, size=30)[:, None] + np.arange(4)).ravel()
+        values.append(np.sqrt(squares[0][rows].mean()) - np.sqrt(squares[1][rows].mean()))
+    assert (added.low, added.high) == pytest.approx(np.percentile(values, [2.5, 97.5]), abs=0.003)
 
 
-def test_change_and_cosine_by_brute_force() -> None:
-    own, control = samples((0.1, 0.1, 0), 0.3), samples((0.4, 0.1, 0), 0.3)
-    compare = Comparison(STATES)
-    moved, needed = (
-        ((own - control) / [2, 0.5, np.inf]).ravel(),
-        ((TRUTH[:, None] - control) / [2, 0.5, np.inf]).ravel(),
-    )
-    expected = moved @ needed / np.sqrt((moved @ moved) * (needed @ needed))
-    assert compare.cosine(own, control).value == pytest.approx(expected)
-    change = compare.lasting(own).value - compare.lasting(control).value  # type: ignore[operator]
-    assert compare.change(own, control).value == pytest.approx(change)
-    error = compare.error(own).value - compare.error(control).value  # type: ignore[operator]
-    assert compare.difference(own, control).value == pytest.approx(error)
-    assert compare.worst(own, control).value == pytest.approx(0.0, abs=0.02)
+def checked(bias: Any, control: Any, noise: float = 0.3, **settings: Any) -> Checked:
+    config = RetrievalConfig(**{"rule": "frame", "rerank": 10, "prior": 0.2, **settings})
+    own, other = samples(bias, noise), samples(control, 0.3)
+    return judge(Comparison(STATES), config, own, own, other, samples((0, 0, 0), 0.9))
 
 
-def checked(bias: Any, control: Any, **settings: Any) -> Checked:
-    config = RetrievalConfig(**{"rule": "frame", **settings})
-    own, other = samples(bias, 0.3), samples(control, 0.3)
-    return judge(Comparison(STATES), config, own, own, other, other, samples((0, 0, 0), 0.6))
+def test_what_lowers_the_error_of_a_sample_helps_and_what_spreads_it_does_not() -> None:
+    assert checked((0.4, 0.4, 0), (0.5, 0.5, 0)).helps
+    assert not checked((0.5, 0.5, 0), (0.5, 0.5, 0)).helps
+    assert not checked((0.49, 0.49, 0), (0.5, 0.5, 0)).helps, "it falls by less than GAIN"
+    assert not checked((0.4, 0.4, 0), (0.5, 0.5, 0), noise=0.5).helps, "a better mean, and more spread"
+    assert not checked((-0.4, -0.4, 0), (0.5, 0.5, 0)).helps, "it moves the sample too far"
 
 
-def test_what_helps_in_one_dimension_and_harms_in_another_does_not_pass() -> None:
-    """As LIBERO-Object: the gripper comes out better and the position worse, and rollouts lose."""
-    assert checked((0.3, 0.3, 0), (0.5, 0.5, 0)).passes
-    mixed = checked((0.55, 0.2, 0), (0.5, 0.5, 0))
-    assert mixed.change.value is not None
-    assert mixed.change.value < 0
-    assert mixed.worst.value == pytest.approx(0.05, abs=0.02)
-    assert not mixed.passes
-    assert not checked((0.5, 0.5, 0), (0.5, 0.5, 0)).passes
+def test_what_is_not_shown_does_not_help() -> None:
+    one = checked((0.4, 0.4, 0), (0.5, 0.5, 0))
+    assert not replace(one, added=Estimate(-0.05, -0.11, 0.01)).helps
+    assert not replace(one, added=Estimate(-0.05)).helps
+    assert not replace(one, added=Estimate()).helps
+    assert replace(one, reach=None).helps, "one draw has no spread, and nothing else is held against it"
 
 
-def stated(change: float, *, passes: bool = True, beyond: float = 0.1, **settings: Any) -> Checked:
-    def about(value: float) -> Estimate:
-        return Estimate(value, value - 0.01, value + 0.01)
-
-    one = checked((0.3, 0.3, 0), (0.5, 0.5, 0), **settings)
-    return replace(one, change=about(change), beyond=about(beyond), passes=passes)
+def stated(added: float, **settings: Any) -> Checked:
+    one = checked((0.4, 0.4, 0), (0.5, 0.5, 0), **settings)
+    return replace(one, added=Estimate(added, added - 0.01, added + 0.01), reach=0.3)
 
 
 def test_reach_is_the_shift_of_the_mean_over_the_spread_of_base_samples() -> None:
@@ -97,55 +90,40 @@ def test_reach_is_the_shift_of_the_mean_over_the_spread_of_base_samples() -> Non
     assert Comparison(STATES).reach(own, control, control * 0) is None
 
 
-def test_less_lasting_error_at_the_price_of_more_error_in_a_sample_is_not_sound() -> None:
-    """As a policy that was trained to doubt what it sees: the search takes what it sees for granted."""
-    compare, control = Comparison(STATES), samples((0.5, 0.5, 0), 0.3)
-    config = RetrievalConfig(rule="frame")
-    wild, calm = samples((0.4, 0.4, 0), 0.6, 2), samples((0.4, 0.4, 0), 0.3, 2)
-    assert judge(compare, config, calm, calm, control, control, control).sound
-    one = judge(compare, config, wild, wild, control, control, control)
-    assert one.passes
-    assert not one.sound
-    assert choose([one]) is None
-    lucky = replace(one, config=replace(config, whitening=True), added=Estimate())
-    assert lucky.sound
-    assert choose([one, lucky]) is None, "a variant is not sound by luck"
-
-
-def test_the_paper_s_way_in_comes_first_as_strongly_as_it_stays_within_the_policy_s_own_spread() -> None:
-    stronger, weaker = stated(-0.2, alpha=0.5), stated(-0.05, alpha=0.3)
-    blend = stated(-0.4, way="blend", beyond=-0.2)
-    assert weaker.reach is not None
-    assert weaker.reach < REACH
-    assert choose([stronger, weaker, blend]) == stronger.config
-    assert choose([replace(stronger, reach=1.01 * REACH), weaker, blend]) == weaker.config
-    assert choose([replace(stronger, passes=False), weaker, blend]) == weaker.config
-    assert choose([stronger, replace(weaker, passes=False), blend]) == stronger.config
-    grown = replace(stronger, added=Estimate(0.02, 0.01, 0.03))
-    assert choose([grown, weaker]) == grown.config, "whether to retrieve is up to the weakest strength"
-    assert choose([grown]) is None
-
-
-def test_another_way_in_is_taken_only_where_it_beats_the_best_cooling() -> None:
-    failed = stated(-0.05, passes=False)
-    assert choose([failed, stated(-0.4, way="blend", beyond=-0.005)]) is None
-    better = stated(-0.1, way="blend", beyond=-0.05)
-    assert choose([failed, better, stated(-0.1, way="path", beyond=0.2)]) == better.config
-    assert choose([failed]) is None
+def test_the_prior_with_the_lowest_error_is_taken_unless_it_moves_the_sample_too_far() -> None:
+    """As `alt`, whose error falls up to prior 0.5, where it succeeds less often than with 0.2."""
+    weak, medium, strong = stated(-0.03, prior=0.1), stated(-0.06, prior=0.2), stated(-0.1, prior=0.5)
+    assert choose([weak, medium, strong]) == strong.config
+    assert choose([weak, medium, replace(strong, reach=1.01 * REACH)]) == medium.config
+    assert choose([stated(0.02), stated(-0.99 * GAIN)]) is None
     assert choose([]) is None
 
 
-def test_of_two_that_do_about_as_well_the_simpler_one_wins() -> None:
-    plain, variant = stated(-0.050), stated(-0.055, whitening=True)
-    assert choose([plain, variant]) == plain.config
-    much = stated(-0.050 - MARGIN, whitening=True)
+def test_of_those_that_do_about_as_well_the_simplest_and_then_the_weakest_is_taken() -> None:
+    plain, variant = stated(-0.050), stated(-0.055, reliability=1.0)
+    assert choose([variant, plain]) == plain.config
+    much = stated(-0.051 - CLOSE, reliability=1.0)
     assert choose([plain, much]) == much.config
-    assert choose([replace(plain, passes=False), variant]) is None, "a variant does not pass by luck"
-    assert choose([replace(plain, passes=False), much]) == much.config
+    weaker = stated(-0.045, prior=0.1)
+    assert choose([plain, weaker]) == weaker.config
+    assert choose([stated(-0.05, rerank=0), plain]) == plain.config
 
 
-def test_cooling_has_the_strength_with_the_lowest_error() -> None:
-    errors = {0.3: 0.6, 0.5: 0.52, 0.7: 0.51, 0.9: 0.515}
-    assert calmest_of({alpha: Estimate(value) for alpha, value in errors.items()}) == 0.7
-    assert calmest_of({0.3: Estimate(0.5), 0.5: Estimate(0.5)}) == 0.3
+def test_the_noise_with_the_lowest_error_is_taken_and_of_equals_the_most() -> None:
+    errors = {1.0: 0.6, 0.7: 0.52, 0.5: 0.51, 0.3: 0.515}
+    assert calmest_of({noise: Estimate(value) for noise, value in errors.items()}) == 0.5
+    assert calmest_of({0.3: Estimate(0.5), 0.5: Estimate(0.5)}) == 0.5
     assert calmest_of({}) is None
+
+
+def test_a_group_takes_the_prior_that_helps_it_and_none_where_a_gain_is_ruled_out() -> None:
+    def about(added: float, width: float, prior: float = 0.2) -> Checked:
+        return replace(stated(added, prior=prior), added=Estimate(added, added - width, added + width))
+
+    chosen = stated(-0.03).config
+    assert of_group([about(-0.01, 0.03, 0.1), about(-0.05, 0.01, 0.3)], chosen, 60).prior == 0.3
+    assert of_group([about(-0.05, 0.01)], None, 60).prior == 0.2, "though all groups together show nothing"
+    assert of_group([about(-0.005, 0.01)], chosen, 60).prior == 0, "a gain of 0.02 is ruled out"
+    assert of_group([about(-0.01, 0.03)], chosen, 60).prior == 0.2, "open here, and shown over all groups"
+    none = of_group([about(-0.01, 0.03)], None, 60)
+    assert (none.prior, none.states, none.added.value) == (0, 60, -0.01)

@@ -91,9 +91,12 @@ def test_the_ratio_does_not_depend_on_units():
     assert thousand.dfe.value == pytest.approx(1e3 * one.dfe.value)
 
 
-def test_correlation_is_pearson_of_the_closest_samples_first_action():
+def test_correlation_is_pearson_of_the_closest_sampled_first_action_as_in_the_paper():
     samples, truth, demo = data(4, states=40)
-    closest = [int(np.argmin([np.linalg.norm(s - t) for s in row])) for row, t in zip(samples, truth, strict=True)]
+    rows = list(zip(samples, truth, strict=True))
+    closest = [int(np.argmin([math.dist(s[0], t[0]) for s in row])) for row, t in rows]
+    whole = [int(np.argmin([np.linalg.norm(s - t) for s in row])) for row, t in rows]
+    assert closest != whole, "the sample with the closest chunk need not have the closest first action"
     first = np.array([samples[i, c, 0] for i, c in enumerate(closest)])
     expected = stats.pearsonr(first.ravel(), truth[:, 0].ravel()).statistic
     assert p.probe(samples, truth, demo).correlation.value == pytest.approx(expected)

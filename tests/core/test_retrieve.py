@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -71,13 +72,25 @@ def test_a_query_finds_what_the_formula_written_out_finds(seed, weights, rule, l
     assert (match.demo, match.step) == (known.demo[goal[winner]], known.step[goal[winner]])
 
 
-@pytest.mark.parametrize("whitening", [False, True])
-def test_a_candidates_own_features_find_that_candidate_at_distance_zero(whitening):
+def test_a_candidates_own_features_find_that_candidate_at_distance_zero():
     _, known = world(1)
-    retriever = Retriever(known, RetrievalConfig(rule="current", whitening=whitening))
+    retriever = Retriever(known, RetrievalConfig(rule="current"))
     for row, match in enumerate(retriever.query(known.embeddings, known.chunks, known.states)):
         assert match.candidate == row
         assert match.distance == pytest.approx(0, abs=1e-5)
+
+
+def test_whitening_each_dimension_beforehand_changes_no_match_and_no_distance():
+    """S1's variant "per-dimension whitening": the distance of S3 is the same whatever scale and shift came before."""
+    rng, known = world(8)
+    spread, centre = known.embeddings.std(axis=0), known.embeddings.mean(axis=0)
+    whitened = replace(known, embeddings=(known.embeddings - centre) / spread)
+    images = rng.standard_normal((12, 6))
+    for config in (RetrievalConfig(), RetrievalConfig(rerank=5), RetrievalConfig(rule="frame", weights=(1, 0, 0))):
+        plain = Retriever(known, config).query(images)
+        again = Retriever(whitened, config).query((images - centre) / spread)
+        assert [m.candidate for m in again] == [m.candidate for m in plain]
+        assert [m.distance for m in again] == pytest.approx([m.distance for m in plain], rel=1e-5)
 
 
 def test_next_at_the_last_event_returns_the_last_event():
@@ -95,7 +108,7 @@ def test_targets_follow_the_order_of_steps_not_of_rows():
 def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
     rng, known = world(3)
     images, chunks = rng.standard_normal((9, 6)), rng.standard_normal((9, 3, 2))
-    retriever = Retriever(known, RetrievalConfig(reliability=0.5, whitening=True))
+    retriever = Retriever(known, RetrievalConfig(reliability=0.5))
     together = retriever.query(images, chunks)
     alone = [retriever.query(images[b : b + 1], chunks[b : b + 1])[0] for b in range(9)]
     assert [(m.candidate, m.distance) for m in together] == [(m.candidate, m.distance) for m in alone]
@@ -190,10 +203,18 @@ def test_a_random_match_is_uniform_over_what_could_be_returned_and_repeats_with_
 
 
 def test_a_configuration_survives_json_and_a_meaningless_one_is_refused():
-    config = RetrievalConfig(rule="frame", weights=(1, 0.5, 0), alpha=0.2, rerank=8, lead=2)
+    config = RetrievalConfig(rule="frame", weights=(1, 0.5, 0), prior=0.2, by_task=(("push", 0.0),), rerank=8, lead=2)
     assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    endless = ({"weights": (1, np.nan, 1)}, {"weights": (np.inf, 1, 1)}, {"reliability": np.nan}, {"alpha": np.nan})
-    for wrong in ({"rule": "best"}, {"weights": (0, 0, 0)}, {"alpha": 1.5}, {"lead": 0}, {"rerank": -1}, *endless):
+    endless = ({"weights": (1, np.nan, 1)}, {"weights": (np.inf, 1, 1)}, {"reliability": np.nan}, {"noise": np.nan})
+    for wrong in (
+        {"rule": "best"},
+        {"weights": (0, 0, 0)},
+        {"prior": 1.5},
+        {"by_task": {"push": 2}},
+        {"lead": 0},
+        {"rerank": -1},
+        *endless,
+    ):
         with pytest.raises(ValueError):
             RetrievalConfig(**wrong)
     with pytest.raises(ValueError, match="at least one"):
@@ -246,7 +267,6 @@ CHANGES: tuple[dict, ...] = (
     {"reliability": 0.7},
     {"reliability": 1e25},
     {"rerank": 7},
-    {"whitening": True},
     {"rule": "frame"},
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -93,6 +93,7 @@ def test_the_user_is_believed_before_all():
     assert (layout.gripper_dim, layout.eef_dims) == (2, (3, 4))
     events = layout.events
     assert (events.gripper_threshold, events.gripper_open, events.angle) == (0.1, 1, 30)
+    assert layout_of(Numbers(episodes()), replace(said, turns="every")).events == events.every_turn()
 
 
 def test_noise_about_the_middle_of_a_range_is_no_change():

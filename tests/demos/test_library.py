@@ -151,9 +151,10 @@ def test_the_same_library_is_built_once_and_anything_else_builds_another(make_de
         build_cached(source, Hog(), tmp_path, Options(stride=2)).path,
         build_cached(source, Hog(bins=8), tmp_path, Options(encoder_uri="hog?bins=8")).path,
         build_cached(source, Hog(), tmp_path, Options(events=EventConfig(angle=30))).path,
+        build_cached(source, Hog(), tmp_path, Options(turns="every")).path,
         build_cached(source_of([make_demo(i) for i in range(4)]), Hog(), tmp_path).path,
     }
-    assert len(others | {first.path}) == 5
+    assert len(others | {first.path}) == 6
     (first.path / "embeddings.npy").write_bytes(b"broken")
     mended = build_cached(source, Hog(), tmp_path)
     assert mended.fingerprint == first.fingerprint
@@ -303,7 +304,7 @@ def test_missing_damaged_and_newer_libraries_are_told_apart(library, two_tasks, 
 def test_a_tuned_configuration_is_frozen_into_the_library_without_changing_what_it_is(two_tasks, tmp_path):
     made = build(two_tasks, Hog(), tmp_path / "tuned")
     assert made.retrieval is None
-    config = RetrievalConfig(rule="current", alpha=0.2, whitening=True)
+    config = RetrievalConfig(rule="current", prior=0.2, rerank=3)
     tuned = made.with_retrieval(config, {"env": "testbed", "starts": [5000, 5001]})
     assert tuned.retrieval == config
     assert tuned.tuned_on == {"env": "testbed", "starts": [5000, 5001]}

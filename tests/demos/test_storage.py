@@ -145,8 +145,8 @@ def test_an_older_library_without_a_checksum_opens_by_its_fingerprint_unless_it_
 @pytest.mark.parametrize(
     "retrieval",
     [
-        {"config": {"alpha": "strong"}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"alpha": []}, "tuned_on": {"env": "testbed", "starts": [1]}},
+        {"config": {"prior": "strong"}, "tuned_on": {"env": "testbed", "starts": [1]}},
+        {"config": {"prior": []}, "tuned_on": {"env": "testbed", "starts": [1]}},
         {"config": {"weights": 3}, "tuned_on": {"env": "testbed", "starts": [1]}},
         {"config": {"weights": [1, 2]}, "tuned_on": {"env": "testbed", "starts": [1]}},
         {"config": {"lead": None}, "tuned_on": {"env": "testbed", "starts": [1]}},

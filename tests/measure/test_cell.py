@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from itertools import combinations
 
 import numpy as np
@@ -9,8 +8,9 @@ import pytest
 
 from besttake import result as r
 from besttake.measure import cell as measure
+from besttake.measure import verdict as measure_verdict
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import cell_name, history_of, in_order
+from besttake.measure.looks import Past, cell_name, in_order, load_history
 from besttake.measure.scores import SCORERS, ScoreName
 
 WINDOWS = ("full", "common", "episode")
@@ -89,23 +89,25 @@ def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
     assert found.arms is not None
     assert found.arms.arms["retrieve"].gain_seed_mean is None
     assert found.verdict is not None
-    assert found.verdict.reuse.answer == "undecided"
+    assert found.verdict.takes.answer == "open"
 
 
-def test_the_relation_keeps_the_interval_of_every_correlation() -> None:
+def test_the_relation_keeps_one_interval_from_eight_cells_on() -> None:
     cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
     found = measure.relate(cells, 3)
     assert found.r is not None
-    assert found.ci is not None
-    assert found.ci_nested is not None
-    assert found.ci_nested[0] <= found.r <= found.ci_nested[1]
-    assert found.ci_nested != found.ci
-    for told in (found.spearman, *found.within.values(), *found.leave_one_out.values()):
+    assert found.interval is not None
+    assert found.spearman is not None
+    assert found.interval[0] <= found.r <= found.interval[1]
+    assert found.spearman.low is not None
+    assert (found.fit is not None, found.reason) == (True, "")
+    for told in (*found.within.values(), *found.leave_one_out.values()):
         assert told is not None
-        assert told.low is not None
-        assert told.high is not None
-        assert told.low <= told.value <= told.high  # type: ignore[operator]
-    assert {e.n for e in found.within.values() if e} == {4}
+        assert (told.n, told.low, told.high) == (4, None, None)
+        assert told.value is not None
+    few = measure.relate(cells[:7], 3)
+    assert few.r is not None
+    assert (few.interval, few.fit, few.reason) == (None, None, "fewer than 8 cells: no interval")
 
 
 def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:
@@ -141,8 +143,15 @@ def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None
     assert arms.arms["retrieve"].selected_gain.value == pytest.approx((both - ones).mean())
     assert found.tasks[0].gain.value == pytest.approx((best - ones).mean())
     assert found.tasks[0].pass_n.value == pytest.approx(oracle.mean())
-    assert verdict.reuse.cost == verdict.combine.cost == 3
-    assert verdict.reuse.gain.value == pytest.approx((best - ones).mean())
+    assert verdict.takes.gain.value == pytest.approx((best - ones).mean())
+    success = {option.name: option.success.value for option in verdict.options}
+    assert success == pytest.approx(
+        {
+            "base": ones.mean(), "cooled": data.arms["cooled"].outcomes.mean(), "retrieve": retrieve.outcomes.mean(),
+            "base, best of 3": best.mean(), "retrieve, best of 3": both.mean(),
+            "cooled, best of 3": kept_of(data.arms["cooled"].outcomes, data.arms["cooled"].scores[kind], 3).mean(),
+        }
+    )  # fmt: skip
     for k, told in enumerate(ways.by_n, start=1):
         assert told is not None
         assert told.value == pytest.approx(kept_of(base.outcomes, base.scores[kind], k).mean())
@@ -203,38 +212,117 @@ def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_n
     key = cell_name(data.policy, data.env, data.group)
     first, same, again, other = (
         measure.cell(data, plan(), looked).verdict
-        for looked in (None, {key: [(60, 3)]}, {key: [(20, 3), (40, 3)]}, {"another cell": [(20, 3)]})
-    )
+        for looked in (
+            None, {key: Past(((60, 3),))}, {key: Past(((20, 3), (40, 3)))}, {"another cell": Past(((20, 3),))},
+        )
+    )  # fmt: skip
     assert first is not None
     assert again is not None
     assert first == same == other
     assert first.looks == [60]
     assert again.looks == [20, 40, 60]
     assert (first.looked, again.looked) == (1, 3)
-    assert again.reuse.gain.low < first.reuse.gain.low  # type: ignore[operator]
+    assert again.questions["gain"].p_not_above_zero > first.questions["gain"].p_not_above_zero
+    assert again.questions["gain"].estimate == first.questions["gain"].estimate
 
 
 def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend() -> None:
     data = cell_data(starts=60, ranking=1.0)
     key = cell_name(data.policy, data.env, data.group)
     first, grown, twice = (
-        measure.cell(data, plan(), {key: looks}).verdict for looks in ([(60, 3)], [(60, 2)], [(60, 1), (60, 2)])
+        measure.cell(data, plan(), {key: Past(looks)}).verdict for looks in (((60, 3),), ((60, 2),), ((60, 1), (60, 2)))
     )
     assert first is not None
     assert grown is not None
     assert twice is not None
     assert (first.looked, grown.looked, twice.looked) == (1, 2, 3)
     assert (grown.looks, grown.look_seeds) == ([60, 60], [2, 3])
-    widths = [v.questions["gain"].estimate.high - v.questions["gain"].estimate.low for v in (first, grown, twice)]  # type: ignore[operator]
-    assert widths[0] < widths[1] < widths[2]
+    found = [v.questions["headroom"].p_not_above_zero for v in (first, grown, twice)]
+    assert found[0] < found[1] < found[2]
 
 
 def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
     data = cell_data(starts=30)
-    found = measure.cell(data, plan(), {cell_name(data.policy, data.env, data.group): [(20, 3), (60, 3)]}).verdict
+    past = {cell_name(data.policy, data.env, data.group): Past(((20, 3), (60, 3)))}
+    found = measure.cell(data, plan(), past).verdict
     assert found is not None
     assert found.looks == [20, 30, 60]
     assert found.looked == 3
+
+
+def _result(cells: list[r.Cell], worth: float = 0.03) -> r.Result:
+    cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
+    return r.Result(
+        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=worth, cells=cells,
+        policies=[], relation=measure.relate([], 3), cost=cost,
+    )  # fmt: skip
+
+
+def test_what_was_shown_stays_shown_when_one_start_is_added() -> None:
+    """Forty starts show it; with forty-one, the test for later looks alone would not."""
+    whole, settings = cell_data(starts=41, seed=1, ranking=1.0), dataclasses.replace(plan(), scorer="manifold")
+
+    def head(count: int) -> CellData:
+        arms = {
+            name: ArmTakes(
+                own.outcomes[:count], own.lengths[:count], {key: scores[:count] for key, scores in own.scores.items()}
+            )
+            for name, own in whole.arms.items()
+        }
+        return dataclasses.replace(whole, units=whole.units[:count], arms=arms)
+
+    first = measure.cell(head(40), settings)
+    assert first.verdict is not None
+    assert (first.verdict.takes.answer, first.verdict.answer) == ("yes", "act")
+    past = load_history(_result([first]), settings)
+    second = measure.cell(whole, settings, past).verdict
+    forgetful = measure.cell(whole, settings, {"p env pick": Past(((40, 3),))}).verdict
+    assert second is not None
+    assert forgetful is not None
+    assert second.takes.answer == "yes"
+    assert second.questions["gain"].when_answered == first.verdict.questions["gain"].estimate
+    assert {o.name for o in first.verdict.options if o.shown} <= {o.name for o in second.options if o.shown}
+    assert second.answer == "act"
+    assert forgetful.takes.answer == "open"
+    assert load_history(_result([first], worth=0.05), settings)["p env pick"] == Past(((40, 3),))
+
+
+def test_a_recommendation_that_was_shown_stands_with_the_gain_that_it_was_given_at() -> None:
+    data, settings = cell_data(starts=300, ranking=3.0), dataclasses.replace(plan(), scorer="manifold")
+    first = measure.cell(data, settings)
+    assert first.verdict is not None
+    assert first.verdict.within
+    given = r.Given(starts=first.starts, gain=first.verdict.gain)
+    more = measure.cell(cell_data(starts=310, ranking=3.0, seed=5), settings, load_history(_result([first]), settings))
+    assert more.verdict is not None
+    assert (more.verdict.option, more.verdict.within, more.verdict.given) == (first.verdict.option, True, given)
+    again = measure.cell(
+        cell_data(starts=320, ranking=3.0, seed=6), settings, load_history(_result([more]), settings)
+    ).verdict
+    assert again is not None
+    assert again.given == given
+
+
+def test_the_gain_of_the_recommended_option_is_that_of_its_row_less_what_the_choice_adds() -> None:
+    found = measure.cell(cell_data(starts=40, ranking=0.5), plan()).verdict
+    assert found is not None
+    row = found.recommended
+    assert row.gain.value is not None
+    assert row.success.value is not None
+    assert found.optimism != 0
+    assert found.gain.value == pytest.approx(row.gain.value - found.optimism)
+    assert found.success.value == pytest.approx(row.success.value - found.optimism)
+    assert found.gain.low <= row.gain.low  # type: ignore[operator]
+    assert found.gain.high >= row.gain.high  # type: ignore[operator]
+    best = max(found.options, key=lambda option: option.success.value or 0)
+    assert [option.name for option in found.options if option.behind is None] == [best.name]
+
+
+def test_a_corrected_success_is_still_a_share() -> None:
+    sure = measure_verdict._corrected(r.Estimate(0.98, 0.01, 1.0, 9), -0.05, least=0.0)
+    assert (sure.value, sure.low, sure.high) == (1.0, 0.01, 1.0)
+    low = measure_verdict._corrected(r.Estimate(0.2, 0.1, 0.4, 9), 0.15, least=0.0)
+    assert (low.value, low.low, low.high) == pytest.approx((0.05, 0.0, 0.4))
 
 
 def test_more_starts_of_each_task_come_after_those_there_were() -> None:
@@ -247,20 +335,13 @@ def test_more_starts_of_each_task_come_after_those_there_were() -> None:
 
 
 def test_the_looks_of_a_run_are_those_of_its_result() -> None:
-    assert history_of(None) == {}
+    settings = dataclasses.replace(plan(), scorer="manifold")
+    assert load_history(None, settings) == {}
     cells = [
-        measure.cell(cell_data(), plan(), {"p env pick": [(20, 3)]}),
+        measure.cell(cell_data(), plan(), {"p env pick": Past(((20, 3),))}),
         measure.cell(cell_data(group="push"), plan()),
     ]
-    nothing = measure.relate([], 3)
-    cost = r.Cost(takes=0, errors=0, steps=0, policy_calls=0, frames_scored=0, frames_encoded=0, seconds={})
-    result = r.Result(
-        besttake="", created="", command="", digest="", plan={}, versions={}, library=None, worth=0.03, cells=cells,
-        policies=[], relation=nothing, cost=cost,
-    )  # fmt: skip
-    assert history_of(result) == {"p env pick": [(20, 3), (40, 3)], "p env push": [(40, 3)]}
-    document = json.loads(result.model_dump_json())
-    for cell in document["cells"]:
-        del cell["verdict"]["looks"], cell["verdict"]["look_seeds"]
-    old = r.Result.model_validate({**document, "schema_version": 1})
-    assert history_of(old) == {"p env pick": [(40, 3)], "p env push": [(40, 3)]}
+    found = load_history(_result(cells), settings)
+    assert {name: past.looks for name, past in found.items()} == {
+        "p env pick": ((20, 3), (40, 3)), "p env push": ((40, 3),),
+    }  # fmt: skip

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 from besttake.config import load_plan
-from besttake.measure.looks import looks_at, with_outgrown
+from besttake.measure.looks import Past, looks_at, with_outgrown
 from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.reporting.words import rule
 from besttake.takes.manifest import Extent, Manifest
 from besttake.types import TaskSpec
 from besttake.verbs.diagnose import diagnose
@@ -19,14 +20,14 @@ from besttake.verbs.diagnose import diagnose
 
 def test_more_takes_of_the_same_starts_count_as_looks() -> None:
     units = [("env", "pick", start) for start in range(60)]
-    same, more, both = (looks_at(units, now, [(60, 3)]) for now in ((60, 3), (60, 5), (80, 5)))
+    same, more, both = (looks_at(units, now, Past(((60, 3),))) for now in ((60, 3), (60, 5), (80, 5)))
     assert (same.count, same.grown) == (1, 0)
     assert (more.count, more.grown) == (2, 1)
     assert (both.count, both.grown) == (2, 1)
-    again = looks_at(units, (80, 7), [(60, 3), (80, 3), (80, 5)])
+    again = looks_at(units, (80, 7), Past(((60, 3), (80, 3), (80, 5))))
     assert (again.count, again.grown, again.earlier) == (4, 2, (60, 80, 80))
-    assert looks_at(units, (80, 3), [(60, 3)]).left() == 0.025
-    fewer, thinner = looks_at(units[:40], (40, 3), [(60, 3)]), looks_at(units, (60, 3), [(60, 5)])
+    assert looks_at(units, (80, 3), Past(((60, 3),))).left() == 0.025
+    fewer, thinner = looks_at(units[:40], (40, 3), Past(((60, 3),))), looks_at(units, (60, 3), Past(((60, 5),)))
     assert (fewer.count, fewer.grown) == (2, 0)
     assert (thinner.count, thinner.grown) == (2, 1)
     assert again.left() == 0.05 / 8
@@ -39,11 +40,13 @@ def test_a_sample_that_was_given_more_before_its_result_counts_as_a_look() -> No
         Extent(policies=["p"], tasks=["e pick", "e push"], starts=list(range(n)), seeds=[0, 1, 2]) for n in (20, 30)
     )
     assert with_outgrown({}, [], envs) == {}
-    counted = {"p e suite": [(40, 3), (60, 3)], "p *": [(40, 3), (60, 3)]}
+    counted = dict.fromkeys(("p e suite", "p *"), Past(((40, 3), (60, 3))))
     assert with_outgrown({}, [small, large], envs) == counted
-    judged = {"p e suite": [(39, 3)], "p *": [(39, 3)]}
+    judged = dict.fromkeys(("p e suite", "p *"), Past(((39, 3),), shown=frozenset({"cooled"})))
     assert with_outgrown(judged, [small], envs) == judged, "one start without takes: the result counted this look"
-    assert with_outgrown(judged, [small, large], envs) == {name: [(39, 3), (60, 3)] for name in judged}
+    assert with_outgrown(judged, [small, large], envs) == {
+        name: Past(((39, 3), (60, 3)), shown=frozenset({"cooled"})) for name in judged
+    }
 
 
 def test_only_a_run_with_takes_outgrows_its_plan() -> None:
@@ -65,7 +68,7 @@ def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_are_judged_on
         scores, counted, plain = rng.normal(size=y.shape), [], []
         for k, count in enumerate(looked):
             (gain,) = (q for q in questions_of({"base": ScoredTakes(y[:count], scores[:count])}, 3) if q.name == "gain")
-            looks = looks_at(units[:count], (count, 3), [(earlier, 3) for earlier in looked[:k]])
+            looks = looks_at(units[:count], (count, 3), Past(tuple((earlier, 3) for earlier in looked[:k])))
             counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
             plain.append(gain.ask(0.03, draws=1000).answer == "yes")
         wrong, naive = wrong + any(counted), naive + any(plain)
@@ -86,7 +89,7 @@ def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_add_takes_aga
         for k, count in enumerate(seeds):
             takes = ScoredTakes(y[:, :count], scores[:, :count])
             gain = next(q for q in questions_of({"base": takes}, 3) if q.name == "gain")
-            looks = looks_at(units, (starts, count), [(starts, earlier) for earlier in seeds[:k]])
+            looks = looks_at(units, (starts, count), Past(tuple((starts, earlier) for earlier in seeds[:k])))
             counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
             plain.append(gain.ask(0.03, draws=1000).answer == "yes")
         wrong, naive = wrong + any(counted), naive + any(plain)
@@ -113,9 +116,8 @@ def test_a_run_remembers_its_looks_and_says_so_once_it_was_extended(cache: Path,
     results = [diagnose(load_plan(None, {**FLAGS, "starts": starts}), tmp_path / "run") for starts in ("2", "2", "4")]
     looks = [[c.verdict.looks for c in (*r.cells, *r.policies) if c.verdict is not None] for r in results]
     assert looks == [[[2], [2], [4]], [[2], [2], [4]], [[2, 4], [2, 4], [4, 8]]]
-    said = ["Looked at 2 times" in r.policies[0].verdict.reuse.because for r in results if r.policies[0].verdict]
-    assert said == [False, False, True]
-    assert {c.verdict.reuse.cost for c in results[-1].cells if c.verdict is not None} == {2}
+    assert [bool(rule(r.policies[0])) for r in results] == [False, False, True]
+    assert "7.5 %" in rule(results[-1].policies[0])
 
 
 def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
@@ -128,7 +130,7 @@ def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
         result = diagnose(load_plan(None, {**FLAGS, "starts": "4"}), tmp_path / "run")
         assert [c.verdict.looks for c in result.policies if c.verdict is not None] == [[4, 8]]
         assert result.policies[0].verdict is not None
-        assert "Looked at 2 times" in result.policies[0].verdict.reuse.because
+        assert result.policies[0].verdict.looked == 2
 
 
 @pytest.mark.slow
@@ -138,8 +140,7 @@ def test_a_run_of_one_seed_can_be_extended(cache: Path, tmp_path: Path) -> None:
     verdict = results[-1].policies[0].verdict
     assert verdict is not None
     assert verdict.looks == [4, 6]
-    assert verdict.reuse.answer == "undecided"
-    assert "at least two seeds" in verdict.reuse.because
+    assert (verdict.takes.answer, verdict.takes.reason) == ("open", "one-take")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from besttake.core.estimate import Estimate
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import Look, cell_name
+from besttake.measure.looks import Past, cell_name
 from besttake.measure.scores import ScoreName
 from besttake.reporting import figures, markdown
 from besttake.reporting.numbers import estimate_points
@@ -37,7 +37,7 @@ def takes(rng: np.random.Generator, starts: int, seeds: int, failed: float, unsc
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> tuple[CellData, Settings, list[Look]]:
+def cells(draw: st.DrawFn) -> tuple[CellData, Settings, Past]:
     """A cell with unequal numbers of takes, what to measure on it, and the earlier looks."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     starts, seeds = draw(st.integers(2, 9)), draw(st.integers(1, 4))
@@ -49,7 +49,7 @@ def cells(draw: st.DrawFn) -> tuple[CellData, Settings, list[Look]]:
     earlier = [(count, draw(st.integers(1, seeds))) for count in looked]
     data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", starts * seeds * len(arms), 0)
     n = draw(st.integers(min(2, seeds), seeds))
-    return data, Settings(seeds, n), earlier
+    return data, Settings(seeds, n), Past(tuple(earlier))
 
 
 def appearances(cell: Cell) -> dict[str, list[Estimate]]:
@@ -70,8 +70,8 @@ def appearances(cell: Cell) -> dict[str, list[Estimate]]:
     }
     if "gain" in asked:
         gains = [picked.gain, asked["gain"]]
-        if verdict.reuse.reason != "no-score":
-            gains.append(verdict.reuse.gain)
+        if verdict.takes.reason != "no-score":
+            gains.append(verdict.takes.gain)
         if len(cell.tasks) == 1:
             gains.append(cell.tasks[0].gain)
         own = arms.arms["base"].selected
@@ -88,21 +88,15 @@ def appearances(cell: Cell) -> dict[str, list[Estimate]]:
     for name, estimate in (("content", arms.content), ("combine", arms.combine)):
         if name in asked:
             shown[name] = [estimate, asked[name]]
-    if verdict.retrieve.answer != "not-measured":
-        name = verdict.retrieve.arm or ("retrieve" if "retrieve" in asked else "cooled")
-        shown.setdefault(name, [asked[name]]).append(verdict.retrieve.gain)
-    if verdict.combine.answer != "not-measured":
-        pair = "combine_cooled" if verdict.combine.arm == "cooled" or "combine" not in asked else "combine"
-        shown.setdefault(pair, [asked[pair]]).append(verdict.combine.gain)
-    for option in verdict.menu.options if verdict.menu else ():
-        if option.scorer is None:
-            shown[option.arm].append(option.gain)
-        elif option.scorer == cell.scorer:
+    if "content" in asked:
+        shown["content"].append(verdict.demonstrations.gain)
+    for option in verdict.options:
+        if option.takes > 1:
             shown["gain" if option.arm == "base" else f"{option.arm}_selected"].append(option.gain)
-        elif option.arm == "base":
-            shown[option.name] = [option.gain, ways.scored[option.scorer][cell.window].gain]
-        if option.behind and (verdict.menu.best, option.name) == ("retrieve", "cooled"):
-            shown["content"].append(option.behind)
+        elif option.arm != "base":
+            shown[option.arm].append(option.gain)
+        if option.takes == 1:
+            shown.setdefault(f"{option.arm} success", [arms.arms[option.arm].pass_1]).append(option.success)
     return shown
 
 

@@ -35,20 +35,18 @@ def test_every_value_is_that_of_its_start_by_hand():
     np.testing.assert_allclose(found.beyond_shuffled, [0, -third, third])
     np.testing.assert_allclose(found.combine, [1, -1, 1])
     np.testing.assert_allclose(found.retrieve_selection, [0, -2 * third, 2 * third])
-    np.testing.assert_allclose(found.combine_content, [1, -1, 1])
 
 
 def test_a_full_diagnosis_where_everything_helps():
     base, cooled, retrieve = arms(content=1.0)
     found = decide(gather(base, cooled=cooled, retrieve=retrieve))
-    assert (found.reuse.answer, found.retrieve.answer, found.combine.answer) == ("select", "retrieve", "yes")
-    assert found.leak
+    assert (found.takes.answer, found.demonstrations.answer, found.both.answer) == ("yes", "yes", "yes")
 
 
 def test_arms_that_were_not_run_are_not_measured():
     found = decide(gather(ScoredTakes(np.eye(3))))
-    assert (found.retrieve.answer, found.combine.answer) == ("not-measured", "not-measured")
-    assert found.reuse.answer == "undecided"
+    assert (found.demonstrations.answer, found.both.answer) == ("not measured", "not measured")
+    assert found.takes.answer == "open"
 
 
 def test_starts_without_takes_in_one_arm_leave_the_pair_out():
@@ -76,7 +74,7 @@ def test_a_start_without_all_its_takes_changes_no_answer_that_was_given_before_i
         gone[120:][rng.random((40, 5)) < 0.4] = np.nan
         later = Watch.of({"base": ScoredTakes(gone, scores)}, np.arange(160), 3, 0.03)
         for seen in range(20, 121):
-            assert whole.verdict({"base": seen}).reuse == later.verdict({"base": seen}).reuse
+            assert whole.findings({"base": seen}) == later.findings({"base": seen})
         moved += bool(np.isnan(gone).any())
     assert moved == 12
 
@@ -99,9 +97,9 @@ def test_starts_with_too_few_takes_rule_no_gain_out():
 def test_a_watched_run_rules_nothing_out_by_starts_with_too_few_takes():
     y = np.zeros((100, 3))
     y[::2, 0] = 1.0
-    complete = Watch.of({"base": ScoredTakes(y[1::2])}, np.arange(50), 3, 0.1).verdict({"base": 50})
+    complete = Watch.of({"base": ScoredTakes(y[1::2])}, np.arange(50), 3, 0.1).findings({"base": 50})
     y[:, 1:] = np.nan
     y[:10, 1:] = 0.0
-    short = Watch.of({"base": ScoredTakes(y)}, np.arange(100), 3, 0.1).verdict({"base": 100})
-    assert complete.questions["headroom"].answer == "no"
-    assert short.questions["headroom"].answer != "no"
+    short = Watch.of({"base": ScoredTakes(y)}, np.arange(100), 3, 0.1).findings({"base": 100})
+    assert complete["headroom"].answer == "no"
+    assert short["headroom"].answer != "no"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from besttake.core.until import bounds
+from besttake.core.sequential import bounds
 from besttake.files import sealed_json
 from besttake.measure.questions import questions_of
 from besttake.measure.sofar import ROUNDS, fixed_cells, keep_cells, kept_cells, settings_of, so_far
@@ -81,7 +81,7 @@ def test_bounds_are_the_anytime_valid_ones_and_answers_follow_from_them() -> Non
     assert (last.low, last.high) == pytest.approx((low, high), abs=0.02)
     assert seen.answers["headroom"] == "yes"
     assert low > 0
-    assert seen.answers["cooled"] == "undecided"
+    assert seen.answers["cooled"] == "open"
     assert "gain" not in seen.answers, "nothing is scored before the last take of a fixed sample"
 
 
@@ -91,7 +91,7 @@ def test_an_answer_that_was_given_is_not_taken_back_by_later_starts() -> None:
     for upto in range(5, STARTS, 5):
         seen: Mapping[TakeKey, Row] = {key: one for key, one in rows.items() if key.start < upto}
         answers.append(so_far(fixed_cells(MANIFEST, seen)[0], settings, STARTS).answers["headroom"])
-    assert answers[0] == "undecided"
+    assert answers[0] == "open"
     first = answers.index("yes")
     assert answers[first:] == ["yes"] * len(answers[first:])
 

@@ -54,14 +54,14 @@ def test_a_retrieving_policy_starts_from_the_match_of_its_own_prediction(
     predicted = policy.sample(seen, DRAWS)
     embedded = library.encoder().encode(np.stack([o.images["wrist"] for o in seen]))
     matches = retriever.query(embedded, predicted, np.stack([o.state for o in seen]))
-    expected = policy.sample(seen, DRAWS, [Warm(0.3, match.chunk) for match in matches])
+    expected = policy.sample(seen, DRAWS, [Warm(0.1, 0.1, match.chunk) for match in matches])
     assert np.array_equal(augmented.sample(seen, DRAWS), expected)
     check_policy(augmented, observations=seen)
 
 
-def test_alpha_zero_is_the_policy_itself(library: Library, seen: list[Observation]) -> None:
+def test_all_of_the_noise_and_no_prior_is_the_policy_itself(library: Library, seen: list[Observation]) -> None:
     policy = registry.policy("testbed:half")
-    augmented = retrieving(policy, library, RetrievalConfig(alpha=0.0))
+    augmented = retrieving(policy, library, RetrievalConfig(noise=1.0, prior=0.0))
     assert np.array_equal(augmented.sample(seen, DRAWS), policy.sample(seen, DRAWS))
 
 

@@ -39,11 +39,11 @@ def test_the_parameters_say_what_the_policy_can_do(act: Any, kind: str, cools: b
     assert ("warm" in held) == cools
 
 
-def test_cooling_shrinks_the_noise_by_the_strength() -> None:
+def test_cooling_multiplies_the_noise() -> None:
     policy = FunctionPolicy(cooled, horizon=4, action_dim=2)
     seen, draw = Observation({}, np.ones(2, np.float32), ""), Draw(0, "pick", 0, 0)
     base = policy.sample([seen], [draw])
-    calmer = policy.sample([seen], [draw], [Warm(0.75, None)])
+    calmer = policy.sample([seen], [draw], [Warm(0.25)])
     np.testing.assert_allclose(calmer - 1, (base - 1) / 4, rtol=1e-5)
 
 

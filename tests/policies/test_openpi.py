@@ -118,7 +118,7 @@ def test_replan_longer_than_the_chunk_and_warm_rows_are_refused():
             registry.policy(f"{uri}?replan=9")
         policy: Any = registry.policy(uri)
         with pytest.raises(ComponentError, match="cannot be warm-started"):
-            policy.sample([observation()], [DRAW], [Warm(0.3, np.zeros((4, 7), np.float32))])
+            policy.sample([observation()], [DRAW], [Warm(0.7, 0.3, np.zeros((4, 7), np.float32))])
         policy.close()
 
 

@@ -401,7 +401,7 @@ def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(f"start,seed,success\n{rows}\n")
     console = Console(width=300, record=True, file=io.StringIO())
     console.print(render(ingest([tmp_path / "o.csv"])))
-    assert "no score was measured" in console.export_text()
+    assert "have no score" in console.export_text()
 
 
 def lines(path: Path, rows: list[dict[str, object]]) -> Path:

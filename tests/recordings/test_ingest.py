@@ -181,7 +181,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
         assert cell.arms is None
         assert cell.dfe is None
         assert cell.verdict is not None
-        assert cell.verdict.retrieve.answer == "not-measured"
+        assert cell.verdict.demonstrations.answer == "not measured"
     assert any("not known" in note for note in loaded.notes)
     page = make_html(tmp_path / "run").read_text()
     assert "This run holds outcomes only" in page

@@ -141,7 +141,7 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
     taken = sum(arm.takes for arm in arms.values())
     planned = len(units) * len(arms) * shape.seeds
     data = CellData(policy, "testbed", group, units, arms, WINDOWS, "manifold", planned, planned - taken)
-    cell = worded(measure_cell(data, Settings(shape.seeds, shape.seeds, WORTH)), WORTH)
+    cell = worded(measure_cell(data, Settings(shape.seeds, shape.seeds, WORTH)))
     if scores is None:
         cell = cell.model_copy(update={"selectors": None})
     return cell.model_copy(update={"dfe": DFE})
@@ -192,7 +192,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
     xs = [x for x, _ in xy]
     if len(xy) < 3 or np.std(xs) == 0:
         return Relation(
-            cells=len(xy), r=None, ci=None, spearman=None, disjoint=split, within={}, leave_one_out={}, fit=None,
+            cells=len(xy), r=None, interval=None, spearman=None, disjoint=split, within={}, leave_one_out={}, fit=None,
             capture_mean=None, capture_sd=None, reason="fewer than three cells have a headroom and a gain",
         )  # fmt: skip
     x, y = np.array(xy).T
@@ -201,8 +201,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
     return Relation(
         cells=len(xy),
         r=float(np.corrcoef(x, y)[0, 1]),
-        ci=(0.61, 0.97),
-        ci_nested=(0.52, 0.98),
+        interval=(0.52, 0.98),
         spearman=Estimate(value=0.88, low=0.41, high=0.99, n=len(xy)),
         disjoint=Split(mean=0.78, sd=0.11, splits=50),
         within=dict.fromkeys(shape.policies, Estimate(value=0.8, low=0.3, high=0.97, n=3)),

@@ -241,8 +241,8 @@ def test_paper_shows_every_column_and_every_reason(browser: Any, run: Path) -> N
     browser.call("Emulation.setEmulatedMedia", media="print")
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.run("[...document.querySelectorAll('details')].every(d => d.open)")
-    assert browser.run("document.querySelectorAll('.because').length") >= 6
-    assert browser.run("[...document.querySelectorAll('.because')].every(p => p.getBoundingClientRect().height > 0)")
+    assert browser.run("document.querySelectorAll('.answer dd').length") >= 6
+    assert browser.run("[...document.querySelectorAll('.answer dd')].every(p => p.getBoundingClientRect().height > 0)")
     browser.call("Emulation.setDeviceMetricsOverride", width=700, height=990, deviceScaleFactor=1, mobile=False)
     verdict = "document.querySelector('#cells td:last-child').getBoundingClientRect()"
     assert browser.run(f"{verdict}.right") <= 700

@@ -85,8 +85,8 @@ def test_the_check_of_retrieval_names_every_configuration_whole() -> None:
 
     known = Estimate(value=0.5, low=0.4, high=0.6, n=20)
     config = RetrievalConfig(rule="current", gripper_gating=True)
-    one = Checked(config, known, known, known, known, known, known, known, passes=True)
-    check = Check(base=known, mean_action=known, cooled={0.3: known}, cooling=0.3, tried=(one,), chosen=config)
+    one = Checked(config, known, known, known)
+    check = Check(base=known, mean_action=known, cooled={0.3: known}, noise=0.3, tried=(one,), chosen=config)
     drawn = checks.figure(check, "/checks/p", "a check")
     assert drawn is not None
     assert checks.named(config) in {shape.text for shape in drawn.shapes if isinstance(shape, Label)}

@@ -28,9 +28,7 @@ def test_a_narrow_table_folds_and_cuts_nothing_off() -> None:
 def test_a_stacked_row_continues_below_its_own_column_and_cuts_nothing_off() -> None:
     console = Console(file=io.StringIO(), width=60)
     columns = [Column("pass@1", [Text("34"), Text("")]), Column("select", [Text("+23 [16,30]"), Text("")], second=True)]
-    needs = Column(
-        "needs", [Text("takes: select \u00b7 demos: undecided, retrieval left out"), Text("nothing measured")]
-    )
+    needs = Column("needs", [Text("retrieve?rule=next, best of 3 takes of them all (open)"), Text("nothing measured")])
     console.print(stacked("policy / task", [Text("testbed:half"), Text("b")], columns, needs, 60))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     column = lines[0].index("needs")

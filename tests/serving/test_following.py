@@ -34,8 +34,8 @@ from besttake.types import F32, Observation, Start
 Diagnosed = Callable[[RetrievalConfig, str], dict[int, F32]]
 
 TASK, SEED, STEPS = "pick", 4, 60
-LOOKS_BACK = RetrievalConfig(rule="current", alpha=0.6, onset_alignment=True, gripper_gating=True)
-PLAIN = RetrievalConfig(alpha=0.3)
+LOOKS_BACK = RetrievalConfig(rule="current", noise=0.4, prior=0.6, onset_alignment=True, gripper_gating=True)
+PLAIN = RetrievalConfig(noise=0.7, prior=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diag
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, protocol: str) -> None:
     expected = diagnosed(PLAIN, "cooled")
-    with serve(cooled(registry.policy("testbed:half"), 0.3), protocol, seed=SEED) as server:
+    with serve(cooled(registry.policy("testbed:half"), PLAIN.noise), protocol, seed=SEED) as server:
         for start, actions in expected.items():
             with CLIENTS[protocol](server.url, start) as act:
                 np.testing.assert_array_equal(driven(act, start), actions)

@@ -16,7 +16,7 @@ from besttake.serving.retrieval import retrieval_from
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import diagnose
 
-LOOKS_BACK = {"rule": "current", "alpha": 0.5, "onset_alignment": True, "gripper_gating": True}
+LOOKS_BACK = {"rule": "current", "noise": 0.5, "prior": 0.5, "onset_alignment": True, "gripper_gating": True}
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def run(directory: Path, library: Library, arms: list[str]) -> Path:
 
 def test_a_library_is_served_as_it_was_tuned_or_by_default(library: Library) -> None:
     assert retrieval_from(library.path)[1] == RetrievalConfig()
-    assert retrieval_from(library.path, 0.1)[1] == RetrievalConfig(alpha=0.1)
-    with pytest.raises(PlanError, match="^alpha must lie between 0 and 1, not 3"):
-        retrieval_from(library.path, 3)
+    assert retrieval_from(library.path, dials={"prior": 0.3, "noise": None})[1] == RetrievalConfig(prior=0.3)
+    with pytest.raises(PlanError, match="^noise must lie between 0 and 1, not 3"):
+        retrieval_from(library.path, dials={"noise": 3})
 
 
 def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_run_without_retrieval_cannot_be_served_so(library: Library, tmp_path:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--cooled", "--alpha", "3"], "alpha must lie between 0 and 1, not 3.0"),
+        (["--cooled", "--noise", "3"], "noise must lie between 0 and 1, not 3.0"),
         (["--cameras", "wrist"], "--cameras wrist: write OURS=THEIRS"),
         (["--retrieve", "nowhere"], "is not a library"),
     ],

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from besttake import registry, testing
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
-from besttake.testbed import network, seeds
+from besttake.testbed import seeds
 from besttake.testbed.policy import NAMES
 from besttake.testbed.tasks import TASKS, World
 from besttake.types import Observation, Start, Warm
@@ -30,7 +29,7 @@ def _situations(count):
         worlds[task].reset(seeds.TUNING[row])
         observations.append(Observation({}, worlds[task].state()))
         draws.append(Draw(3, task, start=row, seed=row % 3, chunk=row % 5))
-        warm.append([None, Warm(0.3), Warm(0.3, chunk), Warm(0.4, chunk, 0.4)][row % 4])
+        warm.append([None, Warm(0.7), Warm(0.7, 0.3, chunk), Warm(0.1, 0.5, chunk)][row % 4])
     return observations, draws, warm
 
 
@@ -85,7 +84,7 @@ def test_starting_at_a_chunk_pulls_the_sample_towards_it(policy):
     base = policy.sample(observations, draws)
     target = np.zeros((10, 4), np.float32)
     target[:, 2] = 0.8
-    warm = policy.sample(observations, draws, [Warm(0.9, target)] * 16)
+    warm = policy.sample(observations, draws, [Warm(0.1, 0.9, target)] * 16)
     assert np.linalg.norm(warm - target) < np.linalg.norm(base - target)
 
 
@@ -161,32 +160,3 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
         for _ in range(4)
     }
     assert len(told) == 1
-
-
-def test_a_sample_that_begins_mid_flow_is_the_rest_of_one_that_came_by():
-    """The state of a flow after k steps, handed in at time k / 10, ends where the whole flow does."""
-    policy: Any = registry.policy("testbed:half")
-    assert policy.spec.flow_steps == network.EULER_STEPS
-    net, draw, observation = policy._net, Draw(3, "pick", 0, 0), _situations(1)[0][0]
-    noise, seen = draw.normal((10, 4))[None], policy.perceive([observation], [draw])
-    whole, kept = policy.sample([observation], [draw])[0], []
-    plain = network.carry
-
-    def noting(x, first, rest, begin=0):
-        def noted(x, step):
-            kept.append(x[:, 0].copy())
-            return first(x, step)
-
-        return plain(x, noted, rest, begin)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "carry", noting)
-        net(noise, seen)
-    for step in (3, 7):
-        there = kept[step].reshape(10, 4)
-        assert np.array_equal(net(there[None], seen, np.array([step]))[0], whole)
-    rows = [Warm(0.5, whole), Warm(0.5, whole, 0.5), None, Warm(1.0, whole, 1.0)]
-    batch = policy.sample([observation] * 4, [draw] * 4, rows)
-    assert np.array_equal(batch, np.concatenate([policy.sample([observation], [draw], [row]) for row in rows]))
-    assert not np.array_equal(batch[0], batch[1])
-    np.testing.assert_allclose(batch[3], whole, atol=1e-6)

@@ -14,8 +14,8 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
-from besttake.core import offline
-from besttake.core.offline import Check
+from besttake.core.estimate import Estimate
+from besttake.core.offline import Check, Group
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options
 from besttake.demos.library import Library
@@ -27,8 +27,8 @@ from besttake.reporting import checks
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs import choice as module
-from besttake.verbs.check import ALPHAS, ANGLES, Asked, check_retrieval_of
-from besttake.verbs.choice import check_for, choose, kept
+from besttake.verbs.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
+from besttake.verbs.choice import check_for, choose, config_of, kept
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe
 from besttake.verbs.setup import open_envs
@@ -55,11 +55,18 @@ def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     return choose("testbed:half", policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
-def test_every_rule_way_and_cooling_is_tried_beside_base_and_the_mean_action(check: Check) -> None:
+def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: Check) -> None:
     configs = [one.config for one in check.tried]
-    assert {c.rule for c in configs} == {"frame", "current", "next"}
-    assert {c.way for c in configs} == {"start", "path", "blend"}
-    assert list(check.cooled) == [0.3, 0.5, 0.7, 0.9]
+    assert tuple(check.cooled) == NOISES
+    errors = {noise: error.value for noise, error in check.cooled.items()}
+    assert check.noise == min(errors, key=lambda noise: errors[noise] or np.inf)
+    assert errors[1.0] == check.base.value
+    assert {c.noise for c in configs} == {check.noise}
+    assert [c.rule for c in configs[:3]] == ["frame", "current", "next"]
+    assert {c.prior for c in configs[:3]} == {FIRST}
+    swept = {replace(c, prior=FIRST) for c in configs if c.prior != FIRST}
+    assert len(swept) == 1, "priors are tried for the best of all"
+    assert {c.prior for c in configs if replace(c, prior=FIRST) in swept} == {*PRIORS}
     assert check.base.value is not None
     assert check.mean_action.value == pytest.approx(1.0, abs=0.1)
     worst = max(check.tried, key=lambda one: one.chunk.value or 0)
@@ -90,81 +97,116 @@ def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[Asked]:
     return asked
 
 
-def test_what_passes_is_run_with_cooling_at_its_own_strength(
+def test_the_check_chooses_noise_prior_and_rule_and_says_what_it_expects(
     library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = check.tried[0].config
-    answering(monkeypatch, replace(check, chosen=good, cooling=0.7))
+    good = replace(check.tried[0], added=Estimate(-0.05, -0.07, -0.03))
+    answering(monkeypatch, replace(check, chosen=good.config, noise=0.1, tried=(good,)))
     made = planned(library)
-    assert made.config == replace(good, cooling=0.7)
-    assert made.left_out == ()
-    assert "retrieval helps by frame, start 0.3" in made.notes[0]
+    assert (made.config, made.left_out) == (good.config, ())
+    assert made.notes[0].endswith(
+        "at held-out demonstrations noise 0.1 does best, and retrieved actions (frame, prior 0.2, re-ranking)"
+        " lower the error of a sample at that noise by 0.05 [0.03, 0.07]: expect a gain over cooling"
+    )
 
 
-def test_where_nothing_beats_cooling_the_arms_are_left_out_unless_named(
+def test_where_no_prior_helps_the_arms_are_left_out_unless_named(
     library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering(monkeypatch, replace(check, chosen=None, cooling=0.5))
+    answering(monkeypatch, replace(check, chosen=None))
     made = planned(library)
     assert made.left_out == ("shuffled", "retrieve")
-    assert made.config.cooled_by == 0.5
-    assert "no retrieval that was tried beats cooling" in made.notes[0]
-    assert "name them in `arms` to run them all the same" in made.notes[0]
+    assert made.config.noise == check.noise
+    none = "no retrieved actions are shown to lower the error of a sample at that noise by 0.02 or more"
+    assert f"{none}: shuffled and retrieve not run; name them in `arms` to run them all the same" in made.notes[0]
+    assert planned(library, noise=0.7).left_out == ("shuffled", "retrieve"), "`cooled` reads it, too"
     asked = planned(library, arms="base,cooled,retrieve")
     assert asked.left_out == ()
+    assert asked.config == min(check.tried, key=lambda one: one.added.value or 0).config
     policy = registry.policy("testbed:half")
+    answering(monkeypatch, replace(check, chosen=None, tried=()))
     unable = planned(library, SimpleNamespace(spec=replace(policy.spec, warm_start=False), sample=policy.sample))
-    assert "no retrieval that was tried beats cooling" in unable.notes[0]
-    assert "name them in `arms`" not in unable.notes[0], "it could not run them if they were named"
-    assert asked.config.rule in ("frame", "current", "next")
+    assert unable.notes[0].endswith(f"noise {check.noise:g} does best"), "it could not run what it is told to name"
+    assert unable.config.noise == check.noise
 
 
-def test_a_plan_that_names_a_rule_gets_exactly_that(
+def test_task_groups_have_priors_of_their_own_where_the_data_allow(cache: Path) -> None:
+    policy, tasks = registry.policy("testbed:half"), registry.env("testbed").spec.tasks[:2]
+    few = open_or_build("testbed", options=Options(max_demos=4))
+    assert check_retrieval_of(policy, few, tasks, Asked(16, 2)).groups == {}, "4 demonstrations are too few"
+    many = open_or_build("testbed", options=Options(max_demos=12))
+    made = check_retrieval_of(policy, many, tasks, Asked(48, 4))
+    assert {name: group.states for name, group in made.groups.items()} == {"pick": 24, "push": 24}
+    alone = check_retrieval_of(policy, many, tasks[:1], Asked(24, 4))
+    assert alone.groups == {}
+    assert made.groups["pick"].added.value in [one.added.value for one in alone.tried], "the same states and samples"
+    assert check_retrieval_of(policy, many, tasks, Asked(48, 4, fixed={"prior": 0.2})).groups == {}
+
+
+def test_priors_by_group_become_priors_by_task_and_are_told_in_one_sentence(check: Check) -> None:
+    tasks = registry.env("testbed").spec.tasks
+    good = replace(check.tried[0], config=replace(check.tried[0].config, noise=0.1))
+    added = Estimate(-0.05, -0.07, -0.03)
+    groups = {"pick": Group(60, 0.3, added), "push": Group(60, 0.0, Estimate(0.01)), "drawer": Group(60, 0.2, added)}
+    made = replace(check, noise=0.1, tried=(good,), chosen=good.config, groups=groups)
+    config = config_of(made, RetrievalConfig(), tasks)
+    assert [config.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.2]
+    assert config.prior_of(tasks[1].instruction) == 0
+    assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert checks.sentence(made) == (
+        "at held-out demonstrations noise 0.1 does best, and retrieved actions (frame, re-ranking) lower the error of a"
+        " sample at that noise by 0.05 [0.03, 0.07] in pick (prior 0.3), 0.05 [0.03, 0.07] in drawer (prior 0.2):"
+        " expect a gain over cooling there, none in push"
+    )
+    assert checks.lines(made)[-2].label == "in push: no prior"
+    only = config_of(replace(made, chosen=None), RetrievalConfig(), tasks)
+    assert [only.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.0]
+    nowhere = replace(made, chosen=None, groups={"push": groups["push"]})
+    assert not nowhere.helps
+    assert config_of(nowhere, RetrievalConfig(), tasks) == good.config
+
+
+def test_a_plan_that_names_rule_and_dials_gets_exactly_that(
     library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, replace(check, chosen=None))
-    made = planned(library, rule="next")
-    assert made.config == RetrievalConfig(rule="next")
+    made = planned(library, rule="next", noise=0.7, prior=0.3)
+    assert made.config == RetrievalConfig(rule="next", noise=0.7, prior=0.3)
     assert made.left_out == ()
     assert asked[0].fixed["rule"] == "next"
-    assert planned(library, rule="next", alpha=0.5).config == RetrievalConfig(rule="next", alpha=0.5)
 
 
-def test_a_strength_that_is_named_holds_and_the_rest_is_chosen(library: Library) -> None:
-    made = planned(library, alpha=0.4, arms="base,cooled,retrieve")
+def test_what_is_named_holds_and_the_rest_is_chosen(library: Library) -> None:
+    made = planned(library, noise=0.5, arms="base,cooled,retrieve")
     assert made.check is not None
-    assert {one.config.alpha for one in made.check.tried} == {0.4}
-    assert (made.config.alpha, made.config.cooled_by) == (0.4, 0.4)
+    assert {one.config.noise for one in made.check.tried} == {0.5}
+    assert (list(made.check.cooled), made.config.noise) == ([0.5], 0.5)
+    made = planned(library, prior=0.3, arms="base,cooled,retrieve")
+    assert {one.config.prior for one in made.check.tried} == {0.3}
+    made = planned(library, rule="current", arms="base,cooled,retrieve")
+    assert {(one.config.rule, one.config.angle) for one in made.check.tried} == {("current", None)}
+    assert {one.config.prior for one in made.check.tried} == {*PRIORS}
 
 
-def test_a_way_in_that_the_policy_cannot_take_is_refused_in_one_line(library: Library) -> None:
-    policy: Any = registry.policy("testbed:half")
-    policy.spec = replace(policy.spec, flow_steps=0)
-    tasks = registry.env("testbed:pick").spec.tasks
-    path = check_retrieval_of(policy, library, tasks, Asked(8, fixed={"way": "path"}))
-    assert path.reason == "it cannot begin in the middle of its flow; use `way` start or blend"
-    free = check_retrieval_of(policy, library, tasks, Asked(8))
-    assert {one.config.way for one in free.tried} == {"start", "blend"}
-
-
-def test_other_ways_in_take_the_rule_whose_chunk_is_best(check: Check) -> None:
-    plain = [one for one in check.tried if one.config.way == "start" and one.config.alpha == 0.3][:3]
-    best = min(plain, key=lambda one: one.chunk.value or np.inf).config.rule
-    assert {one.config.rule for one in check.tried if one.config.way != "start"} == {best}
-
-
-def test_a_variant_that_would_be_chosen_is_tried_at_every_strength(
-    library: Library, monkeypatch: pytest.MonkeyPatch
+def test_a_policy_that_cannot_be_cooled_is_compared_at_its_own_noise_and_one_that_cannot_retrieve_is_only_cooled(
+    library: Library,
 ) -> None:
-    monkeypatch.setattr(offline, "choose", lambda tried: next(t.config for t in tried if t.config.rerank))
-    tasks = registry.env("testbed:pick").spec.tasks
-    tried = [t.config for t in check_retrieval_of(registry.policy("testbed:half"), library, tasks, Asked(8, 2)).tried]
-    assert [c.alpha for c in tried if c.rerank] == list(ALPHAS["start"])
+    policy: Any = registry.policy("testbed:half")
+    tasks, plain = registry.env("testbed:pick").spec.tasks, policy.spec
+    policy.spec = replace(plain, cools=False)
+    hot = check_retrieval_of(policy, library, tasks, Asked(8, 2))
+    assert (list(hot.cooled), {one.config.noise for one in hot.tried}) == ([1.0], {1.0})
+    policy.spec = replace(plain, warm_start=False)
+    calm = check_retrieval_of(policy, library, tasks, Asked(8, 2))
+    assert (len(calm.cooled), calm.tried, calm.chosen) == (5, (), None)
+    policy.spec = replace(plain, warm_start=False, cools=False)
+    assert check_retrieval_of(policy, library, tasks, Asked(8, 2)).reason.startswith("it cannot begin from a given")
 
 
 def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(library: Library, check: Check) -> None:
-    tried = {one.config.angle for one in check.tried if one.config.rule != "frame"}
-    assert tried == {None, *ANGLES}
+    best = check.tried[0].config.rule
+    tried = {one.config.angle for one in check.tried}
+    assert best == "frame" or tried == {None, *ANGLES}
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, "event_angle": 60})
     named = check_for(registry.policy("testbed:half"), plan, open_envs(plan), library, Reporter(False))
     assert {one.config.angle for one in named.tried} == {None}
@@ -191,7 +233,7 @@ def test_a_library_of_one_demonstration_cannot_be_held_out_and_says_so(cache: Pa
     made = planned(single, demos_per_task=1)
     assert made.config == RetrievalConfig()
     assert "could not be checked" in made.notes[0]
-    assert "it runs as next, start 0.3, which nothing chose" in made.notes[0]
+    assert "it runs as next, prior 0.1 at noise 0.1, which nothing chose" in made.notes[0]
 
 
 def test_a_check_is_made_once_and_kept_in_the_cache(
@@ -247,7 +289,7 @@ def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path,
     (made,) = result.checks.values()
     identity = Manifest.read(run).identity["retrieval testbed:half"]
     assert made.chosen is None or identity["rule"] == made.chosen.rule
-    assert identity["cooling"] == made.cooling
+    assert identity["noise"] == made.noise
     assert Result.load(run / "result.json").checks == result.checks
     assert any(checks.sentence(made) in note for note in result.notes)
     with pytest.raises(RunError, match="holds another plan"):
@@ -263,10 +305,10 @@ def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> N
     drawn = probed.plot()
     assert drawn is not None
     svg = drawn.svg()
-    for label in ("mean action", "cooled 0.7", "frame, start 0.3", "its chunk alone"):
+    for label in ("mean action", "noise 0.7", "frame, prior 0.2, re-ranking", "its chunk alone"):
         assert label in svg
     labels = [line.label for line in checks.lines(made)]
-    assert labels[:3] == ["mean action", "base", "cooled 0.3"]
+    assert labels[:3] == ["mean action", "base", "noise 0.7"]
     assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
 
 
@@ -276,7 +318,7 @@ def test_rollouts_decide_where_asked_and_are_made_once(
     monkeypatch.setattr(module, "shortlist", lambda _: [check.tried[0].config, check.tried[1].config])
     monkeypatch.setattr(module, "_STARTS", 2)
     made = planned(library, tune="rollouts", arms="base,retrieve", workers=1)
-    assert replace(made.config, cooling=None) in (check.tried[0].config, check.tried[1].config)
+    assert made.config in (check.tried[0].config, check.tried[1].config)
     assert "rollouts on 2 tuning starts choose" in made.notes[0]
     monkeypatch.setattr(module, "Bench", lambda *_: pytest.fail("they were made already"))
     assert planned(library, tune="rollouts", arms="base,retrieve", workers=1) == made

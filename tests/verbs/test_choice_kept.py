@@ -12,8 +12,8 @@ from besttake.verbs import choice
 
 def test_a_changed_choice_is_not_believed(tmp_path: Path) -> None:
     place = tmp_path / "checks" / "a.tuned"
-    choice._keep(place, {"config": {"alpha": 0.3}, "note": "chosen"})
-    assert read_sealed_json(place) == {"config": {"alpha": 0.3}, "note": "chosen"}
+    choice._keep(place, {"config": {"prior": 0.3}, "note": "chosen"})
+    assert read_sealed_json(place) == {"config": {"prior": 0.3}, "note": "chosen"}
     place.write_text(place.read_text().replace("0.3", "0.9"))
     with pytest.raises(ValueError, match="not what was written"):
         read_sealed_json(place)

@@ -151,16 +151,27 @@ def test_the_score_of_a_take_is_the_mean_of_its_trace(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_arms_share_their_noise_so_alpha_zero_is_base(cache: Path, tmp_path: Path) -> None:
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "starts": "2", "retrieval": {"alpha": 0.0}}
-    flags["arms"] = "base,cooled,shuffled,retrieve"
+def test_arms_share_their_eps_so_without_a_prior_they_are_cooled_and_with_all_the_noise_base(
+    cache: Path, tmp_path: Path
+) -> None:
+    flags = {
+        **FLAGS,
+        "policy": ["testbed:half"],
+        "task": ["pick"],
+        "starts": "2",
+        "retrieval": {"prior": 0.0, "noise": 0.1},
+    }
+    flags["arms"] = "base,cooled,shuffled,retrieve,cooled?noise=1,retrieve?noise=1"
     diagnose(load_plan(None, flags), tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
         takes = {row.key: take for row, take in store.takes()}
     for key, take in takes.items():
-        base = takes[TakeKey(key.policy, key.env, key.task, key.start, "base", key.seed)]
-        assert np.array_equal(take.actions, base.actions)
-        assert np.array_equal(take.states, base.states)
+        same = "base" if key.arm == "base" or key.arm.endswith("noise=1") else "cooled"
+        other = takes[TakeKey(key.policy, key.env, key.task, key.start, same, key.seed)]
+        assert np.array_equal(take.actions, other.actions)
+        assert np.array_equal(take.states, other.states)
+    base, cooled = (take for key, take in takes.items() if key.arm in ("base", "cooled") and key.start == key.seed == 0)
+    assert not np.array_equal(base.actions, cooled.actions)
 
 
 def test_arms_differ_where_they_should(run: Path) -> None:
@@ -182,7 +193,7 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert cell.headroom is not None
     assert cell.ranking is None
     assert cell.verdict is not None
-    assert cell.verdict.combine.answer == "not-measured"
+    assert cell.verdict.both.answer == "not measured"
     assert any("nothing is scored" in note for note in found.notes)
     with pytest.raises(PlanError, match="need demonstrations"):
         diagnose(load_plan(None, {**flags, "arms": "base,retrieve"}), tmp_path / "other")
@@ -220,7 +231,7 @@ def test_a_probe_of_no_states_is_refused() -> None:
         ({"task": ["fly"]}, "no task 'fly'"),
         ({"starts": "5000"}, "1000 starts per task"),
         ({"retrieval": {"rule": "guess"}}, "rule must be next, current or frame"),
-        ({"retrieval": {"alpha": 2}}, "alpha must lie between 0 and 1"),
+        ({"retrieval": {"prior": 2}}, "prior must lie between 0 and 1"),
         ({"retrieval": {"colour": 2}}, "colour"),
         ({"demos": "nowhere"}, "neither a library directory, nor data on this machine"),
         ({"encoder": "nothing"}, "no encoder of kind 'nothing'"),
@@ -316,9 +327,9 @@ def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
         for windows in cell.selectors.scored.values():
             assert {selector.gain.value for selector in windows.values()} == {None}
         assert cell.verdict is not None
-        assert cell.verdict.reuse.answer == "undecided"
-        assert "no score was measured" in cell.verdict.reuse.because
-        assert cell.verdict.combine.answer == "not-measured"
+        assert (cell.verdict.takes.answer, cell.verdict.takes.reason) == ("open", "no-score")
+        assert cell.verdict.both.answer == "not measured"
+        assert [option.name for option in cell.verdict.options] == ["base", "cooled"]
     assert found.relation.cells == 0
     assert Scores.open(tmp_path / "run") is None, "a scorer without one number is lost, and asked again next time"
     assert "scorer coverage: it gave none of 12 takes a number" in found.notes

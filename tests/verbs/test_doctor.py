@@ -96,7 +96,7 @@ def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, t
     text = printed(machine, tmp_path / "log")
     assert "They fit." in text
     assert "pick, push" in text
-    assert "base, cooled, renoised, rerank, retrieve, shuffled" in text
+    assert "base, cooled, rerank, retrieve, shuffled" in text
     assert json.loads(machine.to_json())["pairing"]["problems"] == []
 
 

@@ -243,24 +243,24 @@ def test_the_probe_command_says_what_its_numbers_lack(made, capsys):
     assert any("has no floor" in line for line in lines)
 
 
-@pytest.mark.parametrize("text", ["alpha: abc", "retrieval: {alpha: [1]}", "alpha: true"])
-def test_an_alpha_that_is_no_number_is_told(tmp_path, text):
+@pytest.mark.parametrize("text", ["noise: abc", "retrieval: {noise: [1]}", "noise: true"])
+def test_a_noise_that_is_no_number_is_told(tmp_path, text):
     file = tmp_path / "plan.yaml"
     file.write_text(f"policy: testbed:half\nenv: testbed\n{text}\n")
-    with pytest.raises(PlanError, match="alpha is a number between 0 and 1"):
+    with pytest.raises(PlanError, match="noise is a number between 0 and 1"):
         load_plan(file, {})
 
 
 def test_empty_keys_of_a_plan_mean_nothing_was_said(tmp_path):
     file = tmp_path / "plan.yaml"
-    file.write_text("policy: testbed:half\nenv: testbed\nretrieval:\nalpha: 0.2\nrule:\n")
-    assert load_plan(file, {}).retrieval.given() == {"alpha": 0.2}
+    file.write_text("policy: testbed:half\nenv: testbed\nretrieval:\nprior: 0.2\nrule:\n")
+    assert load_plan(file, {}).retrieval.given() == {"prior": 0.2}
 
 
-def test_alpha_and_rule_go_into_what_a_file_says_of_retrieval(tmp_path):
+def test_dials_and_rule_go_into_what_a_file_says_of_retrieval(tmp_path):
     file = tmp_path / "plan.yaml"
     file.write_text("policy: testbed:half\nenv: testbed\nretrieval: {rule: frame, gripper_gating: true, lead: 2}\n")
-    flags = load_plan(file, {"alpha": 0.2, "rule": None})
-    assert flags.retrieval.given() == {"rule": "frame", "gripper_gating": True, "lead": 2, "alpha": 0.2}
-    file.write_text("policy: testbed:half\nenv: testbed\nalpha: 0.4\nrule: current\n")
-    assert load_plan(file, {"rule": "next"}).retrieval.given() == {"alpha": 0.4, "rule": "next"}
+    flags = load_plan(file, {"prior": 0.2, "rule": None})
+    assert flags.retrieval.given() == {"rule": "frame", "gripper_gating": True, "lead": 2, "prior": 0.2}
+    file.write_text("policy: testbed:half\nenv: testbed\nnoise: 0.4\nrule: current\n")
+    assert load_plan(file, {"rule": "next"}).retrieval.given() == {"noise": 0.4, "rule": "next"}

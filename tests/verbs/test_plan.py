@@ -130,35 +130,18 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     cell = result.policies[0]
     verdict = cell.verdict
-    reuse = verdict.reuse.model_copy(update={"answer": "undecided", "further": Forecast(40, 210, 500)})
-    gain = Finding("undecided", Estimate(0.05, -0.01, 0.1, 20), 0.1, 0.5, variance=0.2)
-    verdict = verdict.model_copy(update={"reuse": reuse, "questions": {**verdict.questions, "gain": gain}})
+    takes = verdict.takes.model_copy(update={"answer": "open", "further": Forecast(40, 210, 500)})
+    gain = Finding("open", Estimate(0.05, -0.01, 0.1, 20), 0.1, 0.5, variance=0.2)
+    verdict = verdict.model_copy(update={"takes": takes, "questions": {**verdict.questions, "gain": gain}})
     changed = cell.model_copy(update={"verdict": verdict})
     result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
     (found,) = plan(pilot=tmp_path / "pilot")
-    assert found.further == {"reuse": Forecast(40, 210, 500)}
+    assert found.further == {"takes": Forecast(40, 210, 500)}
     assert found.plan.sigma2 == 0.2
     assert sum(words.further(Forecast(40, 210, 500)) in line for line in sentences(found)) == 1
     assert not any("rule out" in line for line in sentences(found))
     for other in ({"worth": 5.0}, {"best_of": 2}):
         assert plan(pilot=tmp_path / "pilot", **other)[0].further == {}  # type: ignore[arg-type]
-
-
-def test_a_plan_asks_for_no_more_starts_than_the_env_has(tmp_path: Path) -> None:
-    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
-    cell = result.policies[0]
-    assert cell.verdict is not None
-    texts = {}
-    for most in (7, 500):
-        reuse = cell.verdict.reuse.model_copy(update={"answer": "undecided", "further": Forecast(None, None, most)})
-        changed = cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"reuse": reuse})})
-        result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
-        (found,) = plan(pilot=tmp_path / "pilot")
-        texts[most] = "\n".join(sentences(found))
-        asked = int(found.flags.split()[1]) * found.tasks
-        assert (asked <= cell.starts + 7) == (most == 7)
-    assert f"there are {cell.starts + 7} starts in all" in texts[7]
-    assert "in all" not in texts[500]
 
 
 @pytest.mark.parametrize("spare", [0, 510])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from html import escape
 from itertools import islice
 from pathlib import Path
 
@@ -14,16 +15,23 @@ from typer.testing import CliRunner
 
 from besttake import registry
 from besttake.cli.main import app
+from besttake.config import Plan, Retrieval
 from besttake.core import select
+from besttake.core.offline import Check, Checked
+from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
+from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import PlanError
 from besttake.measure.scores import ScoreName, Scores
-from besttake.result import Result
+from besttake.progress import as_reporter
+from besttake.result import Estimate, Result
 from besttake.verbs import reproduce
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "demos"))
 import paper_tables as paper
+import writers
 
 TABLES = [f"table{number}" for number in range(1, 8)]
 
@@ -35,16 +43,29 @@ def test_every_table_of_the_paper_is_there_and_every_protocol_is_a_plan():
         policies = dict.fromkeys(table.policies, "testbed:half")
         plan, left = reproduce.plan_for(table, policies, {}, {})
         assert left == list(table.notes)
-        assert all("horizon=400" in uri for uri in table.envs.values() if uri.startswith("libero"))
+        assert plan.arms == (("base", "rerank") if name == "table6" else ("base", "retrieve"))
+        assert (plan.check_states, plan.event_turns) == (0, "every")
+        assert plan.seeds == (2 if name == "table7" else paper.SETTINGS["n"])
+        assert table.chunk == (None if name == "table6" else paper.SETTINGS["chunk"])
+        frames = {"table5": paper.LIBRARY_FRAMES["bridge"], "table6": paper.LIBRARY_FRAMES["coke-can"]}
+        assert table.frames == frames.get(name)
+        assert table.plan["demos_per_task"] == (None if table.frames else paper.SETTINGS["demos"])
+        assert all("horizon=400" in uri for uri in table.envs.values()) == (name != "table6")
         assert plan.encoder == "dinov2+siglip"
         assert plan.scorer == ("manifold",)
-        assert plan.retrieval.alpha == paper.SETTINGS["alpha"]
+        assert (plan.retrieval.prior, plan.retrieval.noise) == (paper.SETTINGS["alpha"], 1 - paper.SETTINGS["alpha"])
         assert (plan.probe_samples, plan.probe_states) == (paper.SETTINGS["k"], paper.SETTINGS["probe_states"])
         for row, numbers in table.paper.items():
             policy, _, env = row.partition("/")
             assert row == "all" or policy in table.policies
             assert not env or env in table.envs
             assert len(numbers) == len(table.columns)
+
+
+def test_retrieval_is_frozen_every_setting_is_named_so_that_no_tuned_library_changes_one():
+    named = reproduce.protocol("table1").plan["retrieval"]
+    assert reproduce.settings(RetrievalConfig(rule="next", noise=0.7, prior=0.3)) == named
+    assert {*named} == {*Retrieval.model_fields}
 
 
 def rows(name):
@@ -72,9 +93,10 @@ def test_the_numbers_are_the_papers():
     assert rows("table7") == {**cells, **paper.OCCLUSION_MEAN}
     assert rows("fit") == {b: (paper.DFE[b], paper.FIRST_ACTION_R[b], None) for b in paper.DFE}
     assert rows("relation")["all"] == (
-        paper.HEADROOM_R["r"], paper.HEADROOM_R["spearman"], paper.DISJOINT_R["mean"], min(paper.WITHIN_R),
-        max(paper.WITHIN_R), *paper.LEAVE_ONE_OUT_R, paper.RETRIEVAL_R, paper.POOLED_AUC["auc"], paper.CAPTURE["mean"],
-        paper.CAPTURE["sd"], *paper.CAPTURE["range"],
+        [paper.HEADROOM_R["r"], *paper.HEADROOM_R["ci"]], paper.HEADROOM_R["spearman"], paper.DISJOINT_R["mean"],
+        paper.DISJOINT_R["sd"], *paper.WITHIN_R, *paper.LEAVE_ONE_OUT_R, paper.RETRIEVAL_R, paper.POOLED_AUC["auc"],
+        paper.POOLED_AUC["valid"], paper.POOLED_AUC["all"], paper.CAPTURE["mean"], paper.CAPTURE["sd"],
+        *paper.CAPTURE["range"],
     )  # fmt: skip
 
 
@@ -92,7 +114,82 @@ def test_what_leaves_the_protocol_is_said():
         "10 is not run",
         *table.notes,
     ]
-    assert any("50 actions" in note for note in table.notes)
+
+
+POLICIES = """
+from besttake import FunctionPolicy
+
+def long(replan=64):
+    return FunctionPolicy(lambda observation: None, horizon=64, action_dim=4, replan=int(replan))
+
+def fixed():
+    return FunctionPolicy(lambda observation: None, horizon=64, action_dim=4, replan=8)
+"""
+
+
+def test_chunks_are_executed_as_the_paper_does_and_what_cannot_is_said(tmp_path, monkeypatch):
+    (tmp_path / "chunky.py").write_text(POLICIES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    table = reproduce.protocol("table1")
+    plan = Plan(policy="testbed:half", env="testbed")
+    given = {"pi0": "python:chunky:long", "smolvla": "python:chunky:fixed", "pi05": "testbed:half"}
+    assert reproduce.with_whole_chunks(table, given, plan) == (
+        {"pi0": "python:chunky:long?replan=50", "smolvla": "python:chunky:fixed", "pi05": "testbed:half?replan=10"},
+        [
+            "smolvla executes 8 of the 64 actions of a chunk, the paper's policies 50",
+            "pi05 executes 10 of the 10 actions of a chunk, the paper's policies 50",
+        ],
+    )
+    typed = {"pi0": "python:chunky:long?replan=32", "smolvla": "testbed:half?perception_mm=6"}
+    changed, left = reproduce.with_whole_chunks(table, typed, plan)
+    assert changed == {"pi0": typed["pi0"], "smolvla": "testbed:half?perception_mm=6&replan=10"}
+    assert left[0].startswith("pi0 executes 32 of the 64")
+    assert reproduce.with_whole_chunks(reproduce.protocol("table6"), given, plan) == (given, [])
+
+
+def test_libraries_of_tables_5_and_6_have_about_as_many_frames_as_the_papers(tmp_path):
+    """Demonstrations of 23 frames: 510 in all are 170 of each of three tasks, 7 demonstrations."""
+    data = str(writers.libero_hdf5(tmp_path / "data", [writers.episode(i, side=16) for i in range(3)]))
+    table, policies = reproduce.protocol("table5"), {"pi0-bridge": "testbed:half"}
+    plan, left = reproduce.plan_for(table, policies, {}, {"demos": data})
+    assert plan.demos_per_task == round(510 / 3 / 23) == 7
+    assert left == list(table.notes)
+    coke = reproduce.plan_for(reproduce.protocol("table6"), {"openvla": "testbed:half"}, {}, {"demos": data})[0]
+    assert coke.demos_per_task == round(1360 / 23) == 59
+    assert reproduce.demos_for(data, 1) == 1
+    assert reproduce.demos_for("testbed:pick", 510) is None, "it does not say how long its demonstrations are"
+    library = build(registry.demos("testbed:pick"), Hog(), tmp_path / "library", Options(max_demos=2)).path
+    assert reproduce.demos_for(str(library), 510) is None, "a library is as it was built"
+
+
+def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_path):
+    """Each policy alone would choose another one; the mean decides."""
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+    asked = []
+
+    def checked(policy, library, tasks, how, reporter):
+        config = RetrievalConfig.from_dict(how.fixed)
+        asked.append((policy.spec.name, how.states))
+        best = {"testbed:half": config.rerank == 10, "testbed:alt": config.lead == 2}[policy.spec.name]
+        change = -0.10 if best else -0.08 if config.reliability else 0.0
+        error = 1 + change + 0.01 * abs(config.prior - 0.5)
+        return Check(tried=(replace(_CHECKED, config=config, error=Estimate(error)),))
+
+    monkeypatch.setattr(reproduce, "checked", checked)
+    table = reproduce.protocol("table1")
+    policies = {"pi0": "testbed:half", "pi05": "testbed:alt"}
+    changes = {"demos": "testbed?demos_per_task=2", "encoder": "hog"}
+    plan, _ = reproduce.plan_for(table, policies, {"spatial": "testbed:pick"}, changes)
+    config = reproduce.choose_once(plan, 24, as_reporter(False))
+    assert config == RetrievalConfig(rule="next", noise=0.5, prior=0.5, reliability=1.0)
+    assert set(asked) == {("testbed:half", 24), ("testbed:alt", 24)}
+    monkeypatch.setattr(reproduce, "checked", lambda *_: Check(reason="it cannot be warm-started"))
+    with pytest.raises(PlanError, match="`choose`: testbed:half cannot be checked: it cannot be warm-started"):
+        reproduce.choose_once(plan, 24, as_reporter(False))
+
+
+_NONE = Estimate()
+_CHECKED = Checked(RetrievalConfig(), _NONE, _NONE, _NONE)
 
 
 def test_names_that_the_paper_does_not_have_are_refused():
@@ -116,7 +213,7 @@ def run(tmp_path_factory):
             [
                 "reproduce", table, "--policy", "pi0=testbed:half", "--env", "spatial=testbed:pick", "--env",
                 "object=testbed:drawer", "--starts", "6", "--encoder", "pixels", "--stride", "10",
-                "--demos", "testbed?demos_per_task=6", "--check-states", "16", "--probe-states", "40", "-o", str(out),
+                "--demos", "testbed?demos_per_task=6", "--probe-states", "40", "-o", str(out),
                 "-q", *more,
             ],
         )  # fmt: skip
@@ -189,6 +286,9 @@ def test_the_relation_is_that_of_the_papers_window(run):
     assert done.exit_code == 0, done.output
     here = {one["column"]: one["here"]["value"] for one in json.loads(done.stdout)["numbers"]}
     assert list(here) == list(reproduce.protocol("relation").columns)
+    (r,) = (one for one in json.loads(done.stdout)["numbers"] if one["column"] == "r")
+    assert (r["paper"], r["paper_interval"], r["here"]["low"]) == (0.954, [0.89, 0.99], None)
+    assert here["takes with a valid score"] == here["takes"] == 36
     theirs = compare(out, window="episode")
     assert here["r on disjoint halves"] == theirs.result.relation.disjoint.mean
     assert here["pooled AUC"] == pytest.approx(theirs.across.auc.value)
@@ -196,7 +296,11 @@ def test_the_relation_is_that_of_the_papers_window(run):
     captures = [cell.selectors.scored["manifold"]["episode"].capture.value for cell in cells]
     assert here["capture"] == pytest.approx(np.mean(captures))
     assert (here["lowest capture"], here["highest capture"]) == pytest.approx((min(captures), max(captures)))
-    assert "lowest capture" in invoke("relation").stdout
+    shown = invoke("relation").stdout
+    assert "lowest capture" in shown
+    assert "0.954 [0.890, 0.990]" in shown
+    assert "a correlation needs at least three" not in shown
+    assert "17964 / 36" in shown
 
 
 def test_the_demonstration_fit_is_in_the_units_of_the_papers_figures(run):
@@ -209,24 +313,44 @@ def test_the_demonstration_fit_is_in_the_units_of_the_papers_figures(run):
     assert here["DFE"] >= here["DFE as a norm"] ** 2 / 40 > 0.1 * here["DFE"]
 
 
-def test_the_library_and_the_tuning_are_named_where_they_are_not_the_papers(run):
-    _, invoke = run
+def test_every_departure_is_in_the_output_and_on_the_page(run):
+    out, invoke = run
     told = json.loads(invoke("table3", "--json").stdout)["left_protocol"]
-    assert any("demonstrations of a task, the paper's 50" in text for text in told)
-    assert any("testbed:half: at held-out demonstrations" in text for text in told)
+    assert "the library has 6 demonstrations of a task, the paper's 50" in told
+    assert "pi0 executes 10 of the 10 actions of a chunk, the paper's policies 50" in told
+    assert any("what angle makes a turn an event" in text for text in told)
+    assert not any("event_turns" in text for text in told)
+    page, shown = (out / "report.html").read_text(), " ".join(invoke("table3").stdout.split())
+    for text in told:
+        assert f"not as in the paper: {text}" in shown
+        assert escape(text, quote=False).replace("'", "&#39;") in page
+    notes = [note for note in Result.load(out / "result.json").notes if note.startswith("not as in the paper")]
+    assert len(notes) == len(told)
 
 
-def test_the_papers_own_two_arms_are_no_departure_and_other_settings_are():
+def test_all_policies_run_the_papers_retrieval_and_nothing_is_checked(run):
+    out, invoke = run
+    assert invoke("table3").exit_code == 0
+    result = Result.load(out / "result.json")
+    assert (result.checks, result.plan["arms"]) == ({}, ["base", "retrieve"])
+    assert result.plan["retrieval"]["rule"] == "next"
+    assert result.library["turns"] == "every"
+    assert result.plan["policy"] == ["testbed:half?replan=10"]
+
+
+def test_controls_are_no_departure_and_other_settings_are():
     table = reproduce.protocol("table1")
     policies = dict.fromkeys(table.policies, "testbed:half")
-    plan, left = reproduce.plan_for(table, policies, {}, {"arms": "base,retrieve", "on": "local", "seed": 3})
-    assert (plan.arms, plan.seed, left) == (("base", "retrieve"), 3, list(table.notes))
-    changes = {"arms": "base,cooled", "rule": "frame", "alpha": 0.5, "task": ["a", "b"]}
+    changes = reproduce.with_controls(table, {"on": "local", "seed": 3})
     plan, left = reproduce.plan_for(table, policies, {}, changes)
-    assert (plan.retrieval.rule, plan.retrieval.alpha) == ("frame", 0.5)
+    assert (plan.arms, plan.seed, left) == (("base", "retrieve", "cooled", "shuffled"), 3, list(table.notes))
+    assert reproduce.with_controls(table, {"arms": "base"})["arms"] == ["base", "cooled", "shuffled"]
+    changes = {"arms": "base,cooled", "rule": "frame", "prior": 0.5, "task": ["a", "b"]}
+    plan, left = reproduce.plan_for(table, policies, {}, changes)
+    assert (plan.retrieval.rule, plan.retrieval.prior) == ("frame", 0.5)
     assert left == [
         "rule is frame, the paper's next",
-        "alpha is 0.5, the paper's 0.3",
+        "prior is 0.5, the paper's 0.3",
         "the arm retrieve is not run",
         "of the tasks only a, b is run",
         *table.notes,
@@ -260,5 +384,7 @@ def test_table_6_needs_no_states_and_no_events_and_speaks_of_no_retrieval(tmp_pa
     assert done.exit_code == 0, done.output
     here = {one["column"]: one["here"]["value"] for one in json.loads(done.stdout)["numbers"]}
     assert here["rerank"] is not None
-    (note,) = (note for note in Result.load(tmp_path / "run" / "result.json").notes if "could not be checked" in note)
-    assert "the library holds no states; cooling runs at 0.3, which nothing chose" in note
+    frames = Library.open(library).summary()["frames"]
+    left = json.loads(done.stdout)["left_protocol"]
+    assert f"the library has {frames} frames, the paper's 1360" in left
+    assert not any("chunk" in text or "demonstrations" in text or "event" in text for text in left)

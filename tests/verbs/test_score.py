@@ -13,7 +13,7 @@ from rich.console import Console
 
 from besttake.config import Plan
 from besttake.errors import BestTakeError, ComponentError, RunError
-from besttake.measure.scores import CANDIDATES, Scores
+from besttake.measure.scores import Scores
 from besttake.reporting.terminal.score import render
 from besttake.result import Result
 from besttake.takes.store import Store
@@ -51,7 +51,7 @@ def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path) -> None:
     with pytest.raises(ComponentError, match=r"^the scorers last and last\?frames=5 are both named 'last', [^\n]*$"):
         score(run, ["last", "last?frames=5"])
     assert (run / "scores.safetensors").read_bytes() == before
-    plan = Plan.model_validate({**Result.load(run / "result.json").plan, "scorer": ["auto", "last?frames=5"]})
+    plan = Plan.model_validate({**Result.load(run / "result.json").plan, "scorer": ["last", "last?frames=5"]})
     with pytest.raises(ComponentError, match="both named 'last'"):
         diagnose(plan, run.parent / "never")
     assert not (run.parent / "never").exists()
@@ -107,33 +107,23 @@ def test_a_run_that_cannot_be_written_is_answered_with_what_score_can_do(run: Pa
     assert "`out`" not in str(caught.value)
 
 
-def test_auto_is_judged_on_starts_that_it_was_not_chosen_on(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    judged = score(copy, ["auto", "dtw"])
-    assert judged.scorers[-1] == "auto"
-    assert {*CANDIDATES, "dtw"} < {*judged.scorers}
-    auto = [cell for cell in judged.cells if cell.scorer == "auto"]
-    assert [sum(cell.chosen.values()) for cell in auto] == [6, 6]
+def test_several_scorers_are_compared_and_none_is_chosen(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    judged = score(copy, ["last", "dtw"])
+    assert judged.scorers == ("last", "dtw")
     before = (copy / "scores.safetensors").read_bytes()
-    assert score(copy, ["auto", "dtw"]).cells == judged.cells
+    assert score(copy, ["last", "dtw"]).cells == judged.cells
     assert (copy / "scores.safetensors").read_bytes() == before
     again = Result.load(copy / "result.json")
-    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["auto", "dtw"]}), copy)
-    for cell, own in zip(result.cells, auto, strict=True):
-        assert cell.scorer == "auto"
-        assert cell.auto is not None
-        assert cell.auto.chosen == own.chosen
+    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["last", "dtw"]}), copy)
+    for cell, own in zip(result.cells, judged.cells[: len(result.cells)], strict=True):
+        assert cell.scorer == own.scorer == "last"
         assert cell.chosen is not None
         assert cell.chosen.gain == own.gain
-        assert cell.rejection is not None
-        assert cell.rejection.curve[0].takes == pytest.approx(2)
-    assert Result.load(copy / "result.json").cells == result.cells
-    assert result.plan["scorer"] == ["auto", "dtw"]
-    together = compare(copy)
-    assert not [note for note in together.result.notes if "takes no part" in note]
-    assert together.across.auc.reason == "scores of several scorers have no common scale"
+        assert cell.verdict is not None
+        assert {option.scorer for option in cell.verdict.options} == {None, "last"}
     captures = [cell.chosen.capture.value for cell in result.cells if cell.chosen is not None]
+    together = compare(copy)
     assert together.across.captures.mean == pytest.approx(np.mean([one for one in captures if one is not None]))
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def test_tuning_rolls_out_base_and_cooled_beside_and_freezes_one_configuration(l
     assert set(again.tuned_on["starts"]) <= set(seeds.TUNING)
     assert not set(again.tuned_on["starts"]) & set(seeds.EVALUATION)
     names = [trial.name for trial in tuned.trials]
-    assert {"base", "cooled 0.3", "cooled 0.5", "frame, start 0.3", "next, start 0.3"} <= {*names}
+    assert len([name for name in names if name.startswith(("base", "cooled, noise"))]) == 2
     for trial in tuned.trials:
         assert trial.success.value is not None
         assert (trial.success.low or 0) <= trial.success.value <= (trial.success.high or 0)
@@ -43,14 +42,14 @@ def test_tuning_rolls_out_base_and_cooled_beside_and_freezes_one_configuration(l
     assert tuned.winner.tied
 
 
-A, B, C = (RetrievalConfig(rule="frame", alpha=alpha) for alpha in (0.3, 0.5, 0.7))
+A, B, C = (RetrievalConfig(rule="frame", prior=prior) for prior in (0.1, 0.3, 0.5))
 RNG = np.random.default_rng(0)
 
 
 def outcomes(**rates: float) -> dict[str, np.ndarray]:
     """Outcomes at 200 starts that share their difficulty, by arm."""
     hard = RNG.random(200)
-    cooled = {f"cooled?alpha={alpha:g}": (hard < 0.5).astype(float) for alpha in (0.3, 0.5, 0.7)}
+    cooled = {"cooled?noise=0.1": (hard < 0.5).astype(float)}
     arms = {arm_of(config): (hard < rates[name]).astype(float) for name, config in (("a", A), ("b", B), ("c", C))}
     return {"base": (hard < 0.4).astype(float), **cooled, **arms}
 
@@ -68,21 +67,21 @@ def test_the_highest_success_wins_and_of_equals_the_weakest() -> None:
 
 
 def test_an_arm_runs_its_whole_configuration_whatever_the_plan_says() -> None:
-    config = RetrievalConfig(rule="current", way="blend", alpha=0.15, whitening=True, rerank=3, weights=(1.0, 0.0, 2.0))
+    config = RetrievalConfig(rule="current", noise=0.5, prior=0.15, rerank=3, weights=(1.0, 0.0, 2.0))
     arm: Any = registry.arm(arm_of(config))
     merged = RetrievalConfig.from_dict({**RetrievalConfig(rule="frame", lead=4).to_dict(), **arm.changes})
-    assert merged == replace(config, cooling=0.15)
+    assert merged == config
 
 
 def test_a_diagnosis_uses_what_was_frozen(library: Library, tmp_path: Path, cache: Path) -> None:
     Library.open(library.path).with_retrieval(
-        RetrievalConfig(rule="current", alpha=0.15), {"env": "testbed:drawer", "starts": [10000]}
+        RetrievalConfig(rule="current", prior=0.15), {"env": "testbed:drawer", "starts": [10000]}
     )
     flags = {"policy": ["testbed:half"], "env": ["testbed:drawer"], "starts": "1", "seeds": 2, "arms": "base,retrieve"}
     diagnose(load_plan(None, {**flags, "demos": str(library.path), "probe_states": 0}), tmp_path / "run")
     told = (tmp_path / "run" / "run.json").read_text()
     assert '"rule": "current"' in told
-    assert '"alpha": 0.15' in told
+    assert '"prior": 0.15' in told
 
 
 def test_starts_that_are_evaluated_on_are_refused(library: Library, tmp_path: Path, cache: Path) -> None:

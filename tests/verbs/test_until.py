@@ -147,9 +147,9 @@ def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path
     result = diagnose(load_plan(None, plan), tmp_path / "run")
     for cell in (*result.cells, *result.policies):
         assert cell.path
-        assert (cell.path.stopped, cell.path.unsettled, cell.takes) == ("hopeless", ["reuse"], 10)
+        assert (cell.path.stopped, cell.path.unsettled, cell.takes) == ("hopeless", ["takes"], 10)
         assert cell.verdict
-        assert cell.verdict.reuse.reason == "one-take"
+        assert cell.verdict.takes.reason == "one-take"
 
 
 @pytest.mark.slow

@@ -4,12 +4,11 @@
 arm        a_init                                 what it tells
 =========  =====================================  ==========================================================
 base       eps                                    how good the frozen policy is
-cooled     (1 - alpha) eps                        what calmer noise alone does
-renoised   a sample of its own, back at time alpha   the control of `retrieve` by the way `path`
-shuffled   alpha * a random event's chunk + …     what any demonstrated chunk does
-retrieve   alpha * a_retr + (1 - alpha) eps       what the paper's intervention does (Eq. 6)
+cooled     noise * eps                            what calmer noise alone does
+shuffled   prior * a random chunk + noise * eps   what any demonstrated chunk does at the same noise
+retrieve   prior * a_retr + noise * eps           what the retrieved chunk adds at the same noise
 rerank     eps, several candidates per replan     what per-step re-ranking does (`besttake.core.rerank`)
 =========  =====================================  ==========================================================
 
-All arms of a take use the same noise.
+All arms of a take use the same eps. ``retrieve?alpha=0.3`` is the paper's Eq. 6: prior 0.3, noise 0.7.
 """

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from besttake.demos.library import Library
     from besttake.demos.view import View
 
-Need = Literal["cooling", "warm start", "mid flow", "way in", "candidates"]
-Setting = Literal["alpha", "retrieval", "candidates"]
+Need = Literal["cooling", "warm start", "candidates"]
+Setting = Literal["noise", "retrieval", "candidates"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class ArmSpec:
     Attributes:
         name: Name of the arm in messages. Results name it by its URI.
         needs: What the policy must support: ``"cooling"`` (a `Warm` without a chunk), ``"warm start"`` (one with a
-            chunk), ``"mid flow"`` (one with a time), ``"way in"`` (whatever the plan's way of retrieval needs), or
-            ``"candidates"`` (samples that differ from draw to draw).
+            chunk) or ``"candidates"`` (samples that differ from draw to draw).
         library: Whether it reads demonstrations.
         score_camera: Whether it looks through the score camera at each replan.
         history: Whether it reads earlier states and actions of the take, or uses its ``memory``.

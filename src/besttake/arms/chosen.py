@@ -7,8 +7,7 @@ from typing import Any
 
 from besttake import registry
 from besttake.arms.base import ArmSpec, Need
-from besttake.arms.ways import NEEDS
-from besttake.core.retrieve import RetrievalConfig, Way
+from besttake.core.retrieve import RetrievalConfig
 from besttake.types import PolicySpec
 
 
@@ -17,23 +16,19 @@ def specs_of(arms: Iterable[str]) -> dict[str, ArmSpec]:
     return {uri: registry.arm(uri).spec for uri in arms}
 
 
-def runnable(policy: PolicySpec, arms: Iterable[str], way: Way = "start") -> tuple[tuple[str, ...], list[str]]:
-    """Those of ``arms`` that the policy can run, and a line for each that it cannot; ``way`` is the plan's."""
-    reasons = {uri: unmet(policy, spec.needs, way) for uri, spec in specs_of(arms).items()}
+def runnable(policy: PolicySpec, arms: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Those of ``arms`` that the policy can run, and a line for each that it cannot."""
+    reasons = {uri: unmet(policy, spec.needs) for uri, spec in specs_of(arms).items()}
     notes = [f"{policy.name}: no {uri} arm, {reason}" for uri, reason in reasons.items() if reason]
     return tuple(uri for uri, reason in reasons.items() if not reason), notes
 
 
-def unmet(policy: PolicySpec, needs: tuple[Need, ...], way: Way = "start") -> str:
+def unmet(policy: PolicySpec, needs: tuple[Need, ...]) -> str:
     """The reason why the policy cannot meet ``needs``; empty where it can."""
-    if "way in" in needs:
-        needs = (*needs, *NEEDS[way])
     if "cooling" in needs and not policy.cools:
         return f"its sampling noise is out of reach (kind {policy.kind}; `cools` in its spec)"
     if "warm start" in needs and not policy.warm_start:
         return "it cannot begin from a given chunk (`warm_start` in its spec)"
-    if "mid flow" in needs and not policy.flow_steps:
-        return "it cannot begin in the middle of its flow; use `way` start or blend"
     if "candidates" in needs and policy.kind == "deterministic":
         return "a deterministic policy has one candidate"
     return ""
@@ -45,8 +40,8 @@ def identity(
     """What the takes of these arms depend on, for the run's identity; ``library`` is its fingerprint."""
     entries: dict[str, Any] = {}
     for uri, spec in specs.items():
-        if "alpha" in spec.settings:
-            entries["alpha"] = config.alpha if config.cooling is None else [config.alpha, config.cooling]
+        if "noise" in spec.settings:
+            entries["noise"] = config.noise
         if "retrieval" in spec.settings:
             entries.update(retrieval=config.to_dict(), library=library)
         if "candidates" in spec.settings:

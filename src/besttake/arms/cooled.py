@@ -12,33 +12,33 @@ from besttake.types import Warm
 
 @dataclass(frozen=True)
 class Cooled:
-    """One sample from less noise. ``alpha``: how much less, where it is not the plan's."""
+    """One sample from less noise. ``noise``: how much of it is left, where it is not the plan's."""
 
-    alpha: float | None = None
+    noise: float | None = None
 
     @property
     def spec(self) -> ArmSpec:
-        """It depends on the plan's alpha, or on its own."""
-        if self.alpha is None:
-            return ArmSpec("cooled", needs=("cooling",), settings=("alpha",))
-        return ArmSpec("cooled", needs=("cooling",), fingerprint=f"alpha {self.alpha:g}")
+        """It depends on the plan's noise, or on its own."""
+        if self.noise is None:
+            return ArmSpec("cooled", needs=("cooling",), settings=("noise",))
+        return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """``a_init = (1 - alpha) eps``."""
-        alpha = tools.config.cooled_by if self.alpha is None else self.alpha
-        return (yield Sample(take.observation, take.draw, Warm(alpha)))
+        """``a_init = noise * eps``."""
+        noise = tools.config.noise if self.noise is None else self.noise
+        return (yield Sample(take.observation, take.draw, Warm(noise)))
 
 
-def make(_: str = "", alpha: float | str | None = None) -> Cooled:
-    """``cooled``, or with a strength of its own, ``cooled?alpha=0.5``."""
-    return Cooled(strength("cooled", alpha))
+def cooled_at(noise: float | None) -> str:
+    """The arm with exactly this noise, as a URI; None is the plan's."""
+    return "cooled" if noise is None else f"cooled?noise={noise:.12g}"
 
 
-def strength(arm: str, alpha: float | str | None) -> float | None:
-    """The option ``alpha`` of ``arm``, a number from 0 to 1, or None where it is not given."""
-    if alpha is None:
-        return None
-    value = Reader(arm).number("alpha", alpha, least=0)
+def make(_: str = "", noise: float | str | None = None) -> Cooled:
+    """``cooled``, or with a noise of its own, ``cooled?noise=0.5``."""
+    if noise is None:
+        return Cooled()
+    value = Reader("cooled").number("noise", noise, least=0)
     if not value <= 1:
-        raise ComponentError(f"{arm}: alpha={alpha} is not a number between 0 and 1")
-    return value
+        raise ComponentError(f"cooled: noise={noise} is not a number between 0 and 1")
+    return Cooled(value)

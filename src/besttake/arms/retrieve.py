@@ -1,7 +1,7 @@
-"""The arm `retrieve`: the best match among the demonstrations, brought into the sample in one of three ways.
+"""The arm `retrieve`: a sample started from the best match among the demonstrations.
 
-`start` is the paper's (Eq. 6). What each is compared with has the same noise: `cooled` of the same alpha for `start`
-and `blend`; for `path`, which takes nothing from the noise that training would not have taken, `renoised`.
+It starts from ``prior * chunk + noise * eps``. Its control is `cooled` at exactly the same noise, so the difference is
+what the retrieved chunk adds. The paper's Eq. 6 is ``retrieve?alpha=0.3``, prior 0.3 and noise 0.7.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from besttake import options
 from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Request, Sample, Tools
-from besttake.arms.ways import NEEDS, bring_in
+from besttake.arms.cooled import cooled_at
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError
-from besttake.types import F32
+from besttake.types import F32, Warm
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Retrieve:
     @property
     def spec(self) -> ArmSpec:
         """Its control has as much noise as it has."""
-        alpha, way = self.changes.get("alpha"), self.changes.get("way")
-        control = "renoised" if way == "path" else "cooled"
         return ArmSpec(
-            "retrieve", needs=("way in",) if way is None else NEEDS[way], library=True, score_camera=True,
-            history=True, control=control if alpha is None else f"{control}?alpha={alpha:g}", settings=("retrieval",),
+            "retrieve", needs=("warm start",), library=True, score_camera=True, history=True,
+            control=cooled_at(self.changes.get("noise")), settings=("retrieval",),
             fingerprint=f"2 {dict(sorted(self.changes.items()))}" if self.changes else "2",
         )  # fmt: skip
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """A sample with the retrieved chunk in it, by the configured way."""
-        config = RetrievalConfig.from_dict({**tools.config.to_dict(), **self.changes})
+        """``a_init = prior * (the retrieved chunk) + noise * eps``; without a prior nothing is searched for."""
+        config = tools.config.changed(self.changes)
+        if not (prior := config.prior_of(take.task)):
+            return (yield Sample(take.observation, take.draw, Warm(config.noise)))
         own, state, embedding = yield [
             Sample(take.observation, take.draw), Perceive(take.observation, take.draw), Embed(tools.picture(take)),
         ]  # fmt: skip
@@ -64,7 +64,7 @@ class Retrieve:
             if config.onset_alignment:
                 query = _at_onset(take, query, now.onset)
         match = yield Recall(take, config, query.embedding, query.chunk, query.state, phase)
-        return (yield from bring_in(take, tools, match.chunk, config))
+        return (yield Sample(take.observation, take.draw, Warm(config.noise, prior, match.chunk)))
 
 
 def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
@@ -74,11 +74,21 @@ def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
     return next(one for one in past if one.step >= min(onset, query.step))
 
 
-def make(_: str = "", **changes: Any) -> Retrieve:
-    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&way=path&alpha=0.5``."""
-    values = {name: options.value(text) for name, text in changes.items()}
+def settings_of(arm: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `RetrievalConfig` that an arm's options give. ``alpha`` is Eq. 6: prior alpha, noise 1 - alpha."""
+    values = {name: options.value(text) for name, text in given.items()}
+    if "alpha" in values and {"noise", "prior"} & set(values):
+        raise ComponentError(f"{arm}: alpha= sets noise and prior, so give it alone or give those two")
     try:
+        if "alpha" in values:
+            alpha = values.pop("alpha")
+            values |= {"prior": alpha, "noise": round(1 - alpha, 12)}
         RetrievalConfig.from_dict(values)
     except (TypeError, ValueError) as error:
-        raise ComponentError(f"retrieve: {str(error).split('() ')[-1]}") from error
-    return Retrieve(values)
+        raise ComponentError(f"{arm}: {str(error).split('() ')[-1]}") from error
+    return values
+
+
+def make(_: str = "", **given: Any) -> Retrieve:
+    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&prior=0.2`` or ``retrieve?alpha=0.3``."""
+    return Retrieve(settings_of("retrieve", given))

@@ -51,7 +51,7 @@ def diagnose(
       policy: [testbed:half, testbed:alt]
       env: testbed
       starts: 60
-      retrieval: {rule: next, alpha: 0.3, gripper_gating: true}
+      retrieval: {rule: frame, prior: 0.2, rerank: 10}
     """
     run(
         load_plan(plan, given),
@@ -65,7 +65,7 @@ def diagnose(
 
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
-    "check_states": 80,
+    "check_states": 160,
 }  # fmt: skip
 
 
@@ -100,8 +100,8 @@ def demo(
 
 
 @plan_flags(
-    "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "check_states", "rule", "way",
-    "alpha", "trust_remote_code", "seed",
+    "policy", "env", "task", "demos", "encoder", "probe_states", "probe_samples", "check_states", "noise", "prior",
+    "rule", "trust_remote_code", "seed",
     flags={"probe_states": "--states", "probe_samples": "--samples"},
 )  # fmt: skip
 def probe(

@@ -23,23 +23,30 @@ Flags = Mapping[str, Any]
 
 _FIELDS: dict[str, FieldInfo] = {
     **{name: field for name, field in Plan.model_fields.items() if name != "retrieval"},
-    **{name: Retrieval.model_fields[name] for name in ("alpha", "rule", "way")},
+    **{name: Retrieval.model_fields[name] for name in ("noise", "prior", "rule")},
 }
 
 _GROUPS = {
     "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
     "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder", "skip_still"),
-    "Retrieval and cooling": ("alpha", "rule", "way", "tune", "candidates"),
+    "Retrieval and cooling": ("noise", "prior", "rule", "tune", "candidates"),
     "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
-    "If the data does not say": ("gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims"),
+    "If the data does not say": (
+        "gripper_dim",
+        "gripper_threshold",
+        "gripper_open",
+        "event_angle",
+        "event_turns",
+        "eef_dims",
+    ),
     "Speed and scale": ("workers", "batch", "replicas", "on", "gpus_per_replica", "patience"),
     "Randomness and trust": ("seed", "trust_remote_code", "allow_upload"),
 }
 _VALUES = {
     "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",
     "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
-    "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame", "way": "start|path|blend",
+    "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame",
     "workers": "N|auto", "batch": "N|auto", "replicas": "N|auto",
 }  # fmt: skip
 """What the help calls the value of a flag."""
@@ -116,7 +123,7 @@ def plan_table() -> str:
         "policy: [testbed:half, testbed:alt]",
         "env: testbed",
         "starts: 60",
-        "retrieval: {rule: next, alpha: 0.3, gripper_gating: true}",
+        "retrieval: {rule: frame, prior: 0.2, rerank: 10}",
         "```",
         "",
         "Save this as `plan.yaml` and run it with",
@@ -131,7 +138,7 @@ def plan_table() -> str:
         "",
         "## Retrieval settings",
         "",
-        "These keys belong under `retrieval`; `rule`, `way` and `alpha` may also stand at the top level. A key that",
+        "These keys belong under `retrieval`; `noise`, `prior` and `rule` may also stand at the top level. A key that",
         "you leave out comes from the tuned library or from the check before the run ([retrieval.md](retrieval.md)),",
         "else it has its default.",
         "",

@@ -36,7 +36,8 @@ GripperAs = Annotated[
 
 @app.command()
 @plan_flags(
-    "demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "eef_dims",
+    "demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "event_turns",
+    "eef_dims",
     helps={
         "demos": "Demonstrations; another way of writing DEMOS.",
         "encoder": "Encoder that embeds frames (default: pixels).",
@@ -82,12 +83,16 @@ def build(
     demos = source or str(given["demos"])
     if pad not in ("hold", "repeat"):
         raise PlanError(f"`pad` {pad}: choose hold or repeat")
+    turns = given.get("event_turns", "spaced")
+    if turns not in ("spaced", "every"):
+        raise PlanError(f"`event_turns` {turns}: choose spaced or every")
     dims, levels = _dims(given.get("eef_dims")), _levels(gripper_as)
     with reporter(quiet or as_json, verbose).stage("library", -1, "frames") as stage, one_thread():
         options = Options(
             stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
             gripper_dim=given.get("gripper_dim"), eef_dims=dims, gripper_threshold=given.get("gripper_threshold"),
             gripper_open=given.get("gripper_open"), gripper_as=levels, angle=given.get("event_angle"),
+            turns=turns,
             pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad, half=half,
         )  # fmt: skip
         try:

@@ -11,18 +11,28 @@ from besttake.cli.diagnose import check_failed
 from besttake.cli.flags import Flags, plan_flags
 from besttake.cli.options import AllowFailed, Json, Quiet, Verbose, command, pairs, reporter, show
 
+Choose = Annotated[
+    bool,
+    typer.Option(
+        "--choose",
+        help="Choose the variant of retrieval and its strength once, on held-out demonstrations, for all policies.",
+    ),
+]
+Controls = Annotated[
+    bool, typer.Option("--controls", help="Also run cooled and shuffled, the controls that the paper lacks.")
+]
+
 
 @plan_flags(
-    "demos", "task", "encoder", "starts", "seeds", "arms", "rule", "alpha", "check_states", "stride", "probe_states",
+    "demos", "task", "encoder", "starts", "seeds", "arms", "check_states", "stride", "probe_states",
     "gripper_dim", "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
     helps={
         "starts": "Starts per task: a count, or a range FIRST:END (default: as in the paper).",
         "seeds": "Takes per start (default: as in the paper).",
-        "arms": "Ways of running the policy (default: those of the paper, and their controls).",
+        "arms": "Ways of running the policy (default: those of the paper).",
+        "check_states": "Number of demonstrated states on which --choose chooses (default: 160).",
         "encoder": "Encoder that embeds frames (default: as in the paper).",
         "stride": "Score one frame every N steps (default: as in the paper).",
-        "rule": "Which demonstrated chunk to retrieve (default: the check chooses).",
-        "alpha": "Strength of retrieval and cooling, 0 to 1 (default: as in the paper).",
         "probe_states": "States for the demonstration-fit error (default: as in the paper).",
     },
 )  # fmt: skip
@@ -45,6 +55,8 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
     ] = None,
+    choose: Choose = False,
+    controls: Controls = False,
     allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -52,15 +64,14 @@ def reproduce(
 ) -> None:
     """Run a protocol of the paper with your policies, and print the paper's numbers beside yours.
 
-    Without --policy it shows the paper's table and protocol. The controls of the paper's arms are added; --arms
-    base,retrieve runs the paper's two alone.
+    Without --policy it shows the paper's table and protocol. All policies run one frozen retrieval, the paper's (the
+    rule next, alpha 0.3) or what --choose chose. Whatever differs from the paper is listed, here and in the report.
 
     Examples:
       besttake reproduce
       besttake reproduce table4
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
-      besttake reproduce table2 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
-      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --arms base,retrieve
+      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
     from besttake.reporting.terminal.reproduce import render, render_list, render_protocol
@@ -77,10 +88,10 @@ def reproduce(
         return
     form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
-    where = out or Path("runs") / protocol.name
+    where, changes = out or Path("runs") / protocol.name, paper.with_controls(protocol, given) if controls else given
     result = paper.reproduce(
-        protocol.name, policies, envs=envs, changes=given, out=where, progress=reporter(quiet or as_json, verbose),
-        command=command(),
+        protocol.name, policies, envs=envs, changes=changes, out=where, choose=choose,
+        progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)
     show(render(result), result.to_json(), as_json)

@@ -31,8 +31,11 @@ def serve(
     policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
     retrieve: Retrieve = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    alpha: Annotated[
-        float | None, option("alpha", help="Strength, 0 to 1 (default: as tuned or diagnosed, else 0.3).")
+    noise: Annotated[
+        float | None, option("noise", help="Noise, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
+    ] = None,
+    prior: Annotated[
+        float | None, option("prior", help="Prior, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
     ] = None,
     protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
     host: Annotated[
@@ -58,6 +61,7 @@ def serve(
       besttake serve --policy testbed:half --cooled --protocol openpi --port 0
     """
     from besttake import registry
+    from besttake.core.retrieve import RetrievalConfig
     from besttake.errors import Interrupted, PlanError
     from besttake.escapes import printable
     from besttake.policies import augmented
@@ -69,9 +73,9 @@ def serve(
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
-        model = augmented.retrieving(model, *retrieval_from(retrieve, alpha, policy))
+        model = augmented.retrieving(model, *retrieval_from(retrieve, policy, {"noise": noise, "prior": prior}))
     elif cooled:
-        model = augmented.cooled(model, 0.3 if alpha is None else alpha)
+        model = augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
     shown = token or os.environ.get("BESTTAKE_TOKEN")
     limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core import search
+from besttake.core.arithmetic import rough_product
 from besttake.core.search import F32, F64, I64, Bools, Index, Trace, Winners
 
 _BOUNDED = 4 * search.PROBE
@@ -183,7 +184,8 @@ class _Batch:
             visited = np.full((len(spans), len(part)), -np.inf, np.float32)
             for first in range(0, len(rows), high):
                 block = rows[first : first + high]
-                products = np.matmul(block, part.T, out=buffer[: len(block) * len(part)].reshape(len(block), len(part)))
+                products = buffer[: len(block) * len(part)].reshape(len(block), len(part))
+                rough_product(block, part.T, out=products)
                 if not offer(first, start, products):
                     return None
                 for seen, (begin, end) in zip(visited, spans, strict=True):
@@ -246,7 +248,7 @@ class _Visits:
         for first in range(0, len(place), search.FRAMES):
             part = self._library[self._demos.order[place[first : first + search.FRAMES]]]
             for row in range(0, self._ends[-1], search.QUERIES):
-                products = part @ self._rows[row : min(row + search.QUERIES, self._ends[-1])].T
+                products = rough_product(part, self._rows[row : min(row + search.QUERIES, self._ends[-1])].T)
                 for seen, (begin, end) in zip(visited[:, first:], pairwise((0, *self._ends)), strict=True):
                     own = products[:, max(begin - row, 0) : max(end - row, 0)]
                     if own.shape[1]:
@@ -266,7 +268,8 @@ class _Watched:
     def until(self, end: int) -> F64:
         """The highest (n,) with the rows before ``end``, exactly."""
         for row in range(self._seen, end, search.QUERIES):
-            self._winners.offer(self._part @ self._rows[row : min(row + search.QUERIES, end)].T, row)
+            rows = self._rows[row : min(row + search.QUERIES, end)]
+            self._winners.offer(rough_product(self._part, rows.T), row)
         self._winners.settle()
         self._seen = end
         return self._winners.best

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-YesNo = Literal["yes", "no", "undecided"]
+YesNo = Literal["yes", "no", "open"]
+_DECIMALS = 12
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,13 @@ class Estimate:
     high: float | None = None
     n: int = 0
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        # Logarithms and the like differ in the last bit from CPU to CPU; what is printed must not.
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            if number is not None:
+                object.__setattr__(self, name, round(number, _DECIMALS))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ than it happened, because it takes the next displacement to see it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from besttake.core.arithmetic import length
 
 I64 = NDArray[np.int64]
 
@@ -26,6 +28,8 @@ class EventConfig:
     ``min_gap``: a turn less than this many steps after the last event is part of it; gripper changes always count.
     ``gripper_threshold``: the command (or opening) between open and closed; a value within ``hysteresis`` of it changes
     nothing. ``gripper_open``: the sign of ``value - threshold`` when open (-1 as in LIBERO, +1 as in ManiSkill).
+
+    S2 of the paper names neither a speed nor a gap: `every_turn` is its reading.
     """
 
     angle: float = 60.0
@@ -42,6 +46,10 @@ class EventConfig:
             raise ValueError("min_speed and hysteresis must be at least 0 and min_gap at least 1")
         if self.gripper_open not in (-1, 1):
             raise ValueError(f"gripper_open must be -1 or 1, not {self.gripper_open}")
+
+    def every_turn(self) -> EventConfig:
+        """The same, with every sharp turn of consecutive steps an event; what does not move has no direction."""
+        return replace(self, min_speed=0.0, min_gap=1)
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ def onset_frames(frame_steps: NDArray[Any], onsets: I64) -> I64:
 def _turns(positions: NDArray[np.float64], config: EventConfig) -> I64:
     """The steps from which the arm moves on in another direction than it last moved in."""
     moves = np.diff(positions, axis=0)
-    speed = np.linalg.norm(moves, axis=1)
+    speed = length(moves)
     moving = np.flatnonzero(speed > config.min_speed) if len(moves) else np.zeros(0, np.int64)
     if len(moving) < 2:
         return np.zeros(0, np.int64)

@@ -16,15 +16,19 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog, minimize
 from scipy.special import betaln, expit, logit
 
-from besttake.core.headroom import F64, as_outcomes, log_choose, pass_at_k, pass_curve, tally
+from besttake.core.headroom import F64, as_outcomes, pass_at_k, pass_curve, tally
 
 LIKELIHOOD_RATIO = 2.71
 """Above this the zero-inflated model is used: the 10 % point of a chi-square with one degree of freedom."""
+_DECIMALS = 4
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """pass@k: ``value`` by ``model``; [low, high] are the sharp bounds, equal to the value where k was measured."""
+    """pass@k: ``value`` by ``model``; [low, high] are the sharp bounds, equal to the value where k was measured.
+
+    What was not measured is rounded to four decimals: optimisers end a little apart on different CPUs.
+    """
 
     k: int
     value: float
@@ -57,7 +61,8 @@ def fit(outcomes: ArrayLike) -> BetaFit:
 
     def negative(theta: F64) -> float:
         a, b, zero = _unpack(theta)
-        logp = log_choose(cases[:, 0], cases[:, 1])
+        takes, successes = cases[:, 0], cases[:, 1]
+        logp = -np.log1p(takes) - betaln(takes - successes + 1, successes + 1)  # log C(takes, successes)
         logp = logp + betaln(a + cases[:, 1], b + cases[:, 0] - cases[:, 1]) - betaln(a, b)
         p = np.where(cases[:, 1] == 0, zero + (1 - zero) * np.exp(logp), (1 - zero) * np.exp(logp))
         return float(-np.sum(counts * np.log(np.maximum(p, 1e-300))))
@@ -116,7 +121,8 @@ def extrapolate(outcomes: ArrayLike, k: int, model: BetaFit | None = None) -> Ex
     name: Literal["beta-binomial", "zero-inflated beta-binomial"] = (
         "zero-inflated beta-binomial" if model.impossible > 0 else "beta-binomial"
     )
-    return Extrapolation(k, float(np.clip(model.pass_at(k), low, high)), low, high, name)
+    value = float(np.clip(model.pass_at(k), low, high))
+    return Extrapolation(k, round(value, _DECIMALS), round(low, _DECIMALS), round(high, _DECIMALS), name)
 
 
 def _unpack(theta: F64) -> tuple[float, float, float]:
@@ -127,6 +133,9 @@ def _unpack(theta: F64) -> tuple[float, float, float]:
 def _best(
     negative: Callable[[F64], float], starts: list[list[float]], box: list[tuple[float, float]]
 ) -> tuple[F64, float]:
-    runs = [minimize(negative, np.array(s), bounds=box, method="L-BFGS-B") for s in starts]
+    exactly = {"ftol": 1e-15, "gtol": 1e-9}
+    runs = [
+        minimize(negative, np.array(s), bounds=box, jac="3-point", method="L-BFGS-B", options=exactly) for s in starts
+    ]
     best = min(runs, key=lambda run: run.fun)
     return best.x, float(best.fun)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 F64 = NDArray[np.float64]
 
@@ -33,12 +32,14 @@ def tally(outcomes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.isfinite(array).sum(axis=1), np.nansum(array, axis=1).astype(np.int64)
 
 
-def log_choose(n: ArrayLike, k: ArrayLike) -> F64:
-    """log C(n, k), -inf outside 0 <= k <= n."""
-    n_, k_ = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64))
-    inside = (k_ >= 0) & (k_ <= n_)
-    n_, k_ = np.where(inside, n_, 0.0), np.where(inside, k_, 0.0)
-    return np.where(inside, gammaln(n_ + 1) - gammaln(k_ + 1) - gammaln(n_ - k_ + 1), -np.inf)
+def chance_of_none(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> F64:
+    """C(n - c, k) / C(n, k): the chance that k of n takes, drawn without replacement, hold none of c certain ones."""
+    n_, c_, k_ = (np.asarray(value, np.float64) for value in np.broadcast_arrays(n, c, k))
+    chance = np.ones(n_.shape)
+    for drawn in range(int(k_.max(initial=0))):
+        left = np.maximum(n_ - drawn, 1)
+        chance *= np.where(drawn < k_, np.maximum(left - c_, 0) / left, 1.0)
+    return chance
 
 
 def start_pass_at_k(outcomes: ArrayLike, k: int) -> F64:
@@ -47,7 +48,7 @@ def start_pass_at_k(outcomes: ArrayLike, k: int) -> F64:
         raise ValueError(f"pass@k needs k >= 1, not {k}")
     n, c = tally(outcomes)
     cut = np.minimum(k, np.maximum(n, 1))
-    missed = np.exp(log_choose(n - c, cut) - log_choose(np.maximum(n, 1), cut))
+    missed = chance_of_none(np.maximum(n, 1), c, cut)
     # k = 1 is the plain mean: computed as such so that `random` equals pass@1 to the last bit.
     values = np.where(cut == 1, c / np.maximum(n, 1), 1.0 - missed)
     values = np.where(cut == n, (c > 0).astype(np.float64), values)

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
+from besttake.core.arithmetic import product
+
 F64 = NDArray[np.float64]
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 """Penalties that are tried; each is per take, on standardised features."""
@@ -26,7 +28,7 @@ class Model:
     def chance(self, x: ArrayLike) -> F64:
         """The chance of success (n,) of features ``x`` (n, d)."""
         z = (np.asarray(x, dtype=np.float64) - self.mean) / self.scale
-        chance: F64 = expit(z @ self.weights[:-1] + self.weights[-1])
+        chance: F64 = expit(_margins(z, self.weights))
         return chance
 
 
@@ -41,16 +43,22 @@ def fit(x: ArrayLike, y: ArrayLike, strength: float) -> Model:
     z = (features - mean) / scale
 
     def loss(w: F64) -> tuple[float, F64]:
-        margin = sign * (z @ w[:-1] + w[-1])
+        margin = sign * _margins(z, w)
         pull = -sign * expit(-margin) / len(z)
-        value = -log_expit(margin).mean() + strength / 2 * (w[:-1] @ w[:-1])
-        return float(value), np.append(z.T @ pull + strength * w[:-1], pull.sum())
+        value = -log_expit(margin).mean() + strength / 2 * np.square(w[:-1]).sum()
+        return float(value), np.append(product(pull, z) + strength * w[:-1], pull.sum())
 
     start = np.zeros(z.shape[1] + 1)
     found_at = minimize(
         loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "gtol": 1e-7, "ftol": 1e-14}
     )
     return Model(found_at.x, mean, scale)
+
+
+def _margins(z: F64, weights: F64) -> F64:
+    """``w . z_i + b`` (n,) of standardised features ``z`` (n, d)."""
+    margins: F64 = product(z, weights[:-1, None])[:, 0] + weights[-1]
+    return margins
 
 
 def choose(

@@ -1,38 +1,35 @@
-"""Which option is best: an arm with one take, or with the best of N takes by a score.
+"""Which option to take: an arm with one take, or with the best of N takes by the run's score.
 
-Each option is asked whether it beats the frozen policy with one take, by the rule of `besttake.core.verdict`: it is
-*shown* when {mean <= 0} is rejected and its estimate is at least worth. A menu has six to ten options, and the best of
-several that gain nothing looks like a gain. So a claim is about the whole menu: the chance that any option is shown
-that truly gains nothing, or harms, is at most alpha = .05, however the options hang together.
+**The recommendation** is the cheapest option that is *shown* to be within `worth` of every other: for each other option
+a paired test rejects that it is better by `worth` or more. Where no cheaper option is shown to be, it is the option
+with the best estimate. "Not shown to be worse" is no reason to recommend anything: with 80 starts, two of three options
+of which nothing more was known were worse by over 3 points.
 
-- A fixed sample: Holm's step-down test over the p-values (`holm`).
-- A run that is looked at again and again: closed testing by averaging e-values (`claimed`). Half of the two accounts of
-  `besttake.core.sequential` is an e-value at any time, and so is the average of several, which tests that none of
-  them gains. An option is claimed once every set that holds it is rejected.
+**Its gain is corrected for the choice.** The best of six estimates is too high, by 1 to 2 points with 80 starts and by
+4 to 6 with 20. `optimism` measures by how much: the rule chooses on four fifths of the starts, and its choice is
+estimated on those and on the fifth that it has not seen. The difference, over many divisions, is what the choice adds;
+where every division chooses the same option it is 0, and nothing is taken away. It is an estimate itself, and now and
+then falls below 0; cut off there, it would take away too much on average.
 
-"None" needs no correction: an option worth acting on is ruled out by its own test with a chance of at most alpha,
-and all have to be ruled out. `tests/core/test_options.py` measures both errors.
-
-The best option is the shown one with the largest estimate. "Best" is not tested: that it beats the others is a
-stronger claim than that it beats the frozen policy, so those that are *not shown to be worse* in a paired test stand
-beside it, the cheapest of them by name.
+**That an option gains at all** is a claim about the whole menu: the chance that any option is shown that truly gains
+nothing is at most alpha, however the options hang together. A fixed sample uses Holm's step-down test (`holm`), a run
+that is looked at repeatedly closed testing by averaging e-values (`claimed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.estimate import YesNo
-from besttake.core.stats import Rng
+from besttake.core.stats import Rng, p_not_below
 
 F64 = NDArray[np.float64]
-MenuAnswer = Literal["act", "none", "undecided"]
-"""Act: some option is shown to be worth it. None: every option is ruled out. Undecided: neither."""
+Shows = Callable[[int, int], bool]
+"""``shows(j, k)``: whether option j is shown not to be better than option k by ``worth``."""
+_FOLDS, _REPEATS, _DRAWS = 5, 4, 1000
 
 
 def holm(p_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
@@ -71,70 +68,74 @@ def claimed(e_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """An option as the choice sees it: its cost in takes, the options cheaper than it, its answer and estimate.
+class Recommendation:
+    """The option to take (its column), and whether it is shown to be within ``worth`` of every other.
 
-    ``shown``: it beats the frozen policy, with the error of the whole menu under control.
+    ``best``: the column of the best estimate. ``cheaper``: of the options that cost less, the one with the best
+    estimate; None where the recommended one is the cheapest.
     """
 
-    name: str
-    takes: int
-    cheaper: frozenset[str]
-    answer: YesNo
-    value: float | None
-    shown: bool
+    option: int
+    within: bool
+    best: int
+    cheaper: int | None
 
 
-def menu_answer(offers: Sequence[Offer]) -> MenuAnswer:
-    """What a menu says as a whole."""
-    if any(offer.shown for offer in offers):
-        return "act"
-    return "none" if offers and all(offer.answer == "no" for offer in offers) else "undecided"
+def recommend(success: F64, worth: float, shows: Shows | None = None) -> Recommendation:
+    """The option to take of ``success`` (S, K), cheapest first, of each start and option; NaN where there is none.
 
-
-def best_of(offers: Sequence[Offer]) -> Offer | None:
-    """The shown option with the largest estimate, of equal ones the cheapest; None where none is shown."""
-    shown = [offer for offer in offers if offer.shown and offer.value is not None]
-    return max(shown, key=lambda offer: (offer.value or 0.0, -offer.takes, -len(offer.cheaper)), default=None)
-
-
-def cheapest_of(offers: Sequence[Offer], best: Offer, not_worse: Sequence[str]) -> Offer | None:
-    """The cheapest shown option that costs less than ``best`` and is not shown to be worse; None if there is none."""
-    fit = [offer for offer in offers if offer.shown and offer.name in not_worse and offer.name in best.cheaper]
-    return min(fit, key=lambda offer: (offer.takes, len(offer.cheaper), -(offer.value or 0.0)), default=None)
-
-
-@dataclass(frozen=True)
-class Bet:
-    """If one had to act now: the option (its index; None for the frozen policy) with the highest expected gain.
-
-    ``chance``: how probable it is, after these starts, that the option gains at least nothing.
+    Column 0 is the frozen policy with one take, which every start has that counts. ``shows`` is the test that decides;
+    the one for a fixed sample unless given.
     """
+    shows = shows or _fixed_test(success, worth)
+    gains = _means(success - success[:, :1])
+    best = int(np.argmax(np.round(gains, 9)))
+    if not np.isfinite(gains[best]):  # no start has a take of base
+        return Recommendation(0, False, 0, None)
+    for option in range(best + 1):
+        others = sorted(set(range(len(gains))) - {option}, key=lambda j: -gains[j])
+        if gains[best] - gains[option] < worth and all(shows(j, option) for j in others):
+            break
+    else:
+        return Recommendation(best, False, best, _best_before(gains, best))
+    return Recommendation(option, True, best, _best_before(gains, option))
 
-    index: int | None
-    expected: float
-    chance: float
+
+def optimism(success: F64, worth: float, *, rng: Rng = 0) -> float:
+    """How much too high the estimate of a recommended option is because it was chosen; see `recommend`."""
+    count = len(success)
+    folds = min(_FOLDS, count)
+    if folds < 2:
+        return 0.0
+    generator, gaps = np.random.default_rng(rng), []
+    gains = success - success[:, :1]
+    for _ in range(_REPEATS):
+        fold = generator.permutation(count) % folds
+        for held in range(folds):
+            seen = success[fold != held]
+            option = recommend(seen, worth, _fixed_test(seen, worth)).option
+            gaps.append(_mean(gains[fold != held, option]) - _mean(gains[fold == held, option]))
+    known = [gap for gap in gaps if np.isfinite(gap)]  # a fold may have no take of an option
+    # The optimism of an estimate falls with the root of the starts, and all of them are more than four fifths.
+    return float(np.mean(known) * np.sqrt(1 - 1 / folds)) if known else 0.0
 
 
-def act_now(values: ArrayLike, pseudo: ArrayLike, least: ArrayLike = 0.0, *, rng: Rng = 0, draws: int = 2_000) -> Bet:
-    """The option to take if one had to, from ``values`` (S, K) of each start and the ``pseudo`` ends (K, 2).
+def _fixed_test(success: F64, worth: float) -> Shows:
+    def shows(j: int, k: int) -> bool:
+        gap = success[:, j] - success[:, k]
+        return _mean(gap) < worth and p_not_below(gap, worth, 1.0, draws=_DRAWS) <= 0.05
 
-    One whose expected gain is below its ``least`` (K,) is not worth its cost.
+    return shows
 
-    The Bayesian bootstrap over starts with half a pseudo-start at each end of the range, as in the intervals; starts
-    without a value for an option leave that option's other starts as they are.
-    """
-    x, ends = np.asarray(values, dtype=np.float64), np.asarray(pseudo, dtype=np.float64)
-    known = np.isfinite(x)
-    rows = np.concatenate([np.where(known, x, 0.0), ends.T])
-    counted = np.concatenate([known, np.isfinite(ends.T)]).astype(np.float64)
-    shape = np.concatenate([np.ones(len(x)), np.full(2, 0.5)])
-    weights = np.random.default_rng(rng).standard_gamma(shape, size=(draws, len(shape)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = (weights @ rows) / (weights @ counted)
-    expected = np.where(known.any(axis=0), means.mean(axis=0), -np.inf)
-    expected = np.where((expected > 0) & (expected >= least), expected, -np.inf)
-    if not np.isfinite(expected).any():
-        return Bet(None, 0.0, 1.0)
-    index = int(expected.argmax())
-    return Bet(index, float(expected[index]), float(np.mean(means[:, index] >= 0)))
+
+def _best_before(gains: F64, option: int) -> int | None:
+    return int(np.argmax(np.round(gains[:option], 9))) if option else None
+
+
+def _means(values: F64) -> F64:
+    return np.array([_mean(column) for column in values.T])
+
+
+def _mean(values: F64) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else -np.inf

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.arithmetic import product
 from besttake.core.estimate import Estimate
 
 F64 = NDArray[np.float64]
@@ -29,9 +30,10 @@ class Probe:
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
     dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``mean_square``:
     the same closest sample's squared error per number of a chunk, which does not grow with the horizon. ``spread``:
-    `sampling_spread`. ``correlation``: Pearson's r of the closest sample's first action and the demonstrated one,
-    pooled over states and dimensions; pooling dimensions of different means raises it, so compare it only between
-    policies on the same states. Floor and ratio have no value where none was measured.
+    `sampling_spread`. ``correlation``: Pearson's r of the closest sampled first action (closest as an action, whichever
+    sample's chunk is closest) and the demonstrated one, pooled over states and dimensions; pooling dimensions of
+    different means raises it, so compare it only between policies on the same states. Floor and ratio have no value
+    where none was measured.
     """
 
     dfe: Estimate
@@ -53,7 +55,7 @@ def probe(
     action_dim) what was done there; ``demo`` (M,) by which demonstration; ``floor`` (M,) from `leave_one_out`.
     """
     error, spread = fit_error(samples, demonstrated), sampling_spread(samples)
-    first, truth = _closest(samples, demonstrated)[:, 0], np.asarray(demonstrated, np.float64)[:, 0]
+    first, truth = _closest_first(samples, demonstrated), np.asarray(demonstrated, np.float64)[:, 0]
     below = np.full(len(error), np.nan) if floor is None else np.asarray(floor, np.float64)
     moments = np.stack([first, truth, first * first, truth * truth, first * truth], axis=1).sum(axis=2)
     squares = error**2 / np.prod(demonstrated.shape[1:])
@@ -112,7 +114,7 @@ def leave_one_out(features: NDArray[Any], chunks: NDArray[Any], demo: I64, state
     result = np.empty(len(states))
     for first in range(0, len(states), _BLOCK):
         block = np.asarray(states[first : first + _BLOCK])
-        away = square[block, None] + square[None, order] - 2 * flat[block] @ flat[order].T
+        away = square[block, None] + square[None, order] - 2 * product(flat[block], flat[order].T)
         for row, state in enumerate(block):
             nearest = np.array([b + int(np.argmin(part)) for b, part in _parts(away[row], begins)])
             others = np.flatnonzero(np.arange(len(owners)) != own[state])
@@ -173,7 +175,7 @@ def cluster_bootstrap(
     if len(sums) < 2:
         return Estimate(value)
     counts = resampled(len(sums), seed, draws) if counts is None else counts
-    low, high = np.nanpercentile(statistic(counts @ sums), [2.5, 97.5])
+    low, high = np.nanpercentile(statistic(product(counts.astype(np.float64), sums)), [2.5, 97.5])
     return Estimate(value, float(low), float(high))
 
 
@@ -185,9 +187,10 @@ def _distances(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
     return result
 
 
-def _closest(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
-    best = _distances(samples, demonstrated).argmin(axis=1)
-    closest: F64 = np.asarray(samples, np.float64)[np.arange(len(best)), best]
+def _closest_first(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
+    """The sampled first action (M, action_dim) that is closest to the demonstrated first action."""
+    best = _distances(samples[:, :, :1], demonstrated[:, :1]).argmin(axis=1)
+    closest: F64 = np.asarray(samples, np.float64)[np.arange(len(best)), best, 0]
     return closest
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.headroom import F64, as_outcomes, log_choose, mean, start_pass_at_k, width
+from besttake.core.arithmetic import product
+from besttake.core.headroom import F64, as_outcomes, chance_of_none, mean, start_pass_at_k, width
 from besttake.core.select import order, rank_weights
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -47,11 +48,11 @@ def retry(outcomes: ArrayLike, scores: ArrayLike, threshold: ArrayLike, n: int |
         own, most, t = (counts == k) & (passing == p), min(n, k), np.arange(min(n, k) + 1)
         if not k:
             continue
-        none = np.exp(log_choose(k - p, t) - log_choose(k, t))
+        none = chance_of_none(k, p, t)
         takes[own] = none[:most].sum()
         success[own] = (1 - none[most]) * y[own, :p].mean(axis=1) if p else 0.0
         if none[most] > 0:
-            success[own] += none[most] * (y[own, p:k] @ rank_weights(k - p, most))
+            success[own] += none[most] * product(y[own, p:k], rank_weights(k - p, most)[:, None])[:, 0]
     return Retried(success, takes)
 
 

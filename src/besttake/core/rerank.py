@@ -20,7 +20,7 @@ I64 = NDArray[np.int64]
 
 def alike(embedding: NDArray[Any], library: NDArray[Any], count: int) -> I64:
     """The ``count`` library frames (F, d) most like ``embedding`` (d,), best first, ties to the lowest."""
-    cosine = np.asarray(library, np.float64) @ np.asarray(embedding, np.float64)
+    cosine = (np.asarray(library, np.float64) * np.asarray(embedding, np.float64)).sum(axis=1)
     return np.argsort(-cosine, kind="stable")[:count]
 
 

@@ -19,45 +19,40 @@ from numpy.typing import NDArray
 
 from besttake.core.bounds import Lows, nearest, nearest_few
 from besttake.core.search import F32, F64, I64
-from besttake.core.spaces import Bound, Prepared, Rows, Space, Table, Whitened
+from besttake.core.spaces import Bound, Prepared, Rows, Space, Table
 
 Rule = Literal["next", "current", "frame"]
-Way = Literal["start", "path", "blend"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")
-WAYS: tuple[Way, ...] = ("start", "path", "blend")
 # Up to so many numbers all candidates are compared at once. Queries, and bounds of them, that are computed together.
 _PLAIN, _QUERIES, _BOUNDS = 1 << 17, 256, 1 << 24
 
 
 @dataclass(frozen=True)
 class RetrievalConfig:
-    """How to retrieve, and how strongly to use it.
+    """How to retrieve, and how a sample is started from it: ``prior * chunk + noise * eps``.
 
     ``rule``: `next` matches the current event and returns the chunk of the event ``lead`` events later in the same
     demonstration (of its last event, where fewer follow); `current` returns the matched event's own chunk; `frame`
     matches any frame and returns the chunk that starts there.
     ``weights``: of image, action and state.
-    ``way``: how the chunk gets into the sample, and ``alpha`` how strongly. `start`: the sample starts from
-    ``alpha * chunk + (1 - alpha) * eps`` (Eq. 6). `path`: it starts there too, but at flow time ``alpha``, where
-    training put such a mixture. `blend`: actions are ``alpha * chunk + (1 - alpha) * (the sample cooled by alpha)``.
-    ``cooling``: how strongly the arm `cooled` cools; None: by alpha, too.
+    ``noise``, ``prior``: weights of the policy's own noise, which the arm `cooled` shares, and of the chunk.
+    ``by_task``: the prior of single tasks, by name or instruction, where it is another one.
     ``onset_alignment``: the query is the take's state at the onset of its current event (`events.current`) instead of
-    now; whoever makes the query does this. ``whitening``: the embedding is also decorrelated, on the principal axes
-    that carry 95 % of the candidates' variance (z-scoring alone whitens per dimension, which the distance does anyway).
+    now; whoever makes the query does this. (S1's "per-dimension whitening" needs no setting: the distance z-scores
+    every dimension, which undoes any scale and shift per dimension that came before.)
     ``rerank``: the candidates nearest by image alone, this many, are compared by the full distance; 0: all are.
     ``gripper_gating``: only candidates in the query's gripper phase, where there are any.
     ``reliability``: a candidate's distance grows by this many times the distance between the chunk it would return and
-    the policy's own prediction; 0: it does not. It changes which candidate wins, never alpha.
+    the policy's own prediction; 0: it does not. It changes which candidate wins, never the prior.
     ``angle``: the turn, in degrees, that begins an event; None: as the library was built.
     """
 
     rule: Rule = "next"
-    way: Way = "start"
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    alpha: float = 0.3
-    cooling: float | None = None
+    noise: float = 0.1
+    prior: float = 0.1
+    by_task: tuple[tuple[str, float], ...] = ()
     onset_alignment: bool = False
-    whitening: bool = False
     rerank: int = 0
     gripper_gating: bool = False
     reliability: float = 0.0
@@ -67,34 +62,37 @@ class RetrievalConfig:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"rule must be next, current or frame, not {self.rule!r}")
-        if self.way not in WAYS:
-            raise ValueError(f"way must be start, path or blend, not {self.way!r}")
         if len(self.weights) != 3 or not (all(w >= 0 for w in self.weights) and 0 < sum(self.weights) < inf):
             raise ValueError(f"weights must be three finite numbers of at least 0, not all 0, not {self.weights}")
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
-        if self.cooling is not None and not 0 <= self.cooling <= 1:
-            raise ValueError(f"cooling must lie between 0 and 1, not {self.cooling}")
+        priors = (("prior", value) for value in (self.prior, *dict(self.by_task).values()))
+        for name, value in (("noise", self.noise), *priors):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {value}")
         if self.lead < 1 or self.rerank < 0 or not 0 <= self.reliability < inf:
             raise ValueError("lead must be at least 1, rerank and reliability at least 0 and finite")
         if self.angle is not None and not 0 < self.angle < 180:
             raise ValueError(f"angle must lie between 0 and 180 degrees, not {self.angle}")
 
-    @property
-    def cooled_by(self) -> float:
-        """The strength of the arm `cooled`."""
-        return self.alpha if self.cooling is None else self.cooling
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON. Without an ``angle`` of its own it reads as before there was one."""
-        values = {**asdict(self), "weights": list(self.weights)}
-        return values if self.angle is not None else {k: v for k, v in values.items() if k != "angle"}
+        """Plain values, for JSON. ``angle`` and ``by_task`` are left out where they say nothing."""
+        values = {**asdict(self), "weights": list(self.weights), "by_task": dict(self.by_task)}
+        return {k: v for k, v in values.items() if v is not None and v != {}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RetrievalConfig:
         """The configuration whose `to_dict` this is."""
         first, second, third = values.get("weights", (1.0, 1.0, 1.0))
-        return cls(**{**values, "weights": (float(first), float(second), float(third))})
+        by_task = tuple(sorted(dict(values.get("by_task", ())).items()))
+        return cls(**{**values, "weights": (float(first), float(second), float(third)), "by_task": by_task})
+
+    def changed(self, values: Mapping[str, Any]) -> RetrievalConfig:
+        """This configuration with other ``values``; a prior among them holds for every task."""
+        kept = {k: v for k, v in self.to_dict().items() if k != "by_task" or "prior" not in values}
+        return self.from_dict({**kept, **values})
+
+    def prior_of(self, task: str) -> float:
+        """The prior in ``task``."""
+        return dict(self.by_task).get(task, self.prior)
 
 
 @dataclass(frozen=True)
@@ -155,9 +153,8 @@ class Retriever:
         chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
         tables = [table for table in (candidates.embeddings, chunks, candidates.states) if table is not None]
         self._bounded = sum(prod(table.shape) for table in tables) > _PLAIN
-        whitened = self.config.whitening
         self._spaces: tuple[Space, Space, Space | None] = (
-            Whitened(candidates.embeddings, self._bounded) if whitened else self._space("image", candidates.embeddings),
+            self._space("image", candidates.embeddings),
             self._space("chunk", chunks),
             None if candidates.states is None else self._space("state", candidates.states),
         )

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.arithmetic import orthonormal, rough_product
+
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -100,7 +102,7 @@ class Index:
         for start in range(0, len(self.library), FRAMES):
             part = self.library[start : start + FRAMES]
             products = buffer[: len(queries) * len(part)].reshape(len(queries), len(part))
-            winners.offer(np.matmul(queries, part.T, out=products), start)
+            winners.offer(rough_product(queries, part.T, out=products), start)
 
     def _pruned(self, queries: F32, winners: Winners) -> bool:
         """Search by the bound; False when it left so many frames over that the plain product is the better way.
@@ -113,7 +115,7 @@ class Index:
         short = reduce(queries, self.basis)
         left_over = 0
         for start in range(0, len(self.reduced), BOUNDS):
-            bounds = short @ self.reduced[start : start + BOUNDS].T
+            bounds = rough_product(short, self.reduced[start : start + BOUNDS].T)
             left = not_ruled_out(bounds, start, winners)
             left_over += len(left)
             self.compare(queries, left, start, winners)
@@ -123,9 +125,9 @@ class Index:
         """Offer the products with the frames ``left`` over of those from ``start`` on."""
         width = min(BOUNDS, len(self.library) - start)
         if len(left) > MOST_LEFT * width:
-            winners.offer(queries @ self.library[start : start + width].T, start)
+            winners.offer(rough_product(queries, self.library[start : start + width].T), start)
         elif len(left):
-            winners.offer(queries @ self.library[start + left].T, start + left)
+            winners.offer(rough_product(queries, self.library[start + left].T), start + left)
 
 
 class Winners:
@@ -215,25 +217,14 @@ def _basis(frames: F32) -> F32:
     sample = frames[np.unique(np.linspace(0, len(frames) - 1, 2048).astype(np.int64))]
     guess = np.random.Generator(np.random.Philox(0)).standard_normal((frames.shape[1], _PREFIX), dtype=np.float32)
     for _ in range(3):
-        basis = orthonormal(orthonormal((sample.T @ (sample @ guess)).astype(np.float64)))
-        guess = basis.astype(np.float32)
+        spanned = rough_product(sample.T, rough_product(sample, guess))
+        guess = orthonormal(spanned.astype(np.float64)).astype(np.float32)
     return np.ascontiguousarray(guess)
-
-
-def orthonormal(block: F64) -> F64:
-    """Orthonormal columns that span those of ``block``; columns that add nothing become zero.
-
-    By products and a small eigenproblem, because LAPACK's QR takes many times as long on a busy machine.
-    """
-    values, turn = np.linalg.eigh(block.T @ block)
-    scale = np.where(values > 1e-10 * values[-1], 1 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
-    basis: F64 = block @ (turn * scale)
-    return basis
 
 
 def reduce(rows: F32, basis: F32) -> F32:
     """Coordinates (n, p + 1) of ``rows`` (n, d) in ``basis`` (d, p), and the norm of what is outside it."""
-    inside = rows @ basis
+    inside = rough_product(rows, basis)
     rest = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", inside, inside)
     # Rounded up, so that the bound stays one where the rest is all rounding.
     rest = np.sqrt(np.maximum(rest, 0.0) + 4e-6 * np.maximum(1.0, np.einsum("ij,ij->i", rows, rows)))

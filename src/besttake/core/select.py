@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.headroom import F64, as_outcomes, log_choose, mean, start_headroom, start_pass_at_k, width
+from besttake.core.arithmetic import product
+from besttake.core.headroom import F64, as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def rank_weights(k: int, n: int) -> F64:
     if not 1 <= n <= k:
         raise ValueError(f"cannot choose among {n} of {k} takes")
     r = np.arange(1, k + 1)
-    return np.exp(log_choose(k - r, n - 1) - log_choose(k, n))
+    return n / k * chance_of_none(k - 1, r - 1, n - 1)
 
 
 def start_selected(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
@@ -88,7 +89,8 @@ def start_selected(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None)
     for k in np.unique(takes[takes > 0]):
         rows, size = takes == k, min(n, int(k))
         # With n = k the choice is one take: read it off, so that no rounding enters.
-        success[rows] = ranked[rows, 0] if size == k else ranked[rows, :k] @ rank_weights(int(k), size)
+        weights = rank_weights(int(k), size)[:, None]
+        success[rows] = ranked[rows, 0] if size == k else product(ranked[rows, :k], weights)[:, 0]
     return success
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.search import F32, F64, I64, orthonormal
+from besttake.core.arithmetic import orthonormal, rough_product
+from besttake.core.search import F32, F64, I64
 
 # Numbers of one block (16 MB in float64), and up to how many all z-scored rows are kept instead of made when needed.
 _BLOCK = _STORED = 1 << 21
@@ -30,6 +31,8 @@ _OUTSIDE_FEW, _OUTSIDE = 0.05, 0.2
 # The unit of float32, its smallest number, and what bounds allow for axes that are orthonormal within `_ORTHONORMAL`.
 _UNIT, _TINIEST, _ORTHONORMAL, _PROJECTED = 2.0**-24, 2.0**-149, 1e-12, 4e-6
 _SMALLEST, _LARGEST = 1e-20, 1e30
+# Up to so many numbers an embedding is decorrelated in a fixed order, which takes half a second.
+_NARROW = 128
 
 
 @dataclass(frozen=True)
@@ -183,15 +186,15 @@ class Space:
             slack = 4 * _UNIT * (axes + 8) * reach**2
             parts = inside, np.ones((len(queries), 1)), _squares(inside) - slack
             return Bound(ours.short, (factor * np.concatenate(parts, axis=1)).astype(np.float32), None, None, unsure)
-        product = np.zeros((len(queries), len(ours.mean)))
-        product[:, ours.keep] = queries / ours.scale
-        long = np.sqrt(_squares(product)) * ours.size[1]
+        scaled = np.zeros((len(queries), len(ours.mean)))
+        scaled[:, ours.keep] = queries / ours.scale
+        long = np.sqrt(_squares(scaled)) * ours.size[1]
         if not (ours.size[1] < _LARGEST and factor * float(long.max(initial=0.0)) < _LARGEST):
             return None
         lost = _TINIEST * np.sqrt(len(ours.mean)) * ours.size[1] / factor  # of `factors`, where scales are huge
         slack = 8 * _UNIT * (len(ours.mean) + 8) * long + 16 * _UNIT * reach**2 + lost
-        per_query = factor * (squares + 2 * (product @ ours.mean)[:, None] - slack)
-        factors = (-2 * factor * product).astype(np.float32)
+        per_query = factor * (squares + 2 * rough_product(scaled, ours.mean)[:, None] - slack)
+        factors = (-2 * factor * scaled).astype(np.float32)
         per_row = (factor * ours.norms).astype(np.float32)
         return Bound(self._values, factors, per_query.astype(np.float32), per_row, unsure)
 
@@ -215,7 +218,7 @@ class Bound:
         """Add the bounds of the candidates from ``first`` on to ``lows`` (B, n)."""
         last = first + lows.shape[1]
         rows = np.asarray(_read(self._table, slice(first, last)), np.float32)
-        squares = self._queries @ rows.T
+        squares = rough_product(self._queries, rows.T)
         if self._per_query is not None and self._per_row is not None:
             squares += self._per_row[first:last]
             squares += self._per_query
@@ -232,21 +235,6 @@ class Bound:
             squares += self._per_row[rows]
             squares += self._per_query[query, 0]
         return _root(squares)
-
-
-class Whitened(Space):
-    """A modality on decorrelated axes of unit variance: the principal ones that carry 95 % of the variance."""
-
-    def __init__(self, values: Table, bounds: bool) -> None:
-        self._centre, self._turn = _principal(values)
-        whole = [(0, _flat(values, slice(None)))] if _is_small(values) else _blocks(values)
-        turned = np.concatenate([(flat - self._centre) @ self._turn for _, flat in whole])
-        super().__init__(turned, Prepared.of(turned, bounds))
-
-    def place(self, queries: NDArray[Any]) -> F32:
-        """One by one, because a product of several may differ from that of one in the last bit."""
-        flat = np.asarray(queries, np.float64).reshape(len(queries), -1)
-        return self._prepared.place(np.stack([(row - self._centre) @ self._turn for row in flat]))
 
 
 def _rms(gap: F32) -> F64:
@@ -320,14 +308,15 @@ def _basis(sample: F32) -> F64:
     if most:
         guess = np.random.Generator(np.random.Philox(0)).standard_normal((width, most[-1]))
         for _ in range(3):
-            guess = orthonormal(orthonormal(rows.T @ (rows @ guess)))
-        inside = rows @ guess
-        variance, turn = np.linalg.eigh(inside.T @ inside)
+            guess = orthonormal(rough_product(rows.T, rough_product(rows, guess)))
+        inside = rough_product(rows, guess)
+        spread = rough_product(inside.T, inside)
+        variance, turn = np.linalg.eigh(spread)  # any order: bounds hold on any orthonormal axes
         outside = 1 - np.cumsum(variance[::-1]) / np.einsum("ij,ij->", rows, rows)
         fits = [p for p in most if outside[p - 1] <= (_OUTSIDE_FEW if width <= _FEW else _OUTSIDE)]
-        basis: F64 = guess @ turn[:, ::-1][:, : fits[0] if fits else 0]
+        basis = rough_product(guess, turn[:, ::-1][:, : fits[0] if fits else 0])
         basis = basis[:, _squares(basis.T)[:, 0] > 0.5]  # zero where the rows span fewer axes
-        error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).sum(axis=0).max(initial=0.0)
+        error = np.abs(rough_product(basis.T, basis) - np.eye(basis.shape[1])).sum(axis=0).max(initial=0.0)
         if fits and error <= _ORTHONORMAL:
             return np.ascontiguousarray(basis)
     return np.eye(width) if width <= _FEW else np.zeros((width, 0))
@@ -336,7 +325,7 @@ def _basis(sample: F32) -> F64:
 def _coordinates(rows: F64, basis: F64) -> F64:
     """Of z-scored ``rows`` (n, k) their coordinates (n, p + 1) in ``basis`` and the norm of the rest, as in float32."""
     whole = basis.shape[0] == basis.shape[1]
-    inside = rows if whole else rows @ basis
+    inside = rows if whole else rough_product(rows, basis)
     rest = np.sqrt(np.maximum(_squares(rows) - _squares(inside), 0.0))
     return np.concatenate([inside, rest], axis=1).astype(np.float32).astype(np.float64)
 
@@ -345,24 +334,3 @@ def _squares(rows: F64) -> F64:
     """The squared norm (n, 1) of each of ``rows`` (n, .)."""
     squares: F64 = np.einsum("ij,ij->i", rows, rows)[:, None]
     return squares
-
-
-def _is_small(values: Table) -> bool:
-    """Whether a few copies in float64 do not matter."""
-    return len(values) * prod(values.shape[1:]) <= 16 * _BLOCK
-
-
-def _principal(values: Table) -> tuple[F64, F64]:
-    """The centre (n,) and the principal axes (n, k) that carry 95 % of the variance."""
-    if _is_small(values):
-        flat = _flat(values, slice(None))
-        centre = flat.mean(axis=0)
-        _, size, axes = np.linalg.svd(flat - centre, full_matrices=False)
-        power, axes = size**2, axes.T
-    else:  # the same axes within rounding, without copies of a table that is too large for them
-        centre = _moments(values)[0]
-        product = sum((flat - centre).T @ (flat - centre) for _, flat in _blocks(values))
-        power, axes = np.linalg.eigh(product)
-        power, axes = np.maximum(power[::-1], 0.0), axes[:, ::-1]
-    explained = np.cumsum(power) / max(float(np.sum(power)), 1e-30)
-    return centre, axes[:, : int(np.searchsorted(explained, 0.95)) + 1]

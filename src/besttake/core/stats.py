@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from besttake.core.arithmetic import product
 from besttake.core.estimate import Estimate
-from besttake.core.headroom import F64, log_choose
+from besttake.core.headroom import F64, chance_of_none
 
 Rng = np.random.Generator | int
 Statistic = Callable[[F64], F64]
@@ -208,7 +209,7 @@ def _reach(n: int, takes: ArrayLike | None) -> float:
     for k in np.unique(np.asarray(n if takes is None else takes, dtype=np.int64)):
         if k >= 2:
             c = np.arange(1, k)
-            missed = np.exp(log_choose(k - c, min(n, k)) - log_choose(k, min(n, k)))
+            missed = chance_of_none(k, c, min(n, k))
             reach = max(reach, float(np.max(1 - missed - c / k)))
     return reach
 
@@ -238,7 +239,7 @@ def _resampled_means(unique: F64, counts: NDArray[np.int64], rng: Rng, draws: in
             yield np.stack([column.take(index).mean(axis=1) for column in columns], axis=1)
         return
     for block in _blocks(draws, len(unique)):
-        yield generator.multinomial(size, counts / size, size=block) @ unique / size
+        yield product(generator.multinomial(size, counts / size, size=block).astype(np.float64), unique) / size
 
 
 def _dirichlet_means(rows: F64, pseudo: F64, weights: F64, rng: Rng, draws: int) -> Iterator[F64]:
@@ -251,7 +252,7 @@ def _dirichlet_means(rows: F64, pseudo: F64, weights: F64, rng: Rng, draws: int)
     generator = np.random.default_rng(rng)
     for block in _blocks(draws, len(points)):
         gammas = generator.standard_gamma(shape, size=(block, len(points)))
-        yield (gammas @ points) / gammas.sum(axis=1, keepdims=True)
+        yield product(gammas, points) / gammas.sum(axis=1, keepdims=True)
 
 
 def _collapse(rows: F64) -> tuple[F64, NDArray[np.int64]]:

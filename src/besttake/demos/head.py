@@ -141,6 +141,12 @@ class LibraryHead(LibraryContent):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("retrieval", mode="before")
+    @classmethod
+    def _has_two_dials(cls, tuned: Any) -> Any:
+        """Settings that were tuned when noise and prior were one number are left out: tune again."""
+        return None if isinstance(tuned, dict) and "alpha" in (tuned.get("config") or {}) else tuned
+
     @classmethod
     def of(
         cls, content: LibraryContent, files: Mapping[str, StoredFile], source: str, shows: str | None

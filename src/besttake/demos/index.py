@@ -28,7 +28,7 @@ from besttake.files import cache_dir, read_json
 Arrays = Mapping[str, NDArray[Any]]
 FOLDER = "indexes"
 # Changed whenever what is kept means something else, or would be chosen otherwise.
-_VERSION = 2
+_VERSION = 3
 _MAGIC, _HEAD, _ALIGNED = b"BestTake index\n", 4096, 64
 _DAYS = 60
 """An index that nobody used for so many days is removed when another is written."""

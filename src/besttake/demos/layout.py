@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ _LOOK_AT, _AT_MOST = 12, 100
 _FINGERS = 0.1
 """No finger of a parallel gripper travels further, in metres."""
 Rows = list[tuple[F32 | None, F32 | None]]
+Turns = Literal["spaced", "every"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Said:
     """What the user says about the data; None where nothing is said.
 
     ``gripper_open`` is the command that opens, ``gripper_as`` the commands that shall open and close in the library.
+    ``turns``: which sharp turns are events, the ``spaced`` ones of a moving arm or ``every`` one, as the paper has it.
     """
 
     gripper_dim: int | None = None
@@ -38,6 +40,7 @@ class Said:
     gripper_open: float | None = None
     gripper_as: tuple[float, float] | None = None
     angle: float | None = None
+    turns: Turns = "spaced"
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ def layout_of(source: Source, said: Said) -> Layout:
         events = replace(events, gripper_threshold=said.gripper_threshold)
     if said.angle is not None:
         events = replace(events, angle=said.angle)
+    if said.turns == "every":
+        events = events.every_turn()
     return Layout(gripper, eef, events, turn, tuple(notes))
 
 

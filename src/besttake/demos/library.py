@@ -229,6 +229,7 @@ class Library:
             "demos": len(self.demos), "tasks": {t: sum(d.task == t for d in self.demos) for t in self.tasks},
             "frames": len(self.frame_demo), "steps": sum(d.length for d in self.demos),
             "events": sum(len(d.events) for d in self.demos), "stride": head.stride,
+            "turns": "every" if head.event_config == head.event_config.every_turn() else "spaced",
             "left_out": [asdict(bad) for bad in head.left_out], "notes": list(head.notes),
             "retrieval": None if head.retrieval is None else head.retrieval.model_dump(),
             "fingerprint": self.fingerprint,

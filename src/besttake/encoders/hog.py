@@ -47,7 +47,7 @@ class Hog:
     def _one(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
         count = self.cells**2
         colour = np.stack([np.bincount(self._cell, image[..., c].ravel(), count) for c in range(3)], axis=1) / 64
-        grey = image @ np.array([0.299, 0.587, 0.114])
+        grey = 0.299 * image[..., 0] + 0.587 * image[..., 1] + 0.114 * image[..., 2]
         down, right = np.gradient(grey)
         strength = np.hypot(down, right).ravel()
         place = (np.arctan2(down, right).ravel() % np.pi) / np.pi * self.bins

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from besttake.core.headroom import mean, start_pass_at_k
-from besttake.measure.auto import with_auto
 from besttake.measure.cells import CellData, arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.scores import AUTO, ScoreName, Scores
+from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Cell
 from besttake.takes.key import Row, TakeKey
 
@@ -42,19 +41,14 @@ OTHER_TAKES = "its takes are not those that its result was made of; run the same
 def base_of(
     cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None, scorers: Sequence[str]
 ) -> CellData:
-    """The takes of ``units`` with the scores of ``scorers``; the first one picks.
-
-    Where that is ``auto`` it chooses from all scorers that the run keeps, in the order of the starts.
-    """
+    """The takes of ``units`` with the scores of ``scorers``; the first one picks."""
     windows = ("full", "common", "episode") if cell.window == "full" else ("common", "episode")
-    asked = (*scorers, *(scores.scorers if scores is not None and AUTO in scorers else ()))
-    names = [ScoreName(name, window) for name in dict.fromkeys(asked) for window in windows]
+    names = [ScoreName(name, window) for name in dict.fromkeys(scorers) for window in windows]
     takes = arm_takes(cell.policy, units, "base", cell.seeds, names, rows, scores)
-    data = CellData(
+    return CellData(
         cell.policy, cell.env, cell.group, tuple(units), {"base": takes}, windows, scorers[0], planned=takes.takes,
         errors=0, length=frozenset() if scores is None else scores.length,
     )  # fmt: skip
-    return with_auto(data, chosen_from(cell))
 
 
 def chosen_from(cell: Cell) -> int:

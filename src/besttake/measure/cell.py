@@ -11,7 +11,6 @@ from besttake import result as r
 from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.sequential import Looks
-from besttake.measure.auto import auto_of, with_auto
 from besttake.measure.cells import (
     ArmTakes,
     CellData,
@@ -22,16 +21,13 @@ from besttake.measure.cells import (
     merge_cells,
     probed_cells_of,
 )
-from besttake.measure.forecast import forecasts
-from besttake.measure.looks import History, Look, cell_name, looks_at, looks_until
-from besttake.measure.options import menu_of, options_of
+from besttake.measure.looks import History, Past, cell_name, looks_at, looks_until
 from besttake.measure.path import path_of
 from besttake.measure.probes import Probed
 from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
 from besttake.measure.rejection import rejection_of
-from besttake.measure.scores import AUTO
 from besttake.measure.verdict import judge
-from besttake.types import F64, I64, EnvSpec, PolicySpec
+from besttake.types import F64, EnvSpec, PolicySpec
 
 Findings = Mapping[str, Finding]
 
@@ -43,15 +39,10 @@ def measure(
 ) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
     """Cells, policies (their cells merged), and the headroom relation; ``each`` is `map`, or a pool's.
 
-    ``history`` says how often the run was looked at before (`looks.history_of`).
+    ``history`` says how often the run was looked at before (`looks.load_history`).
     """
     data = cells_of(recorded)
     merged = [_merged(policy, [c for c in data if c.policy == policy], recorded) for policy in recorded.policies]
-    if recorded.settings.auto:
-        merged, data = (
-            [with_auto(one, recorded.settings.n, _order(one, recorded.settings, history)) for one in cells]
-            for cells in (merged, data)
-        )
     cells = list(each(partial(cell, settings=recorded.settings, history=history), [*merged, *data]))
     if recorded.settings.places is not None:
         cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
@@ -111,30 +102,20 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     base = data.arms.get("base")
     if base is None or not base.takes:
         return whole.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
-    looks, earlier, now = _looks(data, settings, history or {})
+    past = (history or {}).get(cell_name(data.policy, data.env, data.group), Past())
+    looks = _looks(data, settings, past)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
     asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)
-    offered = options_of(data, settings.n, {question.name: question for question in asked})
-    menu = menu_of(data, offered, findings, settings.controls, settings.worth, looks)
     selectors = _selectors(data, findings, looks, settings.n)
     update = {
         "headroom": _headroom(base.outcomes, findings, settings.n),
         "selectors": selectors,
         "ranking": _ranking(base, data) if data.scored else None,
         "arms": _arms(data, findings, selectors, settings),
-        "verdict": judge(
-            data,
-            findings,
-            settings.n,
-            looks,
-            [*earlier, now],
-            menu,
-            lambda decided: forecasts(decided, asked, looks, settings.worth, data.spare),
-        ),
+        "verdict": judge(data, settings, asked, findings, looks, past),
         "tasks": _tasks(data, findings, settings.n),
         "notes": _notes(data, settings.n),
-        "auto": None if data.auto is None else auto_of(data.auto),
         "rejection": rejection_of(data, settings.n),
         "retest": _retest(base),
     }
@@ -160,21 +141,12 @@ def _by(data: CellData) -> str:
     return f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
 
 
-def _looks(data: CellData, settings: Settings, history: History) -> tuple[Looks, Sequence[Look], Look]:
-    """How often the cell was looked at, with how many starts and seeds before, and with how many now."""
-    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+def _looks(data: CellData, settings: Settings, past: Past) -> Looks:
+    """How often the cell was looked at."""
     if settings.places is not None:
-        return looks_until(data.units, settings.places), (), now
-    earlier = history.get(cell_name(data.policy, data.env, data.group), ())
-    return looks_at(data.units, now, earlier), earlier, now
-
-
-def _order(data: CellData, settings: Settings, history: History) -> I64 | None:
-    """The order of the starts, where a test has to hold whenever one looks."""
-    if "base" not in data.arms:
-        return None
-    looks = _looks(data, settings, history)[0]
-    return looks.order if looks.anytime else None
+        return looks_until(data.units, settings.places)
+    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+    return looks_at(data.units, now, past)
 
 
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
@@ -243,11 +215,7 @@ def _ranking(arm: ArmTakes, data: CellData) -> r.Ranking:
     pooled: dict[str, dict[str, Estimate]] = {}
     for (scorer, window), scores in arm.scores.items():
         within.setdefault(scorer, {})[window] = ranking.within_auc(arm.outcomes, scores)
-        pooled.setdefault(scorer, {})[window] = (
-            ranking.pooled_auc(arm.outcomes, scores)
-            if scorer != AUTO
-            else Estimate(reason="scores of several scorers have no common scale")
-        )
+        pooled.setdefault(scorer, {})[window] = ranking.pooled_auc(arm.outcomes, scores)
     return r.Ranking(within=within, pooled=pooled, invalid=picks.invalid, blind=picks.blind)
 
 
@@ -359,8 +327,7 @@ def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     captures = [c for c in (select.capture(*pair) for pair in means) if c is not None]
     line = related.line
     return r.Relation(
-        cells=len(cells), r=related.r.value, ci=_ends(related.r), ci_nested=_ends(related.r_nested),
-        spearman=related.spearman,
+        cells=len(cells), r=related.r.value, interval=_ends(related.r), spearman=related.spearman,
         disjoint=r.Split(**vars(related.disjoint)), within={**related.within}, leave_one_out={**related.leave_one_out},
         fit=None if line is None else r.Fit(
             slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from besttake.core import headroom, select
-from besttake.measure.auto import AutoChoice
 from besttake.measure.looks import Unit
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.measure.questions import ScoredTakes
-from besttake.measure.scores import AUTO, SCORERS, ScoreName, Scores
+from besttake.measure.scores import SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
 from besttake.types import F64, EnvSpec, PolicySpec
 
@@ -30,8 +29,7 @@ class Settings:
     """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
 
     ``worth``: the smallest effect worth acting on, a fraction. ``controls``: which arm each arm is compared with.
-    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample. ``auto``: also
-    choose among the scorers (`besttake.measure.auto`).
+    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample.
     """
 
     seeds: int
@@ -42,7 +40,6 @@ class Settings:
     probe_samples: int = 3
     controls: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[Unit, int] | None = None
-    auto: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,7 @@ class Recorded:
     def scorers(self) -> tuple[str, ...]:
         """The scorers that were asked, the one that picks among them."""
         asked = tuple(self.scores.scorers) if self.scores is not None else ()
-        also = (AUTO,) if self.settings.auto else ()
-        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer, *also)))
+        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer)))
 
 
 @dataclass(frozen=True)
@@ -100,9 +96,8 @@ class ArmTakes:
 class CellData:
     """The arrays of a cell. ``units`` are its starts: (env, task, start); ``spare``: how many more the env has.
 
-    ``left_out``: arms that the check of retrieval found not worth a take.
-    ``auto``: which scorer was chosen for each start, where the scorer is ``auto``. ``length``: scorers that depend on
-    what follows a window.
+    ``left_out``: arms that the check of retrieval found not worth a take. ``length``: scorers that depend on what
+    follows a window.
     """
 
     policy: str
@@ -119,7 +114,6 @@ class CellData:
     deterministic: bool = False
     spare: int | None = None
     left_out: tuple[str, ...] = ()
-    auto: AutoChoice | None = None
     length: frozenset[str] = frozenset()
 
     @property

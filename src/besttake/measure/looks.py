@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from besttake.core.estimate import Finding
 from besttake.core.sequential import Looks
 
 if TYPE_CHECKING:
-    from besttake.result import Result, Verdict
+    from besttake.measure.cells import Settings
+    from besttake.result import Cell, Given, Result, Verdict
     from besttake.takes.manifest import Extent
     from besttake.types import EnvSpec
 
@@ -23,27 +26,64 @@ Unit = tuple[str, str, int]
 Look = tuple[int, int]
 """(starts, seeds) of a cell when a result of the run was written."""
 
-History = Mapping[str, Sequence[Look]]
-"""The looks at each cell, by `cell_name`."""
+
+@dataclass(frozen=True)
+class Past:
+    """What was said of a cell at earlier looks: the looks, and what was shown then and so stays shown.
+
+    ``answered``: the questions that had an answer. ``shown``: the options that were shown to gain. ``option``: the one
+    that was recommended and shown to be within `worth` of every other; ``given``: when, and with which gain.
+    """
+
+    looks: tuple[Look, ...] = ()
+    answered: Mapping[str, Finding] = field(default_factory=dict)
+    shown: frozenset[str] = frozenset()
+    option: str = ""
+    given: Given | None = None
 
 
-def history_of(previous: Result | None) -> dict[str, list[Look]]:
-    """The looks that the previous result of a run remembers; empty for a new run."""
+History = Mapping[str, Past]
+"""What was said of each cell, by `cell_name`."""
+
+
+def load_history(previous: Result | None, settings: Settings) -> dict[str, Past]:
+    """What the previous result of a run remembers; empty for a new run.
+
+    Answers stay only where the same was asked: by the same scorer, with the same number of takes to pick from, and with
+    the same effect worth acting on. The looks count in any case.
+    """
     if previous is None:
         return {}
-    return {
-        cell_name(cell.policy, cell.env, cell.group): _looks_of(cell.verdict, cell.headroom.starts, cell.seeds)
-        for cell in (*previous.cells, *previous.policies)
-        if cell.verdict is not None and cell.headroom is not None
-    }
+    past = {}
+    for cell in (*previous.cells, *previous.policies):
+        if cell.verdict is None or cell.headroom is None:
+            continue
+        verdict = cell.verdict
+        looks = tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
+        asked = (previous.worth, cell.scorer, cell.headroom.n)
+        same = asked == (settings.worth, settings.scorer, settings.n)
+        past[cell_name(cell.policy, cell.env, cell.group)] = _past(verdict, cell, looks) if same else Past(looks)
+    return past
 
 
-def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, list[Look]]:
+def _past(verdict: Verdict, cell: Cell, looks: tuple[Look, ...]) -> Past:
+    from besttake.result import Given
+
+    settled = verdict.within and verdict.answer in ("act", "leave")
+    given = verdict.given or Given(starts=cell.starts, gain=verdict.gain)
+    return Past(
+        looks, {name: finding for name, finding in verdict.questions.items() if finding.answer != "open"},
+        frozenset(option.name for option in verdict.options if option.shown),
+        verdict.option if settled else "", given if settled else None,
+    )  # fmt: skip
+
+
+def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, Past]:
     """``history`` with the looks at samples that were given more before a result of them was written.
 
     Who watches a run and gives it more starts because it does not look decided has looked, too.
     """
-    looks = {name: list(own) for name, own in history.items()}
+    looks = {name: list(own.looks) for name, own in history.items()}
     groups = {f"{uri} {task.name}": (uri, task.group) for uri, env in envs.items() for task in env.tasks}
     fewer: dict[tuple[str, int], int] = {}
     for extent in sorted(outgrown, key=lambda one: len(one.starts)):
@@ -56,13 +96,7 @@ def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[st
             # A result of this sample counts the starts that have takes, which may be a few less.
             if not any(before < seen <= starts and had == seeds for seen, had in own):
                 own.append((starts, seeds))
-    return looks
-
-
-def _looks_of(verdict: Verdict, starts: int, seeds: int) -> list[Look]:
-    """Results of before do not say how many seeds each look had."""
-    counts = verdict.looks or [starts]
-    return list(zip(counts, verdict.look_seeds or [seeds] * len(counts), strict=True))
+    return {name: replace(history.get(name, Past()), looks=tuple(own)) for name, own in looks.items()}
 
 
 def cell_name(policy: str, env: str, group: str) -> str:
@@ -70,14 +104,14 @@ def cell_name(policy: str, env: str, group: str) -> str:
     return " ".join((policy, *([] if group == "*" else [env]), group))
 
 
-def looks_at(units: Sequence[Unit], now: Look, earlier: Sequence[Look]) -> Looks:
-    """The looks of a cell that has as many starts and seeds as ``now`` says, and had others at ``earlier`` looks.
+def looks_at(units: Sequence[Unit], now: Look, past: Past) -> Looks:
+    """The looks of a cell that has as many starts and seeds as ``now`` says, and had others in the ``past``.
 
     A look at more starts counts for a later one at fewer, too: who may choose among samples finds a gain in one.
     """
-    counted = {look for look in earlier if look[0] > 0 and look != now}
+    counted = {look for look in past.looks if look[0] > 0 and look != now}
     grown = len({seeds for _, seeds in counted if seeds != now[1]})
-    return Looks(in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown)
+    return Looks(in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown, answered=past.answered)
 
 
 def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:

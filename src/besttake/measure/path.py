@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from besttake import result as r
-from besttake.core.until import bounds_along, tracks
+from besttake.core.sequential import bounds_along, tracks
 from besttake.measure.cells import CellData, Settings, Stop
 from besttake.measure.looks import looks_until
 from besttake.measure.questions import questions_of

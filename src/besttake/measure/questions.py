@@ -14,8 +14,6 @@ The verdict, the table of arms, headroom, the selectors, the report and `besttak
 | ``ARM_beyond_control`` | pass@1 of the arm - pass@1 of its control, where that is not base | difference |
 | ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
 | ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
-| ``combine_cooled`` | best-scored of n cooled takes - best-scored of n base takes | pick |
-| ``combine_content`` | best-scored of n retrieve takes - best-scored of n cooled takes | pick |
 """
 
 from __future__ import annotations
@@ -37,11 +35,6 @@ Kind = Literal["headroom", "choice", "difference", "pick"]
 """What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
 
 
-_PAIRS = (
-    ("combine", "retrieve", "base"),
-    ("combine_cooled", "cooled", "base"),
-    ("combine_content", "retrieve", "cooled"),
-)
 _CONTENT = ("retrieve", "cooled")
 """The arm and the control of the question ``content``."""
 
@@ -86,10 +79,10 @@ class Question:
     def ask(self, worth: float, looks: Looks | None = None, *, rng: stats.Rng = 0, draws: int = 10_000) -> Finding:
         """The answer, with the same estimate."""
         if self.reason:
-            return Finding("undecided", Estimate(reason=self.reason))
+            return Finding("open", Estimate(reason=self.reason))
         if looks is None or not looks.anytime:
             return verdict.ask(self.values, self.scale, worth, ruling=self.ruling, rng=rng, draws=draws)
-        return verdict.ask_again(self.values, self.widest, worth, looks, self.stake, ruling=self.ruling)
+        return verdict.ask_again(self.values, self.widest, worth, looks, self.stake, name=self.name, ruling=self.ruling)
 
 
 def question(
@@ -163,11 +156,8 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
     ]
     asked += [(f"{name}_selection", "choice", (name,), kept[name] - ones[name]) for name in others if name in kept]
     asked += [(f"{name}_selected", "pick", (name,), kept[name] - ones["base"]) for name in others if name in kept]
-    asked += [
-        (name, "pick", (arm, control), kept[arm] - kept[control])
-        for name, arm, control in _PAIRS
-        if {arm, control} <= set(kept)
-    ]
+    if {"retrieve", "base"} <= set(kept):
+        asked.append(("combine", "pick", ("retrieve", "base"), kept["retrieve"] - kept["base"]))
     seeds = int(np.asarray(base.outcomes).shape[1])
     return [
         question(name, kind, values, n, np.minimum.reduce([takes[arm] for arm in about]), seeds=seeds)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from besttake.takes.store import Store
 
 SCORERS = ("manifold", "coverage")
-AUTO = "auto"
-CANDIDATES = ("coverage", "manifold", "last", "progress", "actions", "state", "smoothness", "consensus")
-"""What ``auto`` chooses from, besides the scorers that the user names; of equal ones the first."""
 WINDOWS = ("episode", "full", "common")
 _FILE = "scores.safetensors"
 _SCHEMA = 2

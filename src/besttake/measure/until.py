@@ -13,17 +13,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core import verdict
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import tally
-from besttake.core.sequential import Looks
-from besttake.core.until import Track, tracks
-from besttake.core.verdict import PAIRS, Decided
-from besttake.measure.forecast import ahead
+from besttake.core.sequential import Looks, Track, tracks
 from besttake.measure.looks import Unit
 from besttake.measure.questions import Question, ScoredTakes, questions_of
+from besttake.measure.verdict import ahead, answers_of
+from besttake.result import Answer
 
-_UNASKED = Finding("undecided", Estimate(reason="not measured"))
 ROUND = 10
 """Starts of a cell in one round."""
 
@@ -35,9 +32,7 @@ cannot decide it."""
 def arms_of(question: str) -> frozenset[str]:
     """The arms whose takes a question is about."""
     pairs = {
-        "content": ("retrieve", "cooled"), "beyond_shuffled": ("retrieve", "shuffled"),
-        "combine": ("base", "retrieve"), "combine_cooled": ("base", "cooled"),
-        "combine_content": ("retrieve", "cooled"),
+        "content": ("retrieve", "cooled"), "beyond_shuffled": ("retrieve", "shuffled"), "combine": ("base", "retrieve"),
     }  # fmt: skip
     if question in pairs:
         return frozenset(pairs[question])
@@ -73,74 +68,58 @@ class Watch:
         made = tracks(values, [q.widest for q in asked], [q.stake for q in asked], worth, ruling=ruling)
         return cls(dict(zip((q.name for q in asked), made, strict=True)), n, most, deterministic, leak_free)
 
-    def verdict(self, starts: Mapping[str, int]) -> Decided:
-        """The verdict where each arm was run from the first so many starts."""
-        findings = {}
+    def findings(self, starts: Mapping[str, int]) -> dict[str, Finding]:
+        """The answer to each question where each arm was run from the first so many starts."""
+        findings = {"headroom": Finding("open", Estimate(reason="not measured"))}
         for name, track in self.tracks.items():
             seen = min(starts.get(arm, 0) for arm in arms_of(name))
             mean = float(track.mean[seen - 1]) if seen and track.count[seen - 1] else None
             findings[name] = Finding(track.answer(seen), Estimate(mean), *track.p_values(seen))
-        findings.setdefault("headroom", _UNASKED)
-        return verdict.decide(
-            findings, self.n, most_takes=self.most_takes, deterministic=self.deterministic, leak_free=self.leak_free
+        return findings
+
+    def open_parts(self, starts: Mapping[str, int], run: Collection[str]) -> dict[str, frozenset[str]]:
+        """The open parts of the verdict where each arm was run from the first so many starts, and the arms they need.
+
+        A part that no further take of the arms ``run`` can settle needs none.
+        """
+        findings = self.findings(starts)
+        answers = answers_of(
+            findings, self.n, self.most_takes, deterministic=self.deterministic, leak_free=self.leak_free
         )
+        return {part: arms & frozenset(run) for part, arms in _needed(findings, answers, run).items()}
 
 
-def beyond_takes(decided: Decided) -> tuple[str, ...]:
-    """The parts of a verdict that are open and that no further take of this run can settle."""
-    parts = ("reuse", "retrieve")
-    return tuple(
-        part for part in parts if getattr(decided, part).reason in ("one-take", "no-score", "length-leak", "no-control")
-    )
+def _needed(
+    findings: Mapping[str, Finding], answers: Mapping[str, Answer], run: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """By open part of a verdict (takes, cooling, demonstrations, arms), the arms that it needs."""
 
+    def is_open(name: str) -> bool:
+        return name in findings and findings[name].answer == "open"
 
-def needs_of(decided: Decided, run: Collection[str]) -> dict[str, frozenset[str]]:
-    """By open part of a verdict (reuse, retrieve, combine, arms), the arms that it needs, of those of the plan."""
-    # Without a score headroom may still be ruled out, and with it every gain.
-    unscored = decided.reuse.reason == "no-score" and decided.questions["headroom"].answer == "undecided"
-    parts = {
-        "reuse": frozenset({"base"}) if decided.reuse.reason == "open" or unscored else frozenset[str](),
-        "retrieve": _for_retrieve(decided, run),
-        "combine": _for_combine(decided),
-        "arms": _for_others(decided.questions, run),
-    }
-    return {part: arms & frozenset(run) for part, arms in parts.items() if arms & frozenset(run)}
-
-
-def _for_retrieve(decided: Decided, run: Collection[str]) -> frozenset[str]:
-    findings, part = decided.questions, decided.retrieve
-    if part.answer == "retrieve":
-        asked = "shuffled" in run and findings.get("beyond_shuffled", _UNASKED).answer == "undecided"
-        return frozenset({"retrieve", "shuffled"} if asked else ())
-    full, cooled, content = (findings.get(name) for name in ("retrieve", "cooled", "content"))
-    if full is None:
-        return frozenset({"base", "cooled"} if cooled is not None and cooled.answer == "undecided" else ())
-    if cooled is None or content is None:
-        return frozenset({"base", "retrieve"} if full.answer == "undecided" else ())
-    if part.answer not in ("undecided", "cool-or-retrieve"):
-        return frozenset()
-    if cooled.answer == "yes":
-        return frozenset({"retrieve", "cooled"})
-    if full.answer == "no":
-        return frozenset({"base", "cooled"})
-    return frozenset({"base", "retrieve"} if cooled.answer == "no" else {"base", "cooled", "retrieve"})
-
-
-def _for_combine(decided: Decided) -> frozenset[str]:
-    findings, needed = decided.questions, frozenset[str]()
-    if decided.combine.answer != "undecided":
-        return needed
-    for arm, names in PAIRS.items():
-        own = [findings[name].answer for name in names if name in findings]
-        if own and "no" not in own:
-            needed |= {"base", arm}
-    return needed
-
-
-def _for_others(findings: Mapping[str, Finding], run: Collection[str]) -> frozenset[str]:
-    others = [arm for arm in run if arm not in ("base", "cooled", "shuffled", "retrieve")]
-    waiting = {arm for arm in others if arm in findings and findings[arm].answer == "undecided"}
-    return frozenset({"base", *waiting} if waiting else ())
+    parts: dict[str, frozenset[str]] = {}
+    takes, demonstrations = answers["takes"], answers["demonstrations"]
+    if takes.answer == "open":
+        # Without a score headroom may still be ruled out, and with it every gain.
+        helps = not takes.reason or (takes.reason == "no-score" and is_open("headroom"))
+        parts["takes"] = frozenset({"base"} if helps else ())
+    if is_open("cooled"):
+        parts["cooling"] = frozenset({"base", "cooled"})
+    if demonstrations.answer == "open":
+        alone = demonstrations.reason == "no-control"
+        parts["demonstrations"] = frozenset(
+            {"base" if alone else "cooled", "retrieve"} if is_open("retrieve") or not alone else ()
+        )
+    elif (
+        demonstrations.answer == "yes"
+        and "shuffled" in run
+        and ("beyond_shuffled" not in findings or is_open("beyond_shuffled"))
+    ):
+        parts["demonstrations"] = frozenset({"retrieve", "shuffled"})
+    others = {arm for arm in run if arm not in ("base", "cooled", "shuffled", "retrieve") and is_open(arm)}
+    if others:
+        parts["arms"] = frozenset({"base", *others})
+    return parts
 
 
 def begin_with(run: Collection[str]) -> frozenset[str]:
@@ -150,8 +129,9 @@ def begin_with(run: Collection[str]) -> frozenset[str]:
 
 def chance_within(asked: Sequence[Question], order: NDArray[np.int64], worth: float, part: str, left: int) -> float:
     """The chance that a part of the verdict is settled by ``left`` further starts."""
-    drawn = ahead(asked, Looks(order, (), until=True), worth, left, [part], draws=50)
-    settled = drawn.settled(part) if drawn is not None else None
+    question = {"cooling": "cooled", "demonstrations": "content"}.get(part, part)
+    drawn = ahead(asked, Looks(order, until=True), worth, left, [question], draws=50)
+    settled = drawn.settled(question) if drawn is not None else None
     return 1.0 if settled is None else float(np.mean(settled <= left))
 
 

@@ -1,50 +1,274 @@
-"""The verdict of a cell: `core.verdict` decides, `reporting.words` says it; this file puts it in the result's form."""
+"""The verdict of a cell: its options as rows, what to do, and the paper's three answers, all from the same estimates.
+
+Rows are the arms (but for controls that nobody would choose), each with one take and with the best of n by the run's
+score. `besttake.core.options` recommends one of them; `besttake.core.verdict` answers the questions; this file makes
+the values, one per start, and puts what comes out into the result's form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from besttake import result as r
-from besttake.core import verdict
-from besttake.core.estimate import Finding, Forecast
-from besttake.core.headroom import tally
-from besttake.core.sequential import Looks
-from besttake.measure.cells import CellData
-from besttake.measure.looks import Look
+from besttake.core import options, select, stats
+from besttake.core.estimate import Estimate, Finding, Forecast
+from besttake.core.forecast import BOTH, Futures, forecast, futures
+from besttake.core.headroom import start_pass_at_k, tally
+from besttake.core.sequential import Looks, wealth
+from besttake.measure.cells import CellData, Settings
+from besttake.measure.looks import Past
+from besttake.measure.questions import Question, question
+from besttake.types import F64
+
+MOST = 500
+"""No forecast looks further ahead than this many starts: the test is laid out for them."""
+_ALPHA = 0.05
+_CONTROLS = ("shuffled",)
+_DEARNESS = {"base": 0, "cooled": 1}
+"""Arms that need no library to search; all others cost more with as many takes."""
+_ZERO = Estimate(0.0, 0.0, 0.0)
+_UNMEASURED = Estimate(reason="not measured")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An option: ``success`` (S,) of each start, and the name of the question whether it beats one take of base."""
+
+    name: str
+    arm: str
+    takes: int
+    success: F64
+    asked: str
 
 
 def judge(
-    data: CellData,
-    findings: Mapping[str, Finding],
-    n: int,
-    looks: Looks,
-    each: Sequence[Look],
-    menu: r.Menu | None = None,
-    further: Callable[[verdict.Decided], Mapping[str, Forecast]] | None = None,
-) -> r.Verdict:
-    """What the policy of a cell needs where one of n takes is kept, by the rule of `besttake.core.verdict`.
-
-    ``each``: starts and seeds of the cell at every look, this one included; ``menu``: the choice among options;
-    ``further``: forecasts how many starts would settle the parts that are open.
-    """
-    decided = verdict.decide(
-        findings,
-        n,
-        most_takes=int(tally(data.arms["base"].outcomes)[0].max()),
-        deterministic=data.deterministic,
-        leak_free=data.windows[0] != "episode",
-    )
-    starts = further(decided) if further is not None else {}
-    parts = {
-        name: r.Decision(**vars(getattr(decided, name)), further=starts.get(name))
-        for name in ("reuse", "retrieve", "combine")
-    }
-    counts, seeds = zip(*sorted({*each}), strict=True)
+    data: CellData, settings: Settings, asked: Sequence[Question], findings: Mapping[str, Finding], looks: Looks,
+    past: Past,
+) -> r.Verdict:  # fmt: skip
+    """What the policy of a cell needs. ``past``: what was said of it at earlier looks."""
+    n, worth = settings.n, settings.worth
+    most, leak_free = int(tally(data.arms["base"].outcomes)[0].max()), data.windows[0] != "episode"
+    answers = answers_of(findings, n, most, deterministic=data.deterministic, leak_free=leak_free)
+    for name in ("demonstrations", "both"):
+        if data.left_out and answers[name].answer == "not measured":
+            answers[name] = answers[name].model_copy(update={"reason": "left-out"})
+    further = _forecasts(answers, asked, looks, worth, data.spare)
+    chosen = _chosen(data, settings, {q.name: q for q in asked}, findings, looks, past)
+    counts, seeds = zip(*sorted({*past.looks, _now(data, settings)}), strict=True)
     return r.Verdict(
-        **{**vars(decided), **parts},
-        menu=menu,
-        left_out="retrieve" in data.left_out,
-        looks=list(counts),
-        look_seeds=list(seeds),
-        looked=looks.count,
-    )
+        **chosen,
+        **{name: answer.model_copy(update={"further": further.get(name)}) for name, answer in answers.items()},
+        questions=dict(findings), leak=_leak(findings),
+        any_chunk=answers["demonstrations"].answer == "yes" and _not_shown(findings.get("beyond_shuffled")),
+        looks=list(counts), look_seeds=list(seeds), looked=looks.count,
+    )  # fmt: skip
+
+
+def _now(data: CellData, settings: Settings) -> tuple[int, int]:
+    return int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+
+
+def _chosen(
+    data: CellData, settings: Settings, asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: Looks,
+    past: Past,
+) -> dict[str, object]:  # fmt: skip
+    """The rows, and which of them to take."""
+    rows, worth = _rows(data, settings.n, findings), settings.worth
+    success = np.stack([row.success for row in rows], axis=1)
+    takes = tally(data.arms["base"].outcomes)[0]
+
+    def shows(j: int, k: int) -> bool:
+        return question("", "pick", success[:, j] - success[:, k], 1, takes).ask(worth, looks).answer == "no"
+
+    advice = options.recommend(success, worth, shows if looks.anytime else None)
+    option, within = advice.option, advice.within
+    kept = next((i for i, row in enumerate(rows) if row.name == past.option), None)
+    if kept is not None:
+        option, within = kept, True
+    shown = _shown(rows, asked, findings, looks, past.shown)
+    answer = ("leave" if within else "open") if option == 0 else "act" if shown[option] else "open"
+    optimism = round(options.optimism(success, worth), 12)  # the last bits differ from CPU to CPU
+    behind = [
+        None if i == advice.best else stats.mean_interval(success[:, advice.best] - column, stats.pick_scale())
+        for i, column in enumerate(success.T)
+    ]
+    gap = behind[advice.cheaper] if advice.cheaper is not None and not within else None
+    may_do = gap is not None and gap.low is not None and gap.low < worth
+    gain = _corrected(_gain(rows[option], findings), optimism if option else 0.0)
+    # Whoever looks at the same takes again learns nothing, so that nothing was given before.
+    given = past.given if kept is not None and past.given is not None and past.given.gain != gain else None
+    return {
+        "answer": answer, "option": rows[option].name, "within": within, "optimism": optimism,
+        "cheaper": rows[advice.cheaper or 0].name if may_do else None,
+        "gain": gain,
+        "success": _corrected(_success(rows[option]), optimism if option else 0.0, least=0.0),
+        "given": given,
+        "options": [
+            r.Option(
+                name=row.name, arm=row.arm, scorer=None if row.takes == 1 else data.scorer, takes=row.takes,
+                success=_success(row), gain=_gain(row, findings), shown=shown[i],
+                answer=findings[row.asked].answer if row.asked else "no",
+                behind=behind[i],
+            )
+            for i, row in enumerate(rows)
+        ],
+    }  # fmt: skip
+
+
+def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Row]:
+    """Every option that the takes of a cell can judge, the cheapest first: the frozen policy with one take."""
+    rows = []
+    for name, arm in data.arms.items():
+        scores = arm.score(data.score_name)
+        if name in _CONTROLS or not arm.takes:
+            continue
+        rows.append(_Row(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == "base" else name))
+        picked = "gain" if name == "base" else f"{name}_selected"
+        if scores is None or data.deterministic or data.windows[0] == "episode" or picked not in findings:
+            continue
+        if findings[picked].estimate.value is not None:
+            kept = select.select(arm.outcomes, scores, n).successes
+            rows.append(_Row(f"{name}, best of {n}", name, n, kept, picked))
+    known = [row for row in rows if not row.asked or findings[row.asked].estimate.value is not None]
+    return sorted(known, key=lambda row: (row.takes, _DEARNESS.get(row.arm.partition("?")[0], 2)))
+
+
+def _success(row: _Row) -> Estimate:
+    return stats.mean_interval(row.success, stats.unit_scale())
+
+
+def _gain(row: _Row, findings: Mapping[str, Finding]) -> Estimate:
+    return findings[row.asked].estimate if row.asked else _ZERO
+
+
+def _corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estimate:
+    """An estimate less what the choice adds to it, between ``least`` and 1. The interval only grows: the choice may
+    have added nothing."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    ends = estimate.value - optimism, estimate.low - max(optimism, 0.0), estimate.high - min(optimism, 0.0)
+    value, low, high = (min(max(end, least), 1.0) for end in ends)
+    return Estimate(value, low, high, estimate.n)
+
+
+def _shown(
+    rows: Sequence[_Row], asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: Looks,
+    before: frozenset[str],
+) -> list[bool]:  # fmt: skip
+    """Which options are shown to gain, with the error over all of them under control; what was shown stays shown."""
+    own = [row for row in rows if row.asked]
+    if not own:
+        return [False] * len(rows)
+    if looks.anytime:
+        claims = options.claimed(_evidence([asked[row.asked] for row in own], looks), looks.left(_ALPHA))
+    else:
+        claims = options.holm([findings[row.asked].p_not_above_zero for row in own], _ALPHA)
+    fit = {
+        row.name for row, claim in zip(own, claims.tolist(), strict=True)
+        if claim and findings[row.asked].answer == "yes"
+    }  # fmt: skip
+    return [row.name in fit | before for row in rows]
+
+
+def _evidence(questions: Sequence[Question], looks: Looks) -> F64:
+    """E-values (T, K) along the starts, against each option's gaining nothing."""
+    values = np.stack([question.values[looks.order] for question in questions], axis=1)
+    lo, hi = [q.widest.lo for q in questions], [q.widest.hi for q in questions]
+    alpha = looks.left(_ALPHA) / len(questions)
+    return wealth(values, 0.0, 1, lo, hi, fixed=[q.stake for q in questions], alpha=alpha) / 2
+
+
+def answers_of(
+    findings: Mapping[str, Finding], n: int, most_takes: int, *, deterministic: bool = False, leak_free: bool = True
+) -> dict[str, r.Answer]:
+    """The paper's questions: does keeping the best of n takes gain, do retrieved actions, does the pair beat either?
+
+    ``most_takes``: the most that any start has. ``leak_free``: the score read a window that hides the length.
+    """
+    return {
+        "takes": _takes(findings, min(n, most_takes), deterministic, leak_free),
+        "demonstrations": _demonstrations(findings),
+        "both": _both(findings),
+    }
+
+
+def _takes(findings: Mapping[str, Finding], n: int, deterministic: bool, leak_free: bool) -> r.Answer:
+    headroom, gain = findings["headroom"], findings.get("gain")
+    estimate = (gain or headroom).estimate
+    if deterministic:
+        return r.Answer(answer="no", reason="identical-takes", gain=estimate)
+    if n < 2:
+        return r.Answer(answer="open", reason="one-take", gain=estimate)
+    if headroom.answer == "no":
+        return r.Answer(answer="no", reason="no-headroom", gain=estimate)
+    if gain is None:
+        return r.Answer(answer="open", reason="no-score", gain=estimate)
+    if gain.answer == "yes" and not leak_free and _leak(findings):
+        return r.Answer(answer="open", reason="length-leak", gain=estimate)
+    return r.Answer(answer=gain.answer, gain=estimate)
+
+
+def _demonstrations(findings: Mapping[str, Finding]) -> r.Answer:
+    content, alone = findings.get("content"), findings.get("retrieve")
+    if content is not None:
+        return r.Answer(answer=content.answer, gain=content.estimate)
+    if alone is None:
+        return r.Answer(answer="not measured", reason="not-run", gain=_UNMEASURED)
+    return r.Answer(answer="no" if alone.answer == "no" else "open", reason="no-control", gain=alone.estimate)
+
+
+def _both(findings: Mapping[str, Finding]) -> r.Answer:
+    parts = [findings[name] for name in BOTH if name in findings]
+    if len(parts) < len(BOTH):
+        return r.Answer(answer="not measured", reason="not-run", gain=_UNMEASURED)
+    codes = {part.answer for part in parts}
+    answer = "no" if "no" in codes else "open" if "open" in codes else "yes"
+    least = min(parts, key=lambda part: np.inf if part.estimate.value is None else part.estimate.value)
+    return r.Answer(answer=answer, gain=least.estimate)
+
+
+def _leak(findings: Mapping[str, Finding]) -> bool:
+    """Whether keeping the shortest take gains as much as the score: then length may give the outcome away."""
+    gain, shortest = findings.get("gain"), findings.get("shortest")
+    if gain is None or shortest is None or shortest.answer != "yes":
+        return False
+    return (shortest.estimate.value or 0.0) >= (gain.estimate.value or 0.0)
+
+
+def _not_shown(finding: Finding | None) -> bool:
+    return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
+
+
+def ahead(
+    asked: Sequence[Question], looks: Looks, worth: float, most: int, parts: Sequence[str], *, draws: int = 100
+) -> Futures | None:
+    """Futures of the questions that ``parts`` of the verdict rest on; None where none of them has a value."""
+    rest_on = {"takes": ("headroom", "gain"), "both": BOTH}
+    names = {name for part in parts for name in rest_on.get(part, (part,))}
+    known = [q for q in asked if q.name in names and not q.reason and np.isfinite(q.ruling).any()]
+    if not known or most < 1:
+        return None
+    values = np.stack([question.ruling[looks.order] for question in known], axis=1)
+    scales, stakes = [q.widest for q in known], [q.stake for q in known]
+    # What a fixed sample leaves open is decided by later looks, which share what is left of alpha.
+    alpha = looks.left()
+    return futures(values, [q.name for q in known], scales, stakes, worth, most, alpha=alpha, draws=draws)
+
+
+def _forecasts(
+    answers: Mapping[str, r.Answer], asked: Sequence[Question], looks: Looks, worth: float, spare: int | None
+) -> dict[str, Forecast]:
+    """For each open answer, the further starts that would settle it; ``spare``: how many there are."""
+    parts = [name for name, answer in answers.items() if answer.answer == "open" and not answer.reason]
+    most = MOST if spare is None else min(MOST, spare)
+    if not parts:
+        return {}
+    if most < 1:
+        return dict.fromkeys(parts, Forecast(None, None, 0))
+    questions = {part: "content" if part == "demonstrations" else part for part in parts}
+    drawn = ahead(asked, looks, worth, most, [*questions.values()])
+    settled = {part: drawn.settled(name) for part, name in questions.items()} if drawn is not None else {}
+    return {part: forecast(times, most) for part, times in settled.items() if times is not None}

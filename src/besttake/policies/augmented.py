@@ -17,7 +17,6 @@ from besttake import registry
 from besttake.arms.base import Request
 from besttake.arms.chosen import unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
-from besttake.arms.ways import NEEDS
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
@@ -103,26 +102,26 @@ def _raised(chunk: F32 | Exception) -> F32:
     return chunk
 
 
-def cooled(policy: Policy, alpha: float) -> Augmented:
-    """The policy with calmer sampling: ``a_init = (1 - alpha) * eps``, or a lower temperature."""
+def cooled(policy: Policy, noise: float) -> Augmented:
+    """The policy with calmer sampling: ``a_init = noise * eps``, or a lower temperature."""
     spec = policy.spec
     if not spec.cools:
         raise ComponentError(f"{spec.name} cannot be cooled: its sampling noise is out of reach")
-    if not 0 <= alpha <= 1:
-        raise ComponentError(f"alpha must lie between 0 and 1, not {alpha}")
+    if not 0 <= noise <= 1:
+        raise ComponentError(f"noise must lie between 0 and 1, not {noise}")
     world = World(spec.name, "", spec.action_dim, spec.state_dim or 0)
-    arms = arm_sampler(policy, world, RetrievalConfig(alpha=alpha))
-    return Augmented(arms, "cooled", f"cooled by {alpha}", f"cooled {alpha}")
+    arms = arm_sampler(policy, world, RetrievalConfig(noise=noise))
+    return Augmented(arms, "cooled", f"cooled to noise x {noise:g}", f"cooled noise {noise}")
 
 
 def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> Augmented:
-    """The policy warm-started from demonstrations (Eq. 6). It reads the library's camera besides its own.
+    """The policy warm-started from demonstrations. It reads the library's camera besides its own.
 
     ``camera`` is what the env calls the library's camera. The library says which state numbers are the end effector
     and which action number is the gripper.
     """
     spec = policy.spec
-    if reason := unmet(spec, NEEDS[config.way]):
+    if reason := unmet(spec, ("warm start",)):
         raise ComponentError(f"{spec.name}: nothing can be retrieved for it, {reason}")
     world = World(
         spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.head.state_dim or 0,
@@ -130,5 +129,5 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     )  # fmt: skip
     check_retrieval(library, world, config)
     arms = arm_sampler(policy, world, config, library, library.encoder())
-    how = f"retrieving ({config.rule}, {config.way}, alpha {config.alpha})"
+    how = f"retrieving ({config.rule}, prior {config.prior:g}, noise {config.noise:g})"
     return Augmented(arms, "retrieve", how, f"{config} {library.fingerprint}")

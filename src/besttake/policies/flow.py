@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from besttake.core.arithmetic import product
 from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader
 from besttake.takes.draws import Draw
-from besttake.testbed.network import EULER_STEPS, Weights, begins_at, carry, sliced, time_features, times
+from besttake.testbed.network import EULER_STEPS, Weights, carry, time_features
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
@@ -36,7 +37,7 @@ _LONGEST = 10_000
 
 
 class FlowPolicy:
-    """A flow-matching MLP over the state. Rows are evaluated one by one: no batch can change their bits."""
+    """A flow-matching MLP over the state. A row has the same bits alone and in any batch."""
 
     def __init__(self, name: str, weights: Weights, replan: int | None, blur: float) -> None:
         arrays: dict[str, Any] = {key: array.astype(np.float32) for key, array in weights.arrays.items()}
@@ -51,48 +52,46 @@ class FlowPolicy:
         context = self._map.shape[1] + len(self._instructions)
         if first.shape[0] != self._chunk + context + TIME_FEATURES or arrays[f"w{last}"].shape[1] != self._chunk:
             raise ValueError(f"its layers take {first.shape[0]} numbers and its spec gives other sizes")
-        self._noise_in, self._context_in = sliced(first[: self._chunk]), sliced(first[self._chunk : -TIME_FEATURES])
-        moments = [time_features(step / EULER_STEPS) for step in range(EULER_STEPS)]
-        self._at_time = [features @ first[-TIME_FEATURES:] + arrays["b0"] for features in moments]
-        self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"]) for i in range(1, last + 1)]
+        self._noise_in, self._context_in = first[: self._chunk], first[self._chunk : -TIME_FEATURES]
+        moments = np.stack([time_features(step / EULER_STEPS) for step in range(EULER_STEPS)])
+        self._at_time = product(moments, first[-TIME_FEATURES:]) + arrays["b0"]
+        self._rest = [(arrays[f"w{i}"], arrays[f"b{i}"]) for i in range(1, last + 1)]
         steps = int(weights.metadata["replan"]) if replan is None else replan
         Reader(name).whole("replan", steps, most=self._horizon)
         self.spec = PolicySpec(
             name=name, kind="flow", horizon=self._horizon, action_dim=len(self._mean), replan=steps,
             state_dim=self._map.shape[0],
-            warm_start=True, cools=True, flow_steps=EULER_STEPS, small=True,
+            warm_start=True, cools=True, small=True,
             fingerprint=weights.fingerprint(steps, blur),
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim) within [-1, 1]."""
+        if not observations:
+            return np.zeros((0, self._horizon, len(self._mean)), np.float32)
         starts = warm or [None] * len(draws)
-        rows = [self._row(*each) for each in zip(observations, draws, starts, strict=True)]
-        return np.stack(rows) if rows else np.zeros((0, self._horizon, len(self._mean)), np.float32)
+        noise = np.stack([self._noise(draw, start) for draw, start in zip(draws, starts, strict=True)])
+        which = np.stack([self._which(observation.instruction) for observation in observations])
+        seen = product(self.perceive(observations, draws), self._map) + self._shift
+        given = product(np.concatenate([seen, which], axis=1).astype(np.float32), self._context_in)
+        flown = carry(
+            noise.reshape(len(noise), self._chunk),
+            lambda x, step: product(x, self._noise_in) + given + self._at_time[step],
+            self._rest,
+        )
+        return np.asarray(np.clip(flown.reshape(noise.shape) * self._std + self._mean, -1, 1), np.float32)
 
     def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
         """The states (B, state_dim) that it sees: the true ones with its blur added."""
-        return np.stack([self._seen(*each) for each in zip(observations, draws, strict=True)])
+        blur = product(np.stack([draw.normal((len(self._blur),), "perception") for draw in draws]), self._blur)
+        return np.asarray(np.stack([observation.state for observation in observations]) + blur, np.float32)
 
-    def _row(self, observation: Observation, draw: Draw, warm: Warm | None) -> F32:
-        x = draw.normal((self._horizon, len(self._mean)))
-        if warm is not None:
-            chunk = None if warm.chunk is None else ((warm.chunk - self._mean) / self._std).astype(np.float32)
-            x = warm_start(x, warm.alpha, chunk)
-        context = np.concatenate(
-            [self._seen(observation, draw) @ self._map + self._shift, self._which(observation.instruction)]
-        )
-        flown = self._flow(x.reshape(-1), context.astype(np.float32), begins_at(warm)).reshape(x.shape)
-        return np.asarray(np.clip(flown * self._std + self._mean, -1, 1), np.float32)
-
-    def _seen(self, observation: Observation, draw: Draw) -> F32:
-        blur: F32 = draw.normal((len(self._blur),), "perception") @ self._blur
-        return observation.state + blur
-
-    def _flow(self, x: F32, context: F32, begin: int) -> F32:
-        """Noise (chunk,) to a normalised chunk, in Euler steps."""
-        given = times(self._context_in, context)
-        return carry(x, lambda x, step: times(self._noise_in, x) + given + self._at_time[step], self._rest, begin)
+    def _noise(self, draw: Draw, warm: Warm | None) -> F32:
+        noise = draw.normal((self._horizon, len(self._mean)))
+        if warm is None:
+            return noise
+        chunk = None if warm.chunk is None else ((warm.chunk - self._mean) / self._std).astype(np.float32)
+        return warm_start(noise, warm.noise, warm.prior, chunk)
 
     def _which(self, instruction: str) -> F32:
         """Which of its instructions this is, as one of n; all zero when there is none."""

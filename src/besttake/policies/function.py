@@ -55,9 +55,8 @@ class FunctionPolicy:
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """Sample one chunk per row, float32 (B, horizon, action_dim), by calling ``act`` row by row."""
-        strengths = [each.alpha if each else 0.0 for each in warm or [None] * len(draws)]
-        rows = zip(observations, draws, strengths, strict=True)
-        return np.stack([self._chunk((observation, draw, 1 - alpha)) for observation, draw, alpha in rows])
+        noises = [each.noise if each else 1.0 for each in warm or [None] * len(draws)]
+        return np.stack([self._chunk(row) for row in zip(observations, draws, noises, strict=True)])
 
     def _chunk(self, arguments: tuple[Observation, Draw, float]) -> F32:
         chunk = np.asarray(self._act(*arguments[: self._takes]), np.float32)

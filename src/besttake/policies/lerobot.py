@@ -132,7 +132,6 @@ class LerobotPolicy:
             name=name, kind=self._family.kind, horizon=horizon, action_dim=action_dim,
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=self._family.cools,
-            flow_steps=int(denoising or 0) if warm_start and self._family.begins_midway else 0,
             fingerprint=f"/w{self._width}/".join(self._fingerprint),
             convention=trained if gripper is None else replace(trained, gripper=gripper),
             prompted=self._family.prompted or any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
@@ -261,7 +260,7 @@ class LerobotPolicy:
         latents = self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy() if given else chunks
         for row, (_, _, warm) in enumerate(layer):
             if warm is not None:
-                noise[row] = warm_start(noise[row], warm.alpha, latents[row] if row in given else None)
+                noise[row] = warm_start(noise[row], warm.noise, warm.prior, latents[row] if row in given else None)
         return noise
 
     def _finished(self, normalised: Any) -> F32:
@@ -333,8 +332,6 @@ class LerobotPolicy:
                 continue
             if not self.spec.cools or (row.chunk is not None and not self.spec.warm_start):
                 raise ComponentError(f"{self.spec.name}: a {self._checkpoint.family} policy cannot be warm-started")
-            if row.time and not self.spec.flow_steps:
-                raise ComponentError(f"{self.spec.name}: a {self._checkpoint.family} policy cannot begin mid-flow")
             if row.chunk is not None and row.chunk.shape != self._shape:
                 raise ComponentError(
                     f"{self.spec.name}: a warm chunk of {row.chunk.shape} where {self._shape} is needed"

@@ -39,7 +39,6 @@ class Family(ABC):
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``stacks``: where only its
     settings make it do so, it stacks all cameras first, which takes pictures of one size. ``shares``: ``noise`` and
     ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
-    ``begins_midway``: `predict` heeds `Warm.time`, from which a row goes on; rows of tokens heed `Warm.alpha` there.
     ``prompted``: it always reads an instruction, also where no step of its processors is a tokenizer's.
     """
 
@@ -52,7 +51,6 @@ class Family(ABC):
     resizes: ClassVar[bool] = False
     stacks: ClassVar[bool] = False
     shares: ClassVar[bool] = False
-    begins_midway: ClassVar[bool] = False
     prompted: ClassVar[bool] = False
 
     @property
@@ -135,29 +133,21 @@ class Flow(Padded):
     """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
 
     shares = True
-    begins_midway = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The class's own call, with the noise it would otherwise draw.
 
         It computes the prefix (pictures, instruction, state) once and denoises against it. With more rows of noise
         than observations, each denoising step goes layer by layer: the same shapes and bits as one layer at a time.
-        A row that sets out at a later time stands still until then.
         """
-        from torch import cat, tensor, where
+        from torch import cat
 
         model, step = policy.model, policy.model.denoise_step
         width = len(batch["observation.language.tokens"])
-        times = [0.0 if warm is None else warm.time for warm in warms or ()]
 
         def layer_by_layer(**inputs: Any) -> Any:
             parts = zip(inputs["x_t"].split(width), inputs["timestep"].split(width), strict=True)
-            moves = cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
-            if not any(times):
-                return moves
-            # Their clock runs from 1 to 0; a thousandth is far less than a step and far more than rounding.
-            waits = inputs["timestep"] > 1 - tensor(times, device=moves.device) + 1e-3
-            return where(waits[:, None, None], 0.0, moves)
+            return cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
 
         model.denoise_step = layer_by_layer
         try:
@@ -298,7 +288,7 @@ class SpokenInward(Greedy):
 def _heat(temperature: float, warms: Warms) -> float:
     """The temperature at which the one row of a call is sampled."""
     (warm,) = warms or (None,)
-    return temperature if warm is None else temperature * (1 - warm.alpha)
+    return temperature if warm is None else temperature * warm.noise
 
 
 def family_of(name: str, config: Any, policy: Any) -> Family:

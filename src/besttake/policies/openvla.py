@@ -119,7 +119,7 @@ class OpenvlaPolicy:
         if warm.chunk is not None or not self.spec.cools:
             why = "a token policy cannot be warm-started" if warm.chunk is not None else "greedy: nothing to cool"
             raise ComponentError(f"{self._name}: {why}")
-        return self._settings.temperature * (1 - warm.alpha)
+        return self._settings.temperature * warm.noise
 
     def _inputs(self, seen: Observation) -> dict[str, Any]:
         from PIL import Image

@@ -59,7 +59,7 @@ class Candidate:
         """The seed of the take of an arm that is picked."""
         if arm == "base":
             return self.picked
-        return picked_seed(self.arms[arm], scores, ScoreName(self.cell.picker, self.cell.window))
+        return picked_seed(self.arms[arm], scores, ScoreName(self.cell.scorer, self.cell.window))
 
 
 def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
@@ -109,7 +109,7 @@ def score_of(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
 
 
 def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Scores | None) -> Candidate:
-    rows, name = arms["base"], ScoreName(cell.picker, cell.window)
+    rows, name = arms["base"], ScoreName(cell.scorer, cell.window)
     outcome = {row.key.seed: row.success for row in rows if row.success is not None}
     picked = picked_seed(rows, scores, name) if rows else None
     if not outcome:

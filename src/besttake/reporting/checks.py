@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from besttake.core.estimate import Estimate
+from besttake.core.offline import GAIN, simplest
 from besttake.reporting.dots import DotRow, Style, dots
-from besttake.reporting.numbers import interval, number
+from besttake.reporting.numbers import estimate_plain, interval, number
 
 if TYPE_CHECKING:
-    from besttake.core.estimate import Estimate
     from besttake.core.offline import Check
     from besttake.core.retrieve import RetrievalConfig
     from besttake.reporting.drawing import Figure
 
 VARIANTS = {
-    "onset_alignment": "onset", "whitening": "whitening", "rerank": "re-ranking", "gripper_gating": "gripper gating",
+    "onset_alignment": "onset", "rerank": "re-ranking", "gripper_gating": "gripper gating",
     "reliability": "reliability",
 }  # fmt: skip
-COLUMNS = ("tried", "error", "lasting error", "change", "worst dimension", "chunk alone", "cosine", "")
+COLUMNS = ("tried", "error", "added", "reach", "chunk alone", "")
 LEGEND = (
-    "Errors of what is executed at demonstrated states, own demonstration left out, in action standard deviations."
-    " Lasting: of the mean over draws. Change: of the lasting error, against as much noise with nothing retrieved."
+    "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
+    " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
 )
 
 
@@ -34,13 +35,13 @@ class Line:
     chosen: bool = False
 
 
-def named(config: RetrievalConfig) -> str:
-    """A configuration in short: ``frame, start 0.3, re-ranking``."""
+def named(config: RetrievalConfig, *, prior: bool = True) -> str:
+    """A configuration in short, without its noise: ``frame, prior 0.2, re-ranking``."""
     extra = [text for name, text in VARIANTS.items() if getattr(config, name)]
     extra += [f"lead {config.lead}"] if config.rule == "next" and config.lead != 1 else []
     extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
     extra += ["weights " + "/".join(f"{w:g}" for w in config.weights)] if len(set(config.weights)) > 1 else []
-    return ", ".join([config.rule, f"{config.way} {config.alpha:g}", *extra])
+    return ", ".join([config.rule, *([f"prior {config.prior:g}"] if prior else []), *extra])
 
 
 def lines(check: Check, *, intervals: bool = True) -> list[Line]:
@@ -51,15 +52,19 @@ def lines(check: Check, *, intervals: bool = True) -> list[Line]:
 
     rows = [Line("mean action", (text(check.mean_action),)), Line("base", (text(check.base),))]
     rows += [
-        Line(f"cooled {alpha:g}", (text(error),), chosen=alpha == check.cooling)
-        for alpha, error in check.cooled.items()
+        Line(f"noise {noise:g}", (text(error),), chosen=noise == check.noise)
+        for noise, error in check.cooled.items()
+        if noise != 1
     ]
     for one in check.tried:
         cells = (
-            text(one.error), text(one.lasting), _of(one.change, signed=True), text(one.worst, signed=True),
-            text(one.chunk), number(one.cosine.value, 2), "passes" if one.sound else "adds error" if one.passes else "",
+            text(one.error), _of(one.added, signed=True), number(one.reach, 2), text(one.chunk),
+            "helps" if one.helps else "",
         )  # fmt: skip
         rows.append(Line(named(one.config), cells, chosen=_same(one.config, check.chosen)))
+    for name, group in check.groups.items():
+        prior = f"prior {group.prior:g}" if group.prior else "no prior"
+        rows.append(Line(f"in {name}: {prior}", ("", _of(group.added, signed=True))))
     return rows
 
 
@@ -67,15 +72,26 @@ def sentence(check: Check) -> str:
     """What the check says, in one line."""
     if check.reason:
         return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
-    cooling = "" if check.cooling is None else f"; cooling alone does best at strength {check.cooling:g}"
-    if check.chosen is None:
-        return f"at held-out demonstrations no retrieval that was tried beats cooling{cooling}"
-    best = next(one for one in check.tried if _same(one.config, check.chosen))
-    change = (
-        f"{number(best.change.value, signed=True, digits=3)} {interval(best.change.low, best.change.high, digits=3)}"
-    )
-    how = f"{named(check.chosen)} (change of the lasting error: {change})"
-    return f"at held-out demonstrations retrieval helps by {how}{cooling}"
+    calm = f"at held-out demonstrations noise {check.noise:g} {'does best' if len(check.cooled) > 1 else 'was tried'}"
+    if not check.tried:
+        return calm
+    at = "the error of a sample at that noise by"
+    if not check.helps:
+        return f"{calm}, and no retrieved actions are shown to lower {at} {GAIN:g} or more"
+    best = check.best or simplest(check.tried)
+    where = {name: group for name, group in check.groups.items() if group.prior}
+    without = [name for name in check.groups if name not in where]
+    if not without and len({group.prior for group in where.values()} | {best.config.prior}) == 1:
+        how = f"retrieved actions ({named(best.config)}) lower {at} {_lower(best.added)}"
+        return f"{calm}, and {how}: expect a gain over cooling"
+    parts = [f"{_lower(group.added)} in {name} (prior {group.prior:g})" for name, group in where.items()]
+    how = f"retrieved actions ({named(best.config, prior=False)}) lower {at} {', '.join(parts)}"
+    return f"{calm}, and {how}: expect a gain over cooling there{', none in ' if without else ''}{', '.join(without)}"
+
+
+def _lower(added: Estimate) -> str:
+    value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
+    return estimate_plain(Estimate(value, low, high))
 
 
 def figure(check: Check, path: str, title: str) -> Figure | None:
@@ -87,13 +103,14 @@ def figure(check: Check, path: str, title: str) -> Figure | None:
         DotRow("base", check.base, f"{path}/base"),
     ]
     rows += [
-        DotRow(f"cooled {alpha:g}", error, f"{path}/cooled/{alpha:g}", strong=alpha == check.cooling)
-        for alpha, error in check.cooled.items()
+        DotRow(f"noise {noise:g}", error, f"{path}/cooled/{noise:g}", strong=noise == check.noise)
+        for noise, error in check.cooled.items()
+        if noise != 1
     ]
     for index, one in enumerate(check.tried):
         chosen = _same(one.config, check.chosen)
         place = f"{path}/tried/{index}"
-        rows.append(DotRow(named(one.config), one.error, f"{place}/error", "accent", chosen, not one.sound, index == 0))
+        rows.append(DotRow(named(one.config), one.error, f"{place}/error", "accent", chosen, not one.helps, index == 0))
         if index == 0 or one.config.rule != check.tried[index - 1].config.rule:
             rows.append(DotRow("its chunk alone", one.chunk, f"{place}/chunk", "muted", hollow=True))
     highest = max(e for row in rows for e in (row.estimate.high, row.estimate.value) if e is not None)

@@ -102,15 +102,16 @@ def options(result: Result) -> Figure | None:
 
 
 def _options(cell: Cell, path: str) -> list[DotRow]:
-    chosen = cell.verdict.menu if cell.verdict is not None else None
-    return [
-        DotRow(
-            f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else ""),
-            option.gain, f"{path}/verdict/menu/options/{i}/gain", "accent" if option.shown else "ink",
-            strong=option.name == chosen.best, hollow=not option.shown, best=option.name == chosen.best,
-        )
-        for i, option in enumerate(chosen.options)
-    ] if chosen is not None else []  # fmt: skip
+    if cell.verdict is None:
+        return []
+    rows = []
+    for i, option in enumerate(cell.verdict.options[1:], start=1):
+        best = option.name == cell.verdict.option
+        place = f"{path}/verdict/gain" if best else f"{path}/verdict/options/{i}/gain"
+        label = f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else "")
+        gain, color = cell.verdict.shown_as(option)[1], "accent" if option.shown else "ink"
+        rows.append(DotRow(label, gain, place, color, strong=best, hollow=not option.shown, best=best))
+    return rows
 
 
 _PATH_SERIES = {

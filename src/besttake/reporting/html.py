@@ -30,8 +30,8 @@ class PolicyView:
     still_open: list[words.Open]
     state: str
     leak: str
-    answers: list[words.Answer]
-    menu_lines: list[str]
+    rule: str
+    answers: list[words.Line]
     menu: Markup
     course: Markup
     ladder: Markup
@@ -91,6 +91,7 @@ def render(result: Result, takes: PageTakes, *, served: bool = False) -> str:
         views=views,
         overview=words.overview(result),
         needs=words.needs_text,
+        marks=words.marks,
         options=svg(figures.options(result)) if len(views) > 1 else "",
         paced=any(line.time for view in views for line in view.still_open),
         fit_error=svg(figures.fit_error(result)),
@@ -99,7 +100,6 @@ def render(result: Result, takes: PageTakes, *, served: bool = False) -> str:
             for uri, check in result.checks.items()
         ],
         any_errors=any(cell.errors for cell in result.cells),
-        scorer_lines=words.scorer_lines,
         any_scored=any(view.scored for view in views),
         any_times=any(view.times for view in views),
         any_arms=any(view.forest for view in views),
@@ -115,17 +115,16 @@ def render(result: Result, takes: PageTakes, *, served: bool = False) -> str:
 def _relation(result: Result) -> dict[str, Any]:
     """What the templates need to show gain against headroom."""
     drawn, relation = svg(figures.relation(result)), result.relation
-    sentences, (_, resampled) = words.relation(relation), words.r_interval(relation)
-    return {"result": result, "relation": drawn, "relation_words": sentences, "resampled": resampled}
+    about = "" if relation.r is None else words.about_interval(relation)
+    return {"result": result, "relation": drawn, "relation_words": words.relation(relation), "about_interval": about}
 
 
 def _view(cell: Cell, index: int, result: Result, takes: PageTakes) -> PolicyView:
     path = pointer("policies", index)
-    first, more = words.opening(cell)
     return PolicyView(
-        cell, path, first, more, words.still_open(cell, result), words.state(cell), words.leak(cell),
+        cell, path, words.headline(cell), words.more(cell), words.still_open(cell, result), words.state(cell),
+        words.leak(cell), words.rule(cell),
         answers=words.answers(cell, result.worth),
-        menu_lines=[line for line in words.menu_lines(cell, result.worth) if line not in more],
         menu=svg(figures.menu(cell, path, result.worth)), course=svg(figures.course(cell, path)),
         ladder=svg(figures.ladder(cell, path)), forest=svg(figures.forest(cell, path)),
         curve=svg(figures.curve(cell, path)),

@@ -66,10 +66,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     if state and state != words.headline(cell):
         parts.append(markdown(state))
     parts += [f"- {a.question} **{a.badge}**. {markdown(a.sentence)}" for a in words.answers(cell, worth)]
-    parts += _menu(cell, worth)
-    parts += [markdown(line) for line in words.scorer_lines(cell)]
-    if warning := words.leak(cell):
-        parts.append(f"> {markdown(warning)}")
+    parts += _options(cell)
     parts += [f"> {markdown(note)}" for note in cell.notes]
     if ladder := _ladder(cell):
         parts.append(_table(("kept take", "success", "gain"), ladder))
@@ -92,17 +89,16 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     return parts
 
 
-def _menu(cell: Cell, worth: float) -> list[str]:
-    menu = cell.verdict.menu if cell.verdict is not None else None
-    lines = [markdown(line) for line in words.menu_lines(cell, worth)]
-    if menu is None:
+def _options(cell: Cell) -> list[str]:
+    lines = [markdown(line) for line in words.more(cell)]
+    if cell.verdict is None:
         return lines
-    marks = {menu.best: "best", menu.cheaper: "cheaper, not shown to be worse"}
-    rows = [
-        (o.name, o.takes, _points(o.gain), "shown" if o.shown else o.answer, marks.get(o.name, ""))
-        for o in menu.options
-    ]
-    return [_table(("option", "takes", "gain", "worth it", ""), rows), *lines]
+    marks, rows = words.marks(cell.verdict), []
+    for one in cell.verdict.options:
+        success, gain = cell.verdict.shown_as(one)
+        worth_it = "shown" if one.shown else one.answer
+        rows.append((one.name, one.takes, _percent(success), _points(gain), worth_it, marks.get(one.name, "")))
+    return [_table(("option", "takes", "success", "gain", "worth it", "advice"), rows), *lines]
 
 
 def _ladder(cell: Cell) -> list[tuple[object, ...]]:

@@ -164,7 +164,7 @@ class Starts:
         sheet, key = demo.film(), candidate.key
         failed = [row for rows in candidate.arms.values() for row in rows if row.status == "error"]
         start = PageStart(
-            candidate.kind, key.policy, cell.group, key.env, key.task, key.start, candidate.disputed, cell.picker,
+            candidate.kind, key.policy, cell.group, key.env, key.task, key.start, candidate.disputed, cell.scorer,
             cell.window, takes, hidden=hidden, demo=sheet,
             errors=[f"Take {row.key.seed} of {row.key.arm} could not be made: {row.error or ''}" for row in failed],
         )  # fmt: skip
@@ -221,7 +221,7 @@ def _take(
     moments = _thinned(len(trace.steps), _MOMENTS) if trace is not None else []
     return PageTake(
         row.key.arm, row.key.seed, bool(row.success), row.success_step, row.steps, picked,
-        score=_finite(score_of(scores, row.key, ScoreName(cell.picker, cell.window))),
+        score=_finite(score_of(scores, row.key, ScoreName(cell.scorer, cell.window))),
         film=film if film.count else None,
         film_steps=[int(step) for step in steps],
         trace_steps=[int(trace.steps[i]) for i in moments] if trace else [],

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from besttake.core.arithmetic import product
 from besttake.demos.view import View
 from besttake.errors import ComponentError
 from besttake.options import Reader
@@ -48,7 +49,7 @@ class Actions:
 
 def _gaps(own: F64, pieces: F64) -> F64:
     """The distance (n,) of each row to the nearest piece."""
-    about = (pieces**2).sum(axis=1) - 2 * own @ pieces.T
+    about = (pieces**2).sum(axis=1) - 2 * product(own, pieces.T)
     nearest = pieces[about.argmin(axis=1)]
     gaps: F64 = np.sqrt(((own - nearest) ** 2).mean(axis=1))
     return gaps

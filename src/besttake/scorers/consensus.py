@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from besttake.core.arithmetic import product
 from besttake.demos.view import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 from besttake.types import F32
@@ -29,7 +30,7 @@ def _likeness(takes: Sequence[Footage], i: int, window: int) -> float:
     if not len(own) or not others:
         return float("nan")
     # Sorted, so that the order of the takes does not reach the last bit.
-    return float(np.mean(sorted(float((own @ other.T).max(axis=1).mean(dtype=np.float64)) for other in others)))
+    return float(np.mean(sorted(float(product(own, other.T).max(axis=1).mean(dtype=np.float64)) for other in others)))
 
 
 def _seen(take: Footage, window: int) -> F32:

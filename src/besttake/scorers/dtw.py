@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from besttake.core.arithmetic import product
 from besttake.demos.view import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 from besttake.types import F32, F64, I64
@@ -55,7 +56,9 @@ def warped(take: F32, demos: F64, lengths: I64, counts: Sequence[int]) -> F64:
     follows l counts for it, so that what follows a demonstration's end does no harm.
     """
     count, longest, dim = demos.shape
-    cost = 1.0 - (take.astype(np.float64) @ demos.reshape(-1, dim).T).reshape(len(take), count, longest)
+    cost = 1.0 - product(take.astype(np.float64), demos.reshape(-1, dim).T.astype(np.float64)).reshape(
+        len(take), count, longest
+    )
     ends = np.full((len(take) + 1, count), np.nan)
     before = np.full((count, longest + 1), np.inf)  # the last row of D, with a column in front of it
     before[:, 0] = 0.0

@@ -16,7 +16,7 @@ from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.errors import ComponentError, one_line
 from besttake.files import read_sealed_json, sealed_json
-from besttake.measure.scores import AUTO, CANDIDATES, SCORERS, Scores
+from besttake.measure.scores import SCORERS, Scores
 from besttake.scorers.guard import Elsewhere, longest
 from besttake.scorers.journal import Journal
 from besttake.scorers.portion import Context, InWorker, Made, Start, Work, guard_of, numberless, score_portion
@@ -29,17 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
-    """The scorers that a diagnosis measures: those of the paper, where there are ``demos``, and those ``named``.
-
-    ``auto`` stands for all that it chooses from.
-    """
+    """The scorers that a diagnosis measures: those of the paper, where there are ``demos``, and those ``named``."""
     given = (named,) if isinstance(named, str) else tuple(named)
-    return tuple(dict.fromkeys((*(SCORERS if demos else ()), *with_candidates(given))))
-
-
-def with_candidates(named: Iterable[str]) -> tuple[str, ...]:
-    """The scorers ``named``, with those that ``auto`` chooses from in its place."""
-    return tuple(dict.fromkeys(name for uri in named for name in (CANDIDATES if uri == AUTO else (uri,))))
+    return tuple(dict.fromkeys((*(SCORERS if demos else ()), *given)))
 
 
 def score_run(

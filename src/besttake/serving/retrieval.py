@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from besttake.core.retrieve import RetrievalConfig
@@ -11,10 +11,12 @@ from besttake.errors import PlanError
 from besttake.takes.manifest import Manifest
 
 
-def retrieval_from(path: Path, alpha: float | None = None, policy: str = "") -> tuple[Library, RetrievalConfig]:
-    """The library and the configuration that ``path`` names, a library or a run; ``alpha`` overrides its strength.
+def retrieval_from(
+    path: Path, policy: str = "", dials: Mapping[str, float | None] | None = None
+) -> tuple[Library, RetrievalConfig]:
+    """The library and the configuration that ``path`` names, a library or a run.
 
-    In a run each policy has its own: ``policy`` is the URI of the one that is served.
+    ``dials``, noise and prior, override its own. In a run each policy has its own: ``policy`` is the one served.
     """
     if (path / "run.json").is_file():
         library, config = _of_run(path, policy)
@@ -22,7 +24,8 @@ def retrieval_from(path: Path, alpha: float | None = None, policy: str = "") -> 
         library = Library.open(path)
         config = library.retrieval or RetrievalConfig()
     try:
-        return library, config if alpha is None else replace(config, alpha=alpha)
+        own = {name: value for name, value in (dials or {}).items() if value is not None}
+        return library, config.changed(own)
     except ValueError as error:
         raise PlanError(str(error)) from None
 

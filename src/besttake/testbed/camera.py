@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.arithmetic import length, product
 from besttake.testbed.engine import mujoco
 from besttake.types import U8
 
-_SUN = np.array([0.35, -0.45, 0.82]) / np.linalg.norm([0.35, -0.45, 0.82])
+_TO_SUN = np.array([0.35, -0.45, 0.82])
+_SUN = _TO_SUN / length(_TO_SUN)
 _LAMP = np.array([0.45, -0.55, 1.15])
 _SKY = np.array([0.80, 0.87, 0.93])
 _AMBIENT = 0.5
@@ -40,9 +42,9 @@ class RayCamera:
     def __call__(self, data: Any) -> U8:
         """The picture of ``data``, whose kinematics and cameras must be up to date."""
         origin = np.array(data.cam_xpos[self._camera])
-        rays = np.ascontiguousarray(self._rays @ data.cam_xmat[self._camera].reshape(3, 3).T)
+        rays = product(self._rays, data.cam_xmat[self._camera].reshape(3, 3).T)
         geom, distance, normal = self._cast(data, origin, rays)
-        light = np.clip(normal @ _SUN, 0, 1)
+        light = np.clip(product(normal, _SUN[:, None])[:, 0], 0, 1)
         if self._shadows:
             light *= self._lit(data, origin + rays * distance[:, None], normal)
         shade = _AMBIENT + (1 - _AMBIENT) * light
@@ -69,23 +71,24 @@ class RayCamera:
     def _lit(self, data: Any, where: NDArray[np.float64], normal: NDArray[np.float64]) -> NDArray[np.float64]:
         """How much of the lamp reaches each point: 1, less in the shadow."""
         ray = where + 1e-3 * normal - _LAMP
-        length = np.linalg.norm(ray, axis=1)
-        _, distance, _ = self._cast(data, _LAMP, ray / length[:, None])
-        return np.where((distance >= 0) & (distance < length - 2e-3), 0.35, 1.0)
+        far = length(ray)
+        _, distance, _ = self._cast(data, _LAMP, ray / far[:, None])
+        return np.where((distance >= 0) & (distance < far - 2e-3), 0.35, 1.0)
 
 
 def _rays(px: int, fovy: float) -> NDArray[np.float64]:
     """Unit directions (px * px, 3) in the camera frame (x right, y up, looking along -z), rows from the top."""
-    edge = np.tan(np.deg2rad(fovy) / 2)
+    # Rounded to float32, because CPUs differ in the last bit of a tangent.
+    edge = np.float64(np.float32(np.tan(np.deg2rad(fovy) / 2)))
     centre = ((np.arange(px) + 0.5) / px * 2 - 1) * edge
     x, y = np.meshgrid(centre, -centre)
     rays = np.stack([x, y, -np.ones_like(x)], axis=-1).reshape(-1, 3)
-    return np.asarray(rays / np.linalg.norm(rays, axis=1, keepdims=True), np.float64)
+    return np.asarray(rays / length(rays)[:, None], np.float64)
 
 
 def _normals_of_depth(where: NDArray[np.float64], rays: NDArray[np.float64], px: int) -> NDArray[np.float64]:
     """Normals (n, 3) from differences of neighbouring hits, for MuJoCo versions whose rays return none."""
     grid = where.reshape(px, px, 3)
     normal = np.cross(np.gradient(grid, axis=1), np.gradient(grid, axis=0)).reshape(-1, 3)
-    normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-9
+    normal /= length(normal)[:, None] + 1e-9
     return np.asarray(normal * -np.sign(np.sum(normal * rays, axis=1, keepdims=True)), np.float64)

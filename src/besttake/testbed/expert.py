@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from besttake.core.arithmetic import length
 from besttake.testbed.tasks import Vector, World
 from besttake.types import F32
 
@@ -63,15 +64,15 @@ class Expert:
         hand, thing, goal = world.hand(), world.object(), world.goal()
         rest = 0.022 if world.task == "pick" else 0.066
         slip = hand[:2] - thing[:2]
-        if self._phase in ("carry", "lower") and thing[2] < 0.03 and np.linalg.norm(thing - hand) > 0.05:
+        if self._phase in ("carry", "lower") and thing[2] < 0.03 and length(thing - hand) > 0.05:
             self._phase = "above"
-        if self._phase == "above" and np.linalg.norm(slip) < _NEAR:
+        if self._phase == "above" and length(slip) < _NEAR:
             self._phase = "reach"
         if self._phase == "reach" and hand[2] < 0.018:
             self._phase = "grasp"
         if self._phase == "lift" and hand[2] > self._travel - 0.02:
             self._phase = "carry"
-        if self._phase == "carry" and np.linalg.norm((thing - goal)[:2]) < _NEAR:
+        if self._phase == "carry" and length((thing - goal)[:2]) < _NEAR:
             self._phase = "lower"
         if self._phase == "lower" and thing[2] < rest + 0.004:
             self._phase = "release"
@@ -95,19 +96,20 @@ class Expert:
 
     def _push(self, world: World) -> tuple[Vector, float]:
         hand, thing, goal = world.hand(), world.object()[:2], world.goal()[:2]
-        left = float(np.linalg.norm(goal - thing))
+        left = float(length(goal - thing))
         along = (goal - thing) / (left + 1e-9)
         behind = thing - along * 0.065
         offset = hand[:2] - thing
-        aside = offset - (offset @ along) * along
-        if self._phase == "above" and np.linalg.norm(behind - hand[:2]) < _NEAR * 1.3:
+        ahead = float((offset * along).sum())
+        aside = offset - ahead * along
+        if self._phase == "above" and length(behind - hand[:2]) < _NEAR * 1.3:
             self._phase = "reach"
         if self._phase == "reach" and hand[2] < 0.02:
             self._phase = "push"
         if self._phase == "push":
             if left < 0.012:
                 self._phase = "leave"
-            elif offset @ along > 0 or np.linalg.norm(aside) > 0.03:
+            elif ahead > 0 or length(aside) > 0.03:
                 self._phase = "retreat"
         if self._phase == "retreat" and hand[2] > self._travel - 0.03:
             self._phase = "above"
@@ -119,14 +121,14 @@ class Expert:
             case "push":
                 motion = self._go(world, thing - along * 0.02 - aside, 0.012)
                 fastest = 0.6 if left > 0.05 else 0.35
-                motion[:2] *= min(1.0, fastest / (float(np.linalg.norm(motion[:2])) + 1e-9))
+                motion[:2] *= min(1.0, fastest / (float(length(motion[:2])) + 1e-9))
             case _:
                 motion = self._go(world, hand, self._travel)
         return motion, 1.0
 
     def _pull(self, world: World) -> tuple[Vector, float]:
         hand, handle = world.hand(), world.object()
-        if self._phase == "above" and np.linalg.norm((handle - hand)[:2]) < _NEAR:
+        if self._phase == "above" and length((handle - hand)[:2]) < _NEAR:
             self._phase = "reach"
         if self._phase == "reach" and hand[2] < handle[2] - 0.016:
             self._phase = "grasp"

@@ -1,4 +1,4 @@
-"""The policies' network in numpy: a flow-matching MLP whose rows do not depend on the batch, to the last bit."""
+"""The policies' network in numpy: a flow-matching MLP whose rows depend neither on the batch nor on the CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from besttake.core.arithmetic import exp, product
 from besttake.files import short_hash
 from besttake.testbed.tasks import ACTION_DIM
-from besttake.types import F32, Array, Warm
+from besttake.types import F32, Array
 
 HORIZON = 10
 EULER_STEPS = 10
@@ -22,8 +23,6 @@ SCALE = np.array([5.0] * 3 + [12.0] + [5.0] * 6 + [8.0] * 6 + [1.0] * 4, np.floa
 FREQUENCIES = (2.0 ** np.arange(8) * np.pi / 4).astype(np.float32)
 
 _CHUNK = HORIZON * ACTION_DIM
-_WIDTHS = (16, 8, 4, 1)
-_SLICE = 32
 
 
 def perceive(states: F32, noise: F32) -> F32:
@@ -39,8 +38,9 @@ def perceive(states: F32, noise: F32) -> F32:
 
 def time_features(time: float) -> F32:
     """The flow time in [0, 1] as 16 sines and cosines."""
-    angle = np.float32(time) * FREQUENCIES
-    return np.concatenate([np.sin(angle), np.cos(angle)])
+    # In float64 first: where CPUs differ in its last bit, they round to the same float32.
+    angle = (np.float32(time) * FREQUENCIES).astype(np.float64)
+    return np.concatenate([np.sin(angle), np.cos(angle)]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -65,37 +65,25 @@ class Weights:
 
 
 class FlowNet:
-    """Carries noise (B, 10, 4) to action chunks, given states (B, 20).
-
-    Rows are evaluated in blocks of one fixed width, filled up with zeros, and lie along the vector lanes of the
-    matrix product, where the BLAS treats them alike: a row then has the same bits alone and anywhere in any batch.
-    That is tried when the network is made, and a BLAS that fails the trial gets narrower blocks. Weights are `sliced`,
-    since sharing a product among threads would tie the bits to their number.
-    """
+    """Carries noise (B, 10, 4) to action chunks, given states (B, 20)."""
 
     def __init__(self, weights: Weights) -> None:
         arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in weights.arrays.items()}
         self.mean, self.std = arrays["action_mean"], arrays["action_std"]
         first = arrays["w0"]
-        self._noise_in, self._state_in = sliced(first[:_CHUNK]), sliced(first[_CHUNK:-16])
-        moments = [time_features(k / EULER_STEPS) for k in range(EULER_STEPS)]
-        self._first = [(features @ first[-16:] + arrays["b0"])[:, None] for features in moments]
-        self._rest = [(sliced(arrays[f"w{i}"]), arrays[f"b{i}"][:, None]) for i in range(1, LAYERS)]
-        self._width = next(width for width in _WIDTHS if width == 1 or self._places_are_alike(width))
+        self._noise_in, self._state_in = first[:_CHUNK], first[_CHUNK:-16]
+        moments = np.stack([time_features(k / EULER_STEPS) for k in range(EULER_STEPS)])
+        self._first = product(moments, first[-16:]) + arrays["b0"]
+        self._rest = [(arrays[f"w{i}"], arrays[f"b{i}"]) for i in range(1, LAYERS)]
 
-    def __call__(self, noise: F32, states: F32, begins: Array | None = None) -> F32:
-        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1].
-
-        ``begins`` (B,): after which step of the flow each row sets out (0: at its beginning).
-        """
+    def __call__(self, noise: F32, states: F32) -> F32:
+        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1]."""
         count = len(noise)
-        rows = np.zeros(count + -count % self._width, np.int64)
-        rows[:count] = 0 if begins is None else begins
-        inputs = np.concatenate([noise.reshape(count, _CHUNK), states * SCALE], axis=1)
-        inputs = np.pad(inputs, ((0, -count % self._width), (0, 0)))
-        blocks = inputs.reshape(-1, self._width, inputs.shape[1])
-        parts = zip(blocks, rows.reshape(-1, self._width), strict=True)
-        flown = np.concatenate([self._flow(block, begin) for block, begin in parts])[:count]
+        context = product(states * SCALE, self._state_in)
+        first = [context + shift for shift in self._first]
+        flown = carry(
+            noise.reshape(count, _CHUNK), lambda x, step: product(x, self._noise_in) + first[step], self._rest
+        )
         chunks = flown.reshape(count, HORIZON, ACTION_DIM) * self.std + self.mean
         return np.asarray(np.clip(chunks, -1, 1), np.float32)
 
@@ -103,55 +91,17 @@ class FlowNet:
         """A chunk (10, 4) of the environment's actions in the space that the flow lives in."""
         return np.asarray((chunk - self.mean) / self.std, np.float32)
 
-    def _flow(self, block: F32, begin: Array) -> F32:
-        """Noise and state (width, 60) to normalised chunks (width, 40), in Euler steps."""
-        columns = np.ascontiguousarray(block.T)
-        context = times(self._state_in, columns[_CHUNK:])
-        first = [context + shift for shift in self._first]
-        return carry(columns[:_CHUNK], lambda x, step: times(self._noise_in, x) + first[step], self._rest, begin).T
 
-    def _places_are_alike(self, width: int) -> bool:
-        block = np.random.default_rng(0).standard_normal((width, _CHUNK + len(SCALE)), np.float32)
-        places, begin = np.arange(width), np.zeros(width, np.int64)
-        flown = self._flow(block, begin)
-        moved = [np.roll(places, shift) for shift in range(1, width)] + [places[::-1]]
-        return all(np.array_equal(self._flow(block[order], begin), flown[order]) for order in moved)
-
-
-def sliced(weight: F32) -> F32:
-    """A weight (in, out) transposed and cut along its outputs: (slices, out / slices, in).
-
-    Each slice is too small for the BLAS to share among threads.
-    """
-    inputs, outputs = weight.shape
-    return np.ascontiguousarray(weight.T).reshape(-1, _SLICE if outputs % _SLICE == 0 else outputs, inputs)
-
-
-def times(weight: F32, x: F32) -> F32:
-    """The product of a sliced weight and ``x``, (in,) or (in, width): (out,) or (out, width)."""
-    return np.asarray(np.matmul(weight, x).reshape(-1, *x.shape[1:]), np.float32)
-
-
-def begins_at(warm: Warm | None) -> int:
-    """After which Euler step a sample sets out."""
-    return 0 if warm is None else round(warm.time * EULER_STEPS)
-
-
-def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]], begin: int | Array = 0) -> F32:
-    """Noise to a normalised chunk in Euler steps; ``first(x, step)`` is the first layer before its activation.
-
-    ``begin``, of x or of each of its columns: the steps before it leave x as it is.
-    """
-    with np.errstate(over="ignore"):
-        for step in range(int(np.min(begin)), EULER_STEPS):
-            hidden = _silu(first(x, step))
-            for weight, shift in rest[:-1]:
-                hidden = _silu(times(weight, hidden) + shift)
-            weight, shift = rest[-1]
-            moved = x + (times(weight, hidden) + shift) * np.float32(1 / EULER_STEPS)
-            x = moved if np.max(begin) <= step else np.where(step >= begin, moved, x)
+def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]]) -> F32:
+    """Noise (B, n) to normalised chunks in Euler steps; ``first(x, step)`` is the first layer before its activation."""
+    for step in range(EULER_STEPS):
+        hidden = _silu(first(x, step))
+        for weight, shift in rest[:-1]:
+            hidden = _silu(product(hidden, weight) + shift)
+        weight, shift = rest[-1]
+        x = x + (product(hidden, weight) + shift) * np.float32(1 / EULER_STEPS)
     return x
 
 
 def _silu(x: F32) -> F32:
-    return np.asarray(x / (1 + np.exp(-x)), np.float32)
+    return np.asarray(x / (1 + exp(-x)), np.float32)

@@ -32,7 +32,7 @@ class TestbedPolicy:
         self._blur = np.float32(perception_mm / 1000)
         self.spec = PolicySpec(
             name=f"testbed:{name}", kind="flow", horizon=HORIZON, action_dim=ACTION_DIM, replan=replan,
-            state_dim=STATE_DIM, warm_start=True, cools=True, flow_steps=network.EULER_STEPS, small=True,
+            state_dim=STATE_DIM, warm_start=True, cools=True, small=True,
             fingerprint=weights.fingerprint(replan, perception_mm),
         )  # fmt: skip
 
@@ -44,9 +44,8 @@ class TestbedPolicy:
         for row, start in enumerate(warm or ()):
             if start is not None:
                 chunk = None if start.chunk is None else self._net.normalise(start.chunk)
-                noise[row] = warm_start(noise[row], start.alpha, chunk)
-        begins = np.array([network.begins_at(start) for start in warm or [None] * len(draws)])
-        return self._net(noise, self.perceive(observations, draws), begins)
+                noise[row] = warm_start(noise[row], start.noise, start.prior, chunk)
+        return self._net(noise, self.perceive(observations, draws))
 
     def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
         """The states (B, 20) that it sees: objects and goals a few millimetres off."""

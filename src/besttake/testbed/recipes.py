@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from besttake.config import bounded_yaml
+from besttake.core.arithmetic import length
 from besttake.errors import PlanError
 from besttake.testbed import demonstrations, network, seeds, tasks
 from besttake.testbed.demonstrations import Demonstration
@@ -126,8 +127,8 @@ def windows(recipe: FlowRecipe) -> tuple[F32, F32]:
 def phases(states: F32) -> list[Phase]:
     """For each state (T, 20) of a demonstration: before, during or after the object's movement."""
     where = states[:, _OBJECT]
-    away = np.linalg.norm(where - where[0], axis=1) > STILL_METRES
-    short = np.linalg.norm(where - where[-1], axis=1) > STILL_METRES
+    away = length(where - where[0]) > STILL_METRES
+    short = length(where - where[-1]) > STILL_METRES
     moving = away & short
     if not moving.any():
         return ["before"] * len(states)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake.core.arithmetic import length
 from besttake.testbed import scene
 from besttake.testbed.engine import mujoco
 from besttake.types import F32
@@ -157,7 +158,7 @@ class World:
         near, far = (0.13, 0.2) if self.task == "push" else (0.2, 0.2)
         while True:
             thing, goal = draw.uniform(-near, near, 2), draw.uniform(-far, far, 2)
-            if 0.13 < np.linalg.norm(thing - goal) < 0.3:
+            if 0.13 < length(thing - goal) < 0.3:
                 break
         self._put("object", [*thing, 0.0201])
         if self.task == "stack":

@@ -79,9 +79,12 @@ def _check_warm(policy: Policy, seen: list[Observation], draws: list[Draw], base
     spec = policy.spec
     rng = np.random.default_rng(9)
     chunk = rng.uniform(-0.5, 0.5, (spec.horizon, spec.action_dim)).astype(np.float32) if spec.warm_start else None
-    zero = policy.sample(seen, draws, [Warm(0.0, chunk)] * len(seen))
-    check_close(base, zero, 0.0, f"{spec.name}: alpha = 0 is not the base arm")
-    mixed = policy.sample(seen, draws, [Warm(0.3, chunk) if row % 2 else None for row in range(len(seen))])
+    zero = policy.sample(seen, draws, [Warm(1.0, 0.0, chunk)] * len(seen))
+    check_close(base, zero, 0.0, f"{spec.name}: noise 1 and prior 0 are not the base arm")
+    cooled = policy.sample(seen, draws, [Warm(0.5)] * len(seen))
+    zero = policy.sample(seen, draws, [Warm(0.5, 0.0, chunk)] * len(seen))
+    check_close(cooled, zero, 0.0, f"{spec.name}: a chunk with prior 0 is not the arm cooled")
+    mixed = policy.sample(seen, draws, [Warm(0.5, 0.3, chunk) if row % 2 else None for row in range(len(seen))])
     check_close(base[::2], mixed[::2], atol, f"{spec.name}: a warm row changes its neighbours")
     check(not np.array_equal(base[1::2], mixed[1::2]), f"{spec.name}: a warm start changes nothing")
     return "warm"

@@ -27,7 +27,7 @@ from besttake.takes.store import Store
 _FILE = "answer.json"
 _OF_THE_MACHINE = {"workers", "batch", "patience", "on"}
 _BUILT_IN = {
-    "testbed", "libero", "maniskill", "pixels", "hog", "base", "cooled", "renoised", "shuffled", "retrieve", "rerank",
+    "testbed", "libero", "maniskill", "pixels", "hog", "base", "cooled", "shuffled", "retrieve", "rerank",
     "manifold", "coverage",
 }  # fmt: skip
 """Schemes whose behaviour is a matter of versions, and of `_PLACES`, alone."""

@@ -1,11 +1,11 @@
-"""The check of retrieval at held-out demonstration states (`besttake.core.offline`), made with a policy and a library.
+"""The check of noise and retrieval at held-out demonstration states (`besttake.core.offline`).
 
 It needs no simulator: the policy is sampled at states of demonstrations, each searched for among the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.arms.chosen import unmet
-from besttake.arms.ways import NEEDS, finished, start_of
 from besttake.core import offline
 from besttake.core.events import onset_frame, phases
-from besttake.core.offline import Check, Checked, Comparison, States
+from besttake.core.offline import Check, Checked, Comparison, Group, States
 from besttake.core.probe import spread_over
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.checks import has_events
@@ -28,14 +27,18 @@ from besttake.takes.draws import Draw
 from besttake.takes.probing import observation_at, unprobed
 from besttake.types import F32, Observation, PolicySpec, TaskSpec, Warm
 
-COOLING = (0.3, 0.5, 0.7, 0.9)
-ALPHAS: Mapping[str, tuple[float, ...]] = {"start": (0.3, 0.5), "path": (0.5, 0.7, 0.9), "blend": (0.3, 0.5, 0.7)}
+NOISES = (1.0, 0.7, 0.5, 0.3, 0.1)
+PRIORS = (0.05, 0.1, 0.2, 0.3, 0.5)
+FIRST = 0.2
+"""The prior at which rules and variants are compared."""
 VARIANTS: tuple[Mapping[str, Any], ...] = (
-    {"whitening": True}, {"rerank": 10}, {"gripper_gating": True}, {"reliability": 1.0}, {"onset_alignment": True},
+    {"rerank": 0}, {"gripper_gating": True}, {"reliability": 1.0}, {"onset_alignment": True},
     {"lead": 2},
 )  # fmt: skip
 ANGLES = (30.0, 45.0, 90.0)
 """Turns that begin an event, tried beside the one that the library was built with."""
+LEAST_DEMOS = 10
+"""A task group with fewer demonstrations has no interval to speak of, and the prior of all groups together."""
 _ROWS = 256
 
 
@@ -43,7 +46,7 @@ _ROWS = 256
 class Asked:
     """How to check: ``states`` in all, ``draws`` at each, and settings that are ``fixed`` and not to be chosen."""
 
-    states: int = 160
+    states: int = 240
     draws: int = 8
     seed: int = 0
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -53,72 +56,79 @@ def check_retrieval_of(
     policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked | None = None,
     on_states: Callable[[int], None] = lambda _: None,
 ) -> Check:  # fmt: skip
-    """Try retrieval configurations for ``policy`` at states of ``library``, and choose one of them or none."""
+    """Choose the noise of ``policy`` at states of ``library``, and at that noise a retrieval configuration or none."""
     asked = asked or Asked()
     if reason := _unchecked(policy.spec, library, tasks, asked):
         return Check(reason=reason)
     samples = _Samples(policy, library, tasks, asked, on_states)
     compare = Comparison(samples.states, asked.seed)
-    cooled = {alpha: compare.error(samples.cooled(alpha)) for alpha in COOLING} if policy.spec.cools else {}
-    cooling = offline.calmest_of(cooled)
-    calmest = samples.base if cooling is None else samples.cooled(cooling)
-
-    def attempt(config: RetrievalConfig) -> Checked:
-        sampled, retrieved = samples.retrieved(config)
-        return offline.judge(compare, config, sampled, retrieved, samples.control(config), calmest, samples.base)
-
+    noises = ((asked.fixed["noise"],) if "noise" in asked.fixed else NOISES) if policy.spec.cools else (1.0,)
+    cooled = {noise: compare.error(samples.cooled(noise)) for noise in noises}
+    noise = offline.calmest_of(cooled)
     tried: list[Checked] = []
-    for configs in _rounds(policy.spec, library, asked.fixed, tried):
-        tried += [attempt(config) for config in configs if config not in [one.config for one in tried]]
+    for configs in _rounds(library, {"noise": noise, **asked.fixed}, tried) if policy.spec.warm_start else ():
+        for config in dict.fromkeys(configs):
+            if config not in [one.config for one in tried]:
+                sampled, retrieved = samples.retrieved(config)
+                control = samples.cooled(config.noise)
+                tried.append(offline.judge(compare, config, sampled, retrieved, control, samples.base))
     chosen = offline.choose(tried)
     return Check(
-        len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, cooling,
-        tuple(tried), chosen,
+        len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
+        tuple(tried), chosen, _groups(samples, tasks, tried, chosen, asked) if tried else {},
     )  # fmt: skip
 
 
-def _rounds(spec: PolicySpec, library: Library, fixed: Mapping[str, Any], tried: Sequence[Checked]) -> Any:
-    """Rules first; then variants and strengths for the best of them, and the other ways in for the best chunk; last the
-    strengths of what would be chosen, which may be a variant.
+def _groups(
+    samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[Checked], chosen: RetrievalConfig | None, asked: Asked
+) -> dict[str, Group]:
+    """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
+    names = {task.name: task.group for task in tasks}
+    if len({*names.values()}) < 2 or "prior" in asked.fixed:
+        return {}
+    same = chosen or offline.simplest(tried).config
+    configs = [one.config for one in tried if replace(one.config, prior=same.prior) == same]
+    groups = {}
+    for name in dict.fromkeys(names.values()):
+        rows = np.array([names[task] == name for task in samples.tasks])
+        states = samples.states.at(rows)
+        if len(np.unique(states.demo)) < LEAST_DEMOS:
+            continue
+        compare, own = Comparison(states, asked.seed), []
+        for config in configs:
+            sampled, retrieved = samples.retrieved(config)
+            control = samples.cooled(config.noise)[rows]
+            own.append(offline.judge(compare, config, sampled[rows], retrieved[rows], control, samples.base[rows]))
+        groups[name] = offline.of_group(own, chosen, int(rows.sum()))
+    return groups
 
-    Other ways bring more of the chunk in, so there it must itself be good. A fixed rule stands alone.
+
+def _rounds(
+    library: Library, fixed: Mapping[str, Any], tried: Sequence[Checked]
+) -> Iterator[Sequence[RetrievalConfig]]:
+    """Rules first; then variants of the best of them; last the best of all at every prior.
+
+    A rule that is fixed stands alone.
     """
+    first = {"prior": FIRST, "rerank": offline.RERANK, **fixed}
     if "rule" in fixed:
-        yield [RetrievalConfig.from_dict(fixed)]
-        return
-    events = has_events(library)
-    first = {"way": _ways(spec)[0], "alpha": ALPHAS[_ways(spec)[0]][0], **fixed}
-    yield [
-        RetrievalConfig.from_dict({**first, "rule": rule})
-        for rule in ("frame", "current", "next")
-        if rule == "frame" or events
-    ]
-    best = _lowest(tried)
-    closest = min(tried, key=lambda one: np.inf if one.chunk.value is None else one.chunk.value).config
-    fitting = [
-        change for change in VARIANTS
-        if not (best.rule == "frame" and "onset_alignment" in change) and not (best.rule != "next" and "lead" in change)
-        and not ("gripper_gating" in change and library.head.gripper_dim is None)
-    ]  # fmt: skip
-    more = [replace(best, **{**change, **fixed}) for change in fitting]
-    if library.head.eef_dims is not None and library.states is not None:
-        turning = [one for one in tried if one.config.rule != "frame"]
-        more += [replace(_lowest(turning), **{"angle": angle, **fixed}) for angle in ANGLES if turning]
-    for way in _ways(spec):
-        rule = best if way == "start" else closest
-        more += [replace(rule, **{"way": way, "alpha": alpha, **fixed}) for alpha in ALPHAS[way]]
-    yield list(dict.fromkeys(more))
-    chosen = offline.choose(tried)
-    if chosen is not None and chosen.way == "start":
-        yield [replace(chosen, **{"alpha": alpha, **fixed}) for alpha in ALPHAS["start"]]
-
-
-def _lowest(tried: Sequence[Checked]) -> RetrievalConfig:
-    return min(tried, key=lambda one: np.inf if one.change.value is None else one.change.value).config
-
-
-def _ways(spec: PolicySpec) -> tuple[Any, ...]:
-    return (*(("start",) if spec.warm_start else ()), *(("path",) if spec.flow_steps else ()), "blend")
+        yield [RetrievalConfig.from_dict(first)]
+    else:
+        rules = ("frame", "current", "next") if has_events(library) else ("frame",)
+        yield [RetrievalConfig.from_dict({**first, "rule": rule}) for rule in rules]
+        best = offline.simplest(tried).config
+        fitting = [
+            change for change in VARIANTS
+            if not (best.rule == "frame" and "onset_alignment" in change)
+            and not (best.rule != "next" and "lead" in change)
+            and not ("gripper_gating" in change and library.head.gripper_dim is None)
+        ]  # fmt: skip
+        if best.rule != "frame" and library.head.eef_dims is not None and library.states is not None:
+            fitting += [{"angle": angle} for angle in ANGLES]
+        yield [replace(best, **{**change, **fixed}) for change in fitting]
+    if "prior" not in fixed:
+        best = offline.simplest(tried).config
+        yield [replace(best, prior=prior) for prior in PRIORS]
 
 
 def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: Asked) -> str:
@@ -127,8 +137,7 @@ def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], as
         return reason
     if not asked.states:
         return "no states were asked for"
-    way = asked.fixed.get("way", "start" if "rule" in asked.fixed else _ways(spec)[0])
-    if reason := unmet(spec, NEEDS[way]):
+    if not spec.cools and (reason := unmet(spec, ("warm start",))):
         return reason
     few = [task.name for task in tasks if len(library.view(task.name, task.instruction).demos) < 2]
     return f"{few[0]} has one demonstration, and holding it out leaves none" if few else ""
@@ -163,24 +172,26 @@ class _Samples:
         self._done = on_states
         self.base = self._cut(self._plain(None))
 
-    def cooled(self, alpha: float) -> F32:
-        """Samples from noise made calmer by ``alpha``."""
-        return self._cut(self._plain(Warm(alpha)))
+    @property
+    def tasks(self) -> list[str]:
+        """The task of each state (M,)."""
+        return [task.name for task in self._tasks for _ in task.rows]
 
-    def control(self, config: RetrievalConfig) -> F32:
-        """Samples with as much noise as those of ``config``, and nothing retrieved."""
-        return self.cooled(config.alpha) if config.way != "path" and self._policy.spec.cools else self.base
+    def cooled(self, noise: float) -> F32:
+        """Samples from noise that is multiplied by ``noise``."""
+        return self.base if noise == 1 else self._cut(self._plain(Warm(noise)))
 
     def retrieved(self, config: RetrievalConfig) -> tuple[F32, F32]:
-        """Samples with the retrieved chunks in them, and those chunks."""
-        search = replace(config, way="start", alpha=0.0, cooling=None)
+        """Samples started from retrieved chunks, and those chunks."""
+        search = replace(config, noise=1.0, prior=0.0)
         if search not in self._whole:
             self._whole[search] = np.concatenate([self._search(task, search) for task in self._tasks])
         chunks = self._whole[search]
-        flat = chunks.reshape(-1, *chunks.shape[2:])
-        sampled = self._sample([start_of(self._policy.spec, chunk, config) for chunk in flat])
-        done = np.stack([finished(s, c, config) for s, c in zip(sampled, flat, strict=True)]).reshape(chunks.shape)
-        return self._cut(done), self._cut(chunks)
+        if config not in self._whole:
+            flat = chunks.reshape(-1, *chunks.shape[2:])
+            sampled = self._sample([Warm(config.noise, config.prior, chunk) for chunk in flat])
+            self._whole[config] = sampled.reshape(chunks.shape)
+        return self._cut(self._whole[config]), self._cut(chunks)
 
     def _task(self, task: TaskSpec, count: int) -> _Task:
         view, steps = self._library.view(task.name, task.instruction), self._policy.spec.replan
@@ -210,7 +221,7 @@ class _Samples:
 
     def _plain(self, warm: Warm | None) -> F32:
         """Whole samples (M, K, horizon, action_dim), started alike everywhere."""
-        key = None if warm is None else warm.alpha
+        key = None if warm is None else warm.noise
         if key not in self._whole:
             sampled = self._sample([warm] * (len(self.states.demo) * self._draws))
             self._whole[key] = sampled.reshape(len(self.states.demo), self._draws, *sampled.shape[1:])

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from besttake.arms.chosen import runnable, specs_of
 from besttake.config import Plan
-from besttake.core.offline import Check
+from besttake.core.offline import Check, lowest, simplest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.errors import PlanError
@@ -33,7 +33,7 @@ from besttake.verbs.check import Asked, check_retrieval_of
 from besttake.verbs.rollouts import Bench, judged, shortlist
 
 FOLDER = "checks"
-_VERSION = 3
+_VERSION = 4
 _STARTS = 10
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
@@ -55,13 +55,13 @@ def choose(
 ) -> Choice:  # fmt: skip
     """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings and what was tuned before.
 
-    A plan that names a rule gets exactly what it names, and so does one with a tuned library; the check is then made
-    for the report only. Otherwise it chooses what the plan leaves open. Where nothing beats cooling, the arms that
-    retrieve are left out, unless the plan names its arms itself.
+    A plan that names a rule and both dials gets exactly what it names, and so does one with a tuned library; the check
+    is then made for the report only. Otherwise it chooses what the plan leaves open. Where no prior helps, the arms
+    that retrieve are left out, unless the plan names its arms or settings of retrieval itself.
     """
     specs = specs_of(plan.arms)
     retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
-    reads = retrieving or any("alpha" in spec.settings for spec in specs.values())
+    reads = retrieving or any("noise" in spec.settings for spec in specs.values())
     able = policy.spec.cools or policy.spec.warm_start  # others, as behind a server, have nothing to choose
     if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
@@ -69,17 +69,16 @@ def choose(
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
     note = f"{name}: {checks.sentence(check)}"
     if check.reason or settled:
-        runs = f"it runs as {checks.named(base)}" if retrieving else f"cooling runs at {base.cooled_by:g}"
+        runs = f"{f'it runs as {checks.named(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
         said = "" if settled else f"; {runs}, which nothing chose"
-        return Choice(base, check, notes=(note + said,) if check.reason or check.chosen is None else ())
+        return Choice(base, check, notes=(note + said,) if check.reason or not check.helps else ())
     if plan.tune == "rollouts" and retrieving:
         return rolled({uri: policy}, plan, envs, library, check, reporter)
-    config = check.chosen or least_bad(check, base)
-    if not {"alpha", "cooling"} & set(given):
-        config = replace(config, cooling=check.cooling)
-    if check.chosen is None and retrieving and "arms" not in plan.model_fields_set and not given:
-        able_to = runnable(policy.spec, retrieving, config.way)[0]  # what it cannot run, naming it does not change
-        left = f": {', '.join(able_to)} not run; name them in `arms` to run them all the same" if able_to else ""
+    tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
+    config = config_of(check, base, tasks)
+    if not check.helps and retrieving and "arms" not in plan.model_fields_set and not {*given} - {"noise"}:
+        able_to = runnable(policy.spec, retrieving)[0]  # what it cannot run, naming it does not change
+        left = f": {' and '.join(able_to)} not run; name them in `arms` to run them all the same" if able_to else ""
         return Choice(config, check, retrieving, (f"{note}{left}",))
     return Choice(config, check, notes=(note,))
 
@@ -106,11 +105,9 @@ def rolled(
         bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
         tuned = judged(bench.outcomes(configs, worker_count(plan.workers), reporter), configs, 1)
         config, won = tuned.config, tuned.winner
-        if not {"alpha", "cooling"} & set(plan.retrieval.given()):
-            config = replace(config, cooling=check.cooling)
         note = (
             f"{name}: rollouts on {won.takes} tuning starts choose {won.name}: success {estimate_percent(won.success)},"
-            f" beyond cooling of its strength {estimate_points(won.content)}"
+            f" beyond cooling at its noise {estimate_points(won.content)}"
         )
         _keep(place, {"config": config.to_dict(), "note": note})
     return Choice(config, check, notes=(note,))
@@ -128,7 +125,8 @@ def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: 
 
 
 def _settled(plan: Plan, library: Library) -> bool:
-    return plan.retrieval.rule is not None or library.retrieval is not None
+    """Whether nothing is left to choose."""
+    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()} or library.retrieval is not None
 
 
 def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:
@@ -138,17 +136,26 @@ def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: 
     if known is not None:
         _log.info("check of %s: as kept in %s", policy.spec.name, place)
         return known.check
-    with reporter.stage("check", 24 * asked.states * asked.draws, "samples") as stage:
+    with reporter.stage("check", 20 * asked.states * asked.draws, "samples") as stage:
         check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
     if not check.reason:
         _keep(place, {**asdict(Kept(policy.spec.name, check)), "version": _VERSION})
     return check
 
 
-def least_bad(check: Check, base: RetrievalConfig) -> RetrievalConfig:
-    """What to run where nothing passes and the arm is asked for all the same: the smallest lasting error."""
-    tried = [one for one in check.tried if one.change.value is not None and one.config.way == "start"]
-    return min(tried, key=lambda one: one.change.value or 0.0).config if tried else base
+def config_of(check: Check, base: RetrievalConfig, tasks: Sequence[TaskSpec]) -> RetrievalConfig:
+    """What to run by a check; where nothing helps and the arm is asked for all the same, the lowest error."""
+    if not check.tried:
+        return base if check.noise is None else replace(base, noise=check.noise)
+    if not check.helps:
+        return min(check.tried, key=lambda one: lowest(one.added)).config
+    config = check.chosen or replace(simplest(check.tried).config, prior=0.0)
+    priors = {
+        name: check.groups[task.group].prior
+        for task in tasks if task.group in check.groups
+        for name in (task.name, task.instruction) if name  # a server may know only the instruction
+    }  # fmt: skip
+    return config.changed({"by_task": {name: prior for name, prior in priors.items() if prior != config.prior}})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from besttake.core import relation
-from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, start_pass_at_k
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths, version
@@ -19,7 +18,8 @@ from besttake.measure.again import OTHER_TAKES, base_of, chosen_from, other_take
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.scores import AUTO, WINDOWS, ScoreName, Scores
+from besttake.measure.scores import WINDOWS, ScoreName, Scores
+from besttake.registry import Uri
 from besttake.reporting import figures, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.notebook import Table, Tabular
@@ -130,12 +130,8 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
 
 
 def _across(gains: Sequence[relation.CellGains], points: Sequence[_Point], window: str) -> relation.Across:
-    """What is reported over all cells; the scores of ``auto`` are of several scorers, and rank no takes together."""
-    alike = [point for point in points if point.score.scorer != AUTO]
-    across = relation.across(gains, [p.outcomes for p in alike], [p.scores for p in alike], window)
-    if points and not alike:
-        across = replace(across, auc=Estimate(reason="scores of several scorers have no common scale"))
-    return across
+    """What is reported over all cells."""
+    return relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
 
 
 def _changes(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
@@ -272,7 +268,8 @@ def _point(
     if values is None:
         return None, f"its takes have no score on the window {cell.window}"
     gains = relation_cell(cell.policy, cell.group, takes.scored_by(name), n)
-    retrieved = arm_takes(cell.policy, units, "retrieve", cell.seeds, (), rows, None)
+    arms = dict.fromkeys(key.arm for key in rows if Uri.parse(key.arm).scheme == "retrieve")
+    retrieved = arm_takes(cell.policy, units, next(iter(arms), "retrieve"), cell.seeds, (), rows, None)
     if retrieved.takes:
         gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
         gains = replace(gains, retrieval=gained)

@@ -16,7 +16,7 @@ from besttake.errors import RunError
 from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import CellData
-from besttake.measure.looks import history_of, with_outgrown
+from besttake.measure.looks import load_history, with_outgrown
 from besttake.measure.scores import Scores, run_digest
 from besttake.measure.sofar import ROUNDS
 from besttake.progress import Reporter, as_reporter
@@ -91,14 +91,15 @@ def diagnose(
                 recorded = record(setup, loaded, store, workers, session)
                 with session.timed("statistics"):
                     each = partial(_counted, workers=workers, reporter=session.reporter)
-                    earlier = with_outgrown(history_of(_previous(store)), store.manifest.outgrown, setup.envs)
+                    history = load_history(_previous(store), recorded.settings)
+                    earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
                     cells, policies, relation = measure(recorded, earlier, each)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
                 digest=_digest(store), plan=plan.model_dump(mode="json"), versions=versions(),
                 library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
-                cells=[worded(c, plan.worth / 100) for c in cells],
-                policies=[worded(c, plan.worth / 100) for c in policies], relation=relation,
+                cells=[worded(c) for c in cells],
+                policies=[worded(c) for c in policies], relation=relation,
                 cost=count_cost(recorded, session.seconds, session.encoded, session.made),
                 checks=session.checks,
                 notes=_all_notes(setup, recorded.policies, session.notes),
@@ -164,7 +165,7 @@ def _forget_the_bad(store: Store, reporter: Reporter) -> None:
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
     for spec in specs.values():
-        notes += [*chosen.runnable(spec, setup.plan.arms, setup.retrieval.way)[1], *spec.notes]
+        notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:

@@ -190,7 +190,7 @@ def _cell(data: CellData, worth: float) -> Cell:
             f"starts have {few} to {many} outcomes; each counts with those it has, but only those with {many} can rule"
             " headroom out"
         ]
-    return worded(cell.model_copy(update=update), worth)
+    return worded(cell.model_copy(update=update))
 
 
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:

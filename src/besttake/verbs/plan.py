@@ -11,10 +11,9 @@ from besttake.config import check_worth
 from besttake.core import planning
 from besttake.core.estimate import Forecast
 from besttake.errors import PlanError
-from besttake.measure.forecast import MOST
 from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
-from besttake.reporting.words import PARTS, advice
+from besttake.reporting.words import advice
 from besttake.result import Cell, Result
 
 
@@ -30,7 +29,7 @@ class PlanResult:
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
         flags: Flags of ``besttake diagnose`` that run this plan.
-        further: How many more starts each undecided part of the pilot's verdict (reuse, retrieve, combine) needs.
+        further: How many more starts each open question of the pilot's verdict (takes, demonstrations, both) needs.
         available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
 
@@ -171,7 +170,7 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
     # The pilot's own variance and further starts hold for takes and choices as it made them.
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
-    further = {part: getattr(same, part).further for part in PARTS} if same and goal.worth == worth else {}
+    further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == worth else {}
     known = _Known(
         cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
@@ -183,15 +182,8 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
 
 
 def _available(cell: Cell) -> int | None:
-    """How many starts there are, those of the pilot included; None where that is not known.
-
-    Results of before say it only by a forecast that ended with the starts.
-    """
-    if cell.spare is not None:
-        return cell.starts + cell.spare
-    forecasts = [getattr(cell.verdict, part).further for part in PARTS] if cell.verdict is not None else []
-    spare = min((one.most for one in forecasts if one is not None), default=MOST)
-    return cell.starts + spare if spare < MOST else None
+    """How many starts there are, those of the pilot included; None where that is not known."""
+    return None if cell.spare is None else cell.starts + cell.spare
 
 
 def _plan(goal: _Goal, known: _Known) -> PlanResult:

@@ -8,11 +8,8 @@ from dataclasses import replace
 from besttake.arms import chosen
 from besttake.compatibility import check_compatible
 from besttake.errors import PlanError
-from besttake.measure.auto import with_auto
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
-from besttake.measure.looks import looks_until
 from besttake.measure.probes import Probed
-from besttake.measure.scores import AUTO
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.takes.jobs import Block
@@ -118,7 +115,7 @@ def settings_of(setup: Setup) -> Settings:
     places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
     return Settings(
         plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
-        places, AUTO in plan.scorer,
+        places,
     )  # fmt: skip
 
 
@@ -139,7 +136,6 @@ def _course(
                 goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned),
             )
         )  # fmt: skip
-        cells = [_with_auto(cell, settings) for cell in cells] if settings.auto else cells
         whole = [leading(merge_cells(policy, cells), set(planned), settings.places or {})] if len(cells) > 1 else []
         scoring.session.keep_round(scoring.store, policy, [*whole, *cells], settings)
         return cells
@@ -148,16 +144,11 @@ def _course(
     return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
 
 
-def _with_auto(cell: CellData, settings: Settings) -> CellData:
-    """A cell of a run until decided, each start judged by a scorer that was chosen on the starts before it."""
-    return with_auto(cell, settings.n, looks_until(cell.units, settings.places or {}).order)
-
-
 def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
     choice = choose(uri, policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in (*choice.notes, *chosen.runnable(policy.spec, named, choice.config.way)[1]):
+    for note in (*choice.notes, *chosen.runnable(policy.spec, named)[1]):
         session.reporter.note(note)
     session.notes += choice.notes
     if choice.check is not None:
@@ -172,8 +163,8 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
     """
     plan = setup.plan
     store.claim(f"policy {uri}", spec.fingerprint)
-    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms, setup.retrieval.way)[0] if arm not in left_out)
-    if any({"alpha", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
+    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms)[0] if arm not in left_out)
+    if any({"noise", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
         store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
     store.skip(uri, [arm for arm in plan.arms if arm not in arms])
     return [

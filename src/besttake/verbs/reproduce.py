@@ -1,4 +1,8 @@
-"""The paper's tables: its protocols as plans, and its numbers beside those of a run."""
+"""The paper's tables: its protocols as plans, and its numbers beside those of a run.
+
+Every policy runs one frozen retrieval (the paper's S1), which ``protocols/table1.yaml`` names, or which `choose_once`
+chose on held-out demonstrations for all policies together.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,45 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
-from besttake.config import Plan, load_plan
+from besttake import registry
+from besttake.config import Plan, Retrieval, load_plan
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.base import Sampled
+from besttake.demos.library import Library
+from besttake.demos.resolve import source_of
 from besttake.errors import PlanError
-from besttake.progress import Reporter
-from besttake.reporting.checks import sentence
+from besttake.files import write_bytes
+from besttake.policies.base import Policy
+from besttake.progress import Reporter, as_reporter
+from besttake.registry import Uri
+from besttake.reporting.checks import named
 from besttake.reporting.notebook import Table, Tabular
-from besttake.result import Cell, Estimate, Result, Selector
+from besttake.result import Cell, Estimate, Relation, Result, Selector
+from besttake.threads import one_thread
+from besttake.types import TaskSpec
+from besttake.verbs.check import Asked
+from besttake.verbs.choice import checked
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
 from besttake.verbs.diagnose import diagnose
+from besttake.verbs.setup import library_for, load_policy, open_envs
 
+CONTROLS = ("cooled", "shuffled")
+"""Arms that the paper does not have: as much noise as `retrieve`, with nothing retrieved and with any chunk."""
+VARIANTS: tuple[Mapping[str, Any], ...] = (
+    {}, {"onset_alignment": True}, {"rerank": 10}, {"gripper_gating": True}, {"reliability": 1.0}, {"lead": 2},
+)  # fmt: skip
+"""The paper's variants of its retrieval (S1), each by itself; whitening per dimension changes nothing here."""
+ALPHAS = (0.2, 0.5)
+"""Strengths that are tried beside the paper's 0.3."""
+_NOT_AS = "not as in the paper: "
 _FOLDER = files("besttake") / "protocols"
 _WINDOW = "episode"
 """The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
@@ -37,9 +65,10 @@ class Protocol:
         envs: Names of the environments in the paper, and the URI that each runs as by default.
         plan: Keys of the plan that reproduces it.
         columns: Names of its columns.
-        paper: Published numbers by row, one per column; None where the paper has none. A row is a policy (all its
-            environments together), ``policy/env``, or ``all``.
-        own_arms: Arms that the paper ran. ``plan`` adds their controls.
+        paper: Published numbers by row, one per column: a number, a number with the ends of its interval, or None
+            where the paper has none. A row is a policy (all its environments together), ``policy/env``, or ``all``.
+        chunk: How many actions of a chunk are executed before the next; None: as the policy does by itself.
+        frames: How many frames the library has in all; None: what ``plan`` says of demonstrations.
         notes: What a plan cannot reproduce.
     """
 
@@ -49,8 +78,9 @@ class Protocol:
     envs: Mapping[str, str]
     plan: Mapping[str, Any]
     columns: tuple[str, ...]
-    paper: Mapping[str, Sequence[float | None]]
-    own_arms: tuple[str, ...] = ()
+    paper: Mapping[str, Sequence[float | Sequence[float] | None]]
+    chunk: int | None = None
+    frames: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -58,22 +88,31 @@ class Protocol:
         """The columns that are neither percent nor points."""
         return tuple(column for column in self.columns if column in _FRACTIONS or column in _OF_RUNS)
 
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The columns that count something."""
+        return tuple(column for column in self.columns if column in _COUNTS)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
             "table": self.name, "title": self.title, "plan": self.plan, "envs": self.envs, "columns": self.columns,
-            "paper": self.paper,
+            "paper": self.paper, "chunk": self.chunk, "frames": self.frames,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured."""
+    """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured.
+
+    ``paper_interval`` holds the ends of the published number's interval, where the paper gives them.
+    """
 
     row: str
     column: str
     paper: float | None
     here: Estimate
+    paper_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +135,7 @@ class ReproduceResult(Tabular):
 
     def _table(self) -> Table:
         rows = [(n.row, n.column, n.paper, n.here.value, n.here.low, n.here.high) for n in self.numbers]
-        notes = [f"not as in the paper: {text}" for text in self.departures]
+        notes = [f"{_NOT_AS}{text}" for text in self.departures]
         return Table(self.protocol.title, ("row", "column", "paper", "here", "low", "high"), rows, notes)
 
 
@@ -107,10 +146,13 @@ def reproduce(
     out: str | Path,
     envs: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
+    choose: bool = False,
     progress: bool | Reporter = False,
     command: str = "",
 ) -> ReproduceResult:
     """Run the protocol of a table of the paper with your policies, and set the published numbers beside yours.
+
+    All policies run the same retrieval, that of the paper: the rule ``next``, and Eq. 6 with alpha 0.3.
 
     Args:
         table: ``table1`` to ``table7``, ``relation`` or ``fit``.
@@ -118,6 +160,8 @@ def reproduce(
         out: The run directory.
         envs: Other URIs for environments of the table, by their names in it. Only these are then run.
         changes: Keys of the plan that differ from the protocol, as ``{"starts": 10}``. The result lists them.
+        choose: Choose the variant of retrieval and its strength once, on held-out demonstrations, for all policies
+            together. ``changes["check_states"]`` says on how many states (default: 160).
         progress: True shows a progress bar.
         command: The command line to record in the result, if there was one.
 
@@ -127,12 +171,38 @@ def reproduce(
     Raises:
         PlanError: The table, or a policy or environment of that name, does not exist.
     """
-    asked = protocol(table)
-    plan, departures = plan_for(asked, policies, envs or {}, changes or {})
-    result = diagnose(plan, out, progress=progress, command=command)
+    asked, reporter = protocol(table), as_reporter(progress)
+    wanted = {name: value for name, value in (changes or {}).items() if value is not None}
+    states = int(wanted.pop("check_states", Plan.model_fields["check_states"].default))
+    plan, departures = plan_for(asked, policies, envs or {}, wanted)
+    policies, shorter = with_whole_chunks(asked, policies, plan)
+    plan = plan.model_copy(update={"policy": tuple(policies.values())})
+    departures += shorter
+    if choose:
+        config = choose_once(plan, states, reporter)
+        chosen = f"{named(config)}, chosen once on held-out demonstrations for all policies"
+        reporter.note(f"retrieval: {chosen}")
+        if settings(config) != plan.retrieval.given():
+            departures.append(f"retrieval is {chosen}; the paper's choice is not published beyond alpha 0.3")
+        plan = plan.model_copy(update={"retrieval": Retrieval.model_validate(settings(config))})
+    result = diagnose(plan, out, progress=reporter, command=command)
+    departures += library_departures(asked, result)
+    result = _with_departures(result, departures, Path(out))
     over_cells = compare_runs(out, window=_WINDOW) if "all" in asked.paper else None
     numbers = compare(asked, result, policies, envs or {}, over_cells)
-    return ReproduceResult(asked, result, tuple(numbers), (*departures, *library_departures(asked, result)))
+    return ReproduceResult(asked, result, tuple(numbers), tuple(departures))
+
+
+def _with_departures(result: Result, departures: Sequence[str], out: Path) -> Result:
+    """The result with ``departures`` among its notes, so that the page of the run lists them; also in its file."""
+    notes = [note for note in result.notes if not note.startswith(_NOT_AS)] + [
+        f"{_NOT_AS}{text}" for text in departures
+    ]
+    if notes == result.notes:
+        return result
+    noted = result.model_copy(update={"notes": notes})
+    write_bytes(out / "result.json", noted.to_json().encode())
+    return noted
 
 
 def protocols() -> list[str]:
@@ -148,7 +218,7 @@ def protocol(name: str) -> Protocol:
     like = protocol(own["like"]) if "like" in own else Protocol("", "", (), {}, {}, (), {})
     return Protocol(
         name, own["title"], tuple(own["policies"]), own.get("envs") or like.envs, {**like.plan, **own.get("plan", {})},
-        tuple(own["columns"]), own["paper"], tuple(own.get("own_arms", like.own_arms)),
+        tuple(own["columns"]), own["paper"], own.get("chunk", like.chunk), own.get("frames", like.frames),
         (*like.notes, *own.get("notes", ())),
     )  # fmt: skip
 
@@ -167,13 +237,14 @@ def plan_for(
     chosen = envs or table.envs
     wanted = {name: value for name, value in changes.items() if value is not None}
     flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
+    if table.frames is not None and "demos" in wanted:
+        flags["demos_per_task"] = demos_for(str(wanted["demos"]), table.frames / len(chosen))
     plan = load_plan(None, flags)
-    # The paper retrieves by `next`; which of its variants, and here also which rule, held-out demonstrations choose.
-    theirs = {"rule": "next", **table.plan, **table.plan.get("retrieval", {})}
+    theirs = {**table.plan, **table.plan["retrieval"]}
     departures = [
         *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in wanted.items()
           if name in theirs and name != "arms" and str(value) != str(theirs[name])),
-        *(f"the arm {arm} is not run" for arm in table.own_arms if arm not in plan.arms),
+        *(f"the arm {arm} is not run" for arm in table.plan["arms"] if arm not in plan.arms),
         *(f"of the tasks only {task} is run" for task in [", ".join(plan.task)] if task),
         *(f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]),
         *(f"{name} is not run" for name in (*table.policies, *table.envs) if name not in {**policies, **chosen}),
@@ -182,9 +253,100 @@ def plan_for(
     return plan, departures
 
 
+def demos_for(demos: str, frames: float) -> int | None:
+    """How many demonstrations have about ``frames`` frames; None for a library, or where lengths are not known."""
+    if (Path(demos) / "library.json").is_file():
+        return None
+    source = source_of(demos)
+    rows = list(islice(source.rows(), 100)) if isinstance(source, Sampled) else []
+    lengths = [len(values) for row in rows for values in row[1:] if values is not None]
+    return max(1, round(frames / float(np.mean(lengths)))) if lengths else None
+
+
+def with_controls(table: Protocol, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes that add the paper's missing controls to the arms of ``table``, or to those that ``changes`` names."""
+    named = changes.get("arms") or table.plan["arms"]
+    arms = named.split(",") if isinstance(named, str) else named
+    return {**changes, "arms": list(dict.fromkeys((*arms, *CONTROLS)))}
+
+
+def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) -> tuple[dict[str, str], list[str]]:
+    """The policies with URIs by which they execute as many actions of a chunk as the paper's, and which cannot.
+
+    Each policy is loaded once to see how long its chunks are. A URI that says ``replan`` itself stays as it is.
+    """
+    if table.chunk is None:
+        return dict(policies), []
+    changed, departures = {}, []
+    for name, uri in policies.items():
+        spec = load_policy(plan, uri).spec
+        steps, most = spec.replan, min(table.chunk, spec.horizon)
+        fixed = "replan" in Uri.parse(uri).options or not registry.takes_option("policies", uri, "replan")
+        if steps != most and not fixed:
+            uri, steps = f"{uri}{'&' if '?' in uri else '?'}replan={most}", most
+        if steps != table.chunk:
+            departures.append(
+                f"{name} executes {steps} of the {spec.horizon} actions of a chunk, the paper's policies {table.chunk}"
+            )
+        changed[name] = uri
+    return changed, departures
+
+
+def choose_once(plan: Plan, states: int, reporter: Reporter) -> RetrievalConfig:
+    """The variant and the strength of ``plan``'s retrieval for all its policies together (S1).
+
+    At ``states`` held-out demonstration states, the lowest mean over policies of the error of a sample: first among the
+    variants, then among strengths. PlanError where a policy or the library does not allow it.
+    """
+    envs = open_envs(plan)
+    library = library_for(plan, envs, reporter)
+    if library is None:
+        raise PlanError("`choose` needs demonstrations to hold out: name them with `demos`")
+    tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
+    paper = RetrievalConfig.from_dict(plan.retrieval.given())
+    able = [one for one in VARIANTS if library.head.gripper_dim is not None or "gripper_gating" not in one]
+    with one_thread():
+        best = _lowest([replace(paper, **change) for change in able], plan, library, tasks, states, reporter)
+        return _lowest(
+            [best, *(replace(best, prior=alpha, noise=1 - alpha) for alpha in ALPHAS)],
+            plan,
+            library,
+            tasks,
+            states,
+            reporter,
+        )
+
+
+def _lowest(
+    configs: Sequence[RetrievalConfig], plan: Plan, library: Library, tasks: Sequence[TaskSpec], states: int,
+    reporter: Reporter,
+) -> RetrievalConfig:  # fmt: skip
+    """The configuration with the lowest mean error over policies, which are loaded one after the other."""
+
+    def error(policy: Policy, config: RetrievalConfig) -> float:
+        asked = Asked(states, seed=plan.seed, fixed=config.to_dict())
+        check = checked(policy, library, tasks, asked, reporter)
+        value = check.tried[0].error.value if check.tried else None
+        if value is None:
+            raise PlanError(f"`choose`: {policy.spec.name} cannot be checked: {check.reason or 'no error is defined'}")
+        return value
+
+    def errors(uri: str) -> list[float]:
+        policy = load_policy(plan, uri)
+        return [error(policy, config) for config in configs]
+
+    return configs[int(np.argmin(np.mean([errors(uri) for uri in plan.policy], axis=0)))]
+
+
+def settings(config: RetrievalConfig) -> dict[str, Any]:
+    """A configuration as the ``retrieval`` of a plan that names every setting, so that nothing else can change one."""
+    return {name: value for name, value in config.to_dict().items()
+            if name in Retrieval.model_fields and value is not None}  # fmt: skip
+
+
 def library_departures(table: Protocol, result: Result) -> list[str]:
-    """Where the library of a run is not the paper's: how many demonstrations it has of a task, and its tuning."""
-    library, each = result.library, int(table.plan.get("demos_per_task", 0))
+    """Where the library of a run is not the paper's: its demonstrations or frames, and what it takes for events."""
+    library, each = result.library, int(table.plan["demos_per_task"] or 0)
     if library is None:
         return ["there is no library, so nothing was scored or retrieved"]
     wanted = {line.task for cell in result.cells for line in cell.tasks}
@@ -193,14 +355,20 @@ def library_departures(table: Protocol, result: Result) -> list[str]:
     if each and counts != [each]:
         has = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         texts.append(f"the library has {has} demonstrations of a task, the paper's {each}")
-    if "retrieve" in result.plan.get("arms", ()):
-        tuned = (library.get("retrieval") or {}).get("config")
-        settings = ", ".join(f"{name} {value}" for name, value in (tuned or {}).items())
-        how = f"retrieval is as tuned in this library ({settings}) where the plan says nothing else" if tuned else (
-            "retrieval is not tuned; the paper's settings were chosen on held-out demonstrations (library tune)"
-        )  # fmt: skip
-        texts += [f"{uri}: {sentence(check)}" for uri, check in result.checks.items()] if result.checks else [how]
+    if table.frames is not None and library.get("frames") != table.frames:
+        texts.append(f"the library has {library.get('frames')} frames, the paper's {table.frames}")
+    if any(_is_retrieval(arm) for arm in result.plan.get("arms", ())):
+        texts.append("what angle makes a turn an event, the paper does not say; here it is 60 degrees, or your own")
+        if library.get("turns", "spaced") != table.plan["event_turns"]:
+            texts.append(
+                "the library's events leave out turns that are slow or close together (event_turns: spaced); the"
+                " paper names no such limits"
+            )
     return texts
+
+
+def _is_retrieval(arm: str) -> bool:
+    return Uri.parse(arm).scheme == "retrieve"
 
 
 def compare(
@@ -217,14 +385,21 @@ def compare(
         if row == "all" and over_cells is None:
             continue
         if row == "all":
-            here = [_OF_RUNS[column](over_cells) for column in table.columns]
+            here = [_OF_RUNS[column](over_cells, policies) for column in table.columns]
         elif policy in policies:
             cell = _cell(result, policies[policy], uris[env] if env else None)
             here = [_read(cell, column) for column in table.columns]
         else:
             continue
-        compared += [Compared(row, *three) for three in zip(table.columns, numbers, here, strict=True)]
+        compared += [_beside(row, *three) for three in zip(table.columns, numbers, here, strict=True)]
     return compared
+
+
+def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> Compared:
+    if isinstance(number, Sequence):
+        value, low, high = number
+        return Compared(row, column, value, here, (low, high))
+    return Compared(row, column, number, here)
 
 
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
@@ -253,14 +428,24 @@ def _selected(cell: Any) -> Selector:
     return selector
 
 
-def _picked(cell: Any, arm: str, n: int = 0) -> Estimate:
+def _picked(arm: Any, n: int = 0) -> Estimate:
     """Success of keeping the best of ``n`` takes of an arm; of all where it is 0."""
-    return Estimate(cell.arms.arms[arm].picked[_WINDOW][n - 1])
+    return Estimate(arm.picked[_WINDOW][n - 1])
+
+
+def _retrieval(cell: Any) -> Any:
+    """The arm of a cell that retrieves."""
+    return next(iter([arm for name, arm in cell.arms.arms.items() if _is_retrieval(name)]), None)
 
 
 def _combine(cell: Any) -> Estimate | None:
-    both, alone = _picked(cell, "retrieve").value, _picked(cell, "base").value
+    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms["base"]).value
     return None if both is None or alone is None else Estimate(both - alone)
+
+
+def _within(name: str) -> Callable[[Any, Mapping[str, str]], Estimate]:
+    """r over the cells of one of the paper's policies."""
+    return lambda runs, policies: runs.result.relation.within.get(policies.get(name)) or Estimate(reason="not measured")
 
 
 def _extreme(estimates: Mapping[str, Estimate | None], of: Callable[[list[float]], float]) -> Estimate:
@@ -275,13 +460,13 @@ _PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
     "random": lambda cell: cell.selectors.random.success,
     "select": lambda cell: _selected(cell).success,
     "select gain": lambda cell: _selected(cell).gain,
-    "select of 2": lambda cell: _picked(cell, "base", 2),
-    "retrieve": lambda cell: cell.arms.arms["retrieve"].pass_1,
-    "retrieve gain": lambda cell: cell.arms.arms["retrieve"].gain,
-    "sd over seeds": lambda cell: Estimate(cell.arms.arms["retrieve"].gain_seed_sd),
-    "retrieve + select": lambda cell: _picked(cell, "retrieve"),
+    "select of 2": lambda cell: _picked(cell.arms.arms["base"], 2),
+    "retrieve": lambda cell: _retrieval(cell).pass_1,
+    "retrieve gain": lambda cell: _retrieval(cell).gain,
+    "sd over seeds": lambda cell: Estimate(_retrieval(cell).gain_seed_sd),
+    "retrieve + select": lambda cell: _picked(_retrieval(cell)),
     "combine": _combine,
-    "retrieve pass@N": lambda cell: cell.arms.arms["retrieve"].pass_n,
+    "retrieve pass@N": lambda cell: _retrieval(cell).pass_n,
     "rerank": lambda cell: cell.arms.arms["rerank"].pass_1,
 }
 _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
@@ -289,22 +474,26 @@ _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
     "DFE as a norm": lambda cell: cell.dfe.dfe,
     "first action r": lambda cell: cell.dfe.correlation,
 }
-_OF_RUNS: dict[str, Callable[[Any], Estimate]] = {
-    "r": lambda runs: _with_interval(runs.result.relation.r, runs.result.relation.ci_nested),
-    "Spearman": lambda runs: runs.result.relation.spearman or Estimate(reason="not measured"),
-    "r on disjoint halves": lambda runs: Estimate(runs.result.relation.disjoint.mean),
-    "lowest r within a policy": lambda runs: _extreme(runs.result.relation.within, min),
-    "highest r within a policy": lambda runs: _extreme(runs.result.relation.within, max),
-    "lowest r without a policy": lambda runs: _extreme(runs.result.relation.leave_one_out, min),
-    "highest r without a policy": lambda runs: _extreme(runs.result.relation.leave_one_out, max),
-    "r with retrieval's gain": lambda runs: runs.across.retrieval,
-    "pooled AUC": lambda runs: runs.across.auc,
-    "capture": lambda runs: Estimate(runs.across.captures.mean),
-    "sd of capture": lambda runs: Estimate(runs.across.captures.sd),
-    "lowest capture": lambda runs: Estimate(runs.across.captures.low),
-    "highest capture": lambda runs: Estimate(runs.across.captures.high),
+_OF_RUNS: dict[str, Callable[[Any, Mapping[str, str]], Estimate]] = {
+    "r": lambda runs, _: _r(runs.result.relation),
+    "Spearman": lambda runs, _: runs.result.relation.spearman or Estimate(reason="not measured"),
+    "r on disjoint halves": lambda runs, _: Estimate(runs.result.relation.disjoint.mean),
+    "sd over the splits": lambda runs, _: Estimate(runs.result.relation.disjoint.sd),
+    **{f"r within {name}": _within(name) for name in ("pi0", "smolvla", "pi05")},
+    "lowest r without a policy": lambda runs, _: _extreme(runs.result.relation.leave_one_out, min),
+    "highest r without a policy": lambda runs, _: _extreme(runs.result.relation.leave_one_out, max),
+    "r with retrieval's gain": lambda runs, _: runs.across.retrieval,
+    "pooled AUC": lambda runs, _: runs.across.auc,
+    "takes with a valid score": lambda runs, _: Estimate(runs.across.takes),
+    "takes": lambda runs, _: Estimate(runs.across.takes + runs.across.invalid),
+    "capture": lambda runs, _: Estimate(runs.across.captures.mean),
+    "sd of capture": lambda runs, _: Estimate(runs.across.captures.sd),
+    "lowest capture": lambda runs, _: Estimate(runs.across.captures.low),
+    "highest capture": lambda runs, _: Estimate(runs.across.captures.high),
 }
+_COUNTS = ("takes with a valid score", "takes")
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> Estimate:
-    return Estimate(value, *(interval or (None, None)))
+def _r(relation: Relation) -> Estimate:
+    low, high = relation.interval or (None, None)
+    return Estimate(relation.r, low, high, relation.cells, relation.reason)

@@ -1,8 +1,8 @@
 """Retrieval configurations rolled out on starts that are kept apart for it, beside `base` and `cooled` (S1).
 
-All have the same noise. The highest success is taken; of equals the weakest and then the simplest. What is not shown to
-be worse (paired by start) is marked as tied with it. A few starts seldom show a difference, and whoever prefers the
-weakest of those that are tied loses more by it than by the luck of the leader (docs/zoo.md).
+The highest success is taken; of equals the weakest and then the simplest. What is not shown to be worse (paired by
+start) is marked as tied with it. A few starts seldom show a difference, and whoever prefers the weakest of those that
+are tied loses more by it than by the luck of the leader (docs/zoo.md).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from besttake.arms.cooled import cooled_at
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.core.estimate import Estimate
-from besttake.core.offline import Check, Checked, complexity
+from besttake.core.offline import Check, complexity, lowest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import difference_scale, mean_interval, unit_scale
 from besttake.demos.library import Library
@@ -33,7 +34,7 @@ from besttake.takes.pool import LocalPool
 from besttake.takes.runner import UnderWay, play
 from besttake.takes.store import Store
 from besttake.types import F64, EnvSpec
-from besttake.verbs.check import COOLING
+from besttake.verbs.check import FIRST
 
 _BATCH = 16
 MOST = 6
@@ -43,7 +44,7 @@ MOST = 6
 class Trial:
     """An arm on the tuning starts: its ``success``, and paired by start its ``gain`` over base and its ``content``.
 
-    ``content`` is against cooling of the same strength; `base` and `cooled` have none, nor a ``config``. ``tied``: it
+    ``content`` is against cooling at the same noise; `base` and `cooled` have none, nor a ``config``. ``tied``: it
     is not shown to be worse than the leader among the configurations.
     """
 
@@ -81,19 +82,18 @@ class Tuned(Tabular):
 def shortlist(checks: Sequence[Check], most: int = MOST) -> list[RetrievalConfig]:
     """The configurations worth rolling out, of those that the check tried for every policy.
 
-    What was chosen for a policy, at every strength, which the check cannot rank; each rule as it is; and then the
-    lowest lasting errors on average.
+    What was chosen for a policy, at every prior; each rule as it is; and then the lowest errors on average.
     """
     tried = [{one.config: one for one in check.tried} for check in checks]
     common = [config for config in tried[0] if all(config in each for each in tried)] if tried else []
     chosen = [check.chosen for check in checks if check.chosen is not None and check.chosen in common]
-    stronger = [c for own in chosen for c in common if replace(c, alpha=own.alpha) == own]
-    plain = [config for config in common if config.way == "start" and not complexity(config)[0]]
+    others = [c for own in chosen for c in common if replace(c, prior=own.prior) == own]
+    plain = [config for config in common if config.prior == FIRST and not complexity(config)[0]]
 
-    def change(config: RetrievalConfig) -> float:
-        return float(np.mean([_change(each[config]) for each in tried]))
+    def added(config: RetrievalConfig) -> float:
+        return float(np.mean([lowest(each[config].added) for each in tried]))
 
-    ranked = [*chosen, *stronger, *plain[:3], *sorted(common, key=change)]
+    ranked = [*chosen, *others, *plain, *sorted(common, key=added)]
     return list(dict.fromkeys(ranked))[:most]
 
 
@@ -108,15 +108,15 @@ def judged(outcomes: Mapping[str, F64], configs: Sequence[RetrievalConfig], seed
 
     arms = {arm_of(config): config for config in configs}
     leader = min(
-        arms, key=lambda uri: (-float(np.nanmean(outcomes[uri])), arms[uri].alpha, complexity(arms[uri]))
+        arms, key=lambda uri: (-float(np.nanmean(outcomes[uri])), arms[uri].prior, complexity(arms[uri]))
     )  # fmt: skip
     trials = []
     for uri, values in outcomes.items():
         config = arms.get(uri)
-        content = Estimate() if config is None else paired(values, outcomes.get(f"cooled?alpha={config.alpha:g}"))
+        content = Estimate() if config is None else paired(values, outcomes.get(cooled_at(config.noise)))
         behind = paired(values, outcomes[leader])
         tied = config is not None and (uri == leader or behind.high is None or behind.high >= 0)
-        name = uri.replace("?alpha=", " ") if config is None else named(config)
+        name = uri.replace("?noise=", ", noise ") if config is None else named(config)
         success, gain = mean_interval(values, unit_scale()), paired(values, base)
         trials.append(Trial(name, config, success, gain, content, seeds * len(values), tied))
     return Tuned(arms[leader], tuple(sorted(trials, key=lambda trial: -(trial.success.value or 0.0))))
@@ -124,12 +124,8 @@ def judged(outcomes: Mapping[str, F64], configs: Sequence[RetrievalConfig], seed
 
 def arm_of(config: RetrievalConfig) -> str:
     """The arm that runs ``config`` whatever the plan says, as a URI."""
-    values = {**config.to_dict(), "cooling": config.cooled_by}
+    values = config.to_dict()
     return "retrieve?" + "&".join(f"{name}={json.dumps(value)}".replace('"', "") for name, value in values.items())
-
-
-def _change(one: Checked) -> float:
-    return np.inf if one.change.value is None else one.change.value
 
 
 @dataclass
@@ -146,8 +142,8 @@ class Bench:
 
     def outcomes(self, configs: Sequence[RetrievalConfig], workers: int, reporter: Reporter) -> dict[str, F64]:
         """Success of `base`, `cooled` and each configuration at every start, each policy counting alike."""
-        strengths = sorted({*COOLING[:3], *(config.alpha for config in configs)})
-        arms = ("base", *(f"cooled?alpha={alpha:g}" for alpha in strengths), *map(arm_of, configs))
+        controls = (cooled_at(noise) for noise in sorted({config.noise for config in configs}))
+        arms = ("base", *controls, *map(arm_of, configs))
         total = len(arms) * len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
         with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
             parts = [self.success(uri, arms, pool, stage.advance) for uri in self.models]

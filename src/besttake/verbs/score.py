@@ -15,14 +15,14 @@ from besttake.encoders.cache import cached
 from besttake.encoders.skip import SkippingEncoder
 from besttake.measure.again import base_of, chosen_from, units_of
 from besttake.measure.questions import question
-from besttake.measure.scores import AUTO, ScoreName, Scores
+from besttake.measure.scores import ScoreName, Scores
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Result
 from besttake.scorers.base import ScorerSpec
 from besttake.scorers.chat import uploads_allowed
 from besttake.scorers.portion import Context, make_scorers
-from besttake.scorers.scoring import costs_of, score_run, with_candidates
+from besttake.scorers.scoring import costs_of, score_run
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import Workers
 from besttake.takes.store import Store
@@ -55,7 +55,6 @@ class CellScore:
         gain: Its gain over a single take, as a fraction.
         capture: Gain divided by headroom.
         auc: How often a success scores above a failure of the same start.
-        chosen: For the scorer ``auto``, the number of starts at which it used each scorer.
     """
 
     scorer: str
@@ -68,7 +67,6 @@ class CellScore:
     gain: Estimate
     capture: Estimate
     auc: Estimate
-    chosen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ def score(
 
 
 def _score(run: str | Path, named: Sequence[str], reporter: Reporter, helpers: Workers) -> ScoreResult:
-    uris = with_candidates(named)
+    uris = tuple(dict.fromkeys(named))
     specs = {scorer.spec.name: scorer.spec for scorer in make_scorers(uris).values()}
     directory = Path(run)
     result = Result.load(directory / "result.json")
@@ -162,7 +160,7 @@ def _score(run: str | Path, named: Sequence[str], reporter: Reporter, helpers: W
         with reporter.stage("scoring", done, "takes") as stage:
             reported = {cell.scorer for cell in result.cells}
             scores = _scores(store, uris, tuple(specs.values()), reported, stage.advance, helpers)
-        names = [name for name in specs if name not in scores.lost] + [AUTO] * (AUTO in named)
+        names = [name for name in specs if name not in scores.lost]
         cells = [_judge(cell, name, rows, scores) for name in names for cell in result.cells]
         costs = costs_of(directory)
     notes = [note for spec in specs.values() for note in scorer_notes(spec)]
@@ -220,5 +218,5 @@ def _judge(cell: Cell, scorer: str, rows: Mapping[TakeKey, Row], scores: Scores)
         stats.mean_interval(chosen.successes, stats.unit_scale()),
         question("", "choice", chosen.gains, n, headroom.tally(outcomes)[0]).estimate(),
         stats.capture_interval(chosen.gains, headroom.start_headroom(outcomes, n)),
-        ranking.within_auc(outcomes, own), {} if data.auto is None else data.auto.counts,
+        ranking.within_auc(outcomes, own),
     )  # fmt: skip

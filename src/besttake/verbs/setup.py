@@ -125,7 +125,7 @@ def library_for(
         options = Options(
             max_demos=plan.demos_per_task, gripper_dim=plan.gripper_dim, eef_dims=plan.eef_dims,
             gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
-            angle=plan.event_angle,
+            angle=plan.event_angle, turns=plan.event_turns,
         )  # fmt: skip
         return open_or_build(named, plan.encoder, options, Work(each=each, frames=stage.reach))
 

@@ -14,16 +14,13 @@ import numpy as np
 
 from besttake.config import Plan
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
-from besttake.measure.forecast import MOST
 from besttake.measure.looks import Unit, cell_name, looks_until
 from besttake.measure.questions import questions_of
-from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, beyond_takes, chance_within, needs_of
+from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, chance_within
+from besttake.measure.verdict import MOST
 from besttake.takes.key import TakeKey
 
 _log = logging.getLogger(__name__)
-ASKED = ("reuse", "retrieve", "arms")
-"""The parts that have to be settled. ``combine`` is judged on the takes that these need: ruling a sum of two gains out
-takes thousands of starts."""
 _BEFORE_GIVING_UP, _HOPE = 60, 0.04
 """A cell is given up after this many starts, where at most this part of its futures is decided within the budget."""
 PER_CELL = 1500
@@ -118,7 +115,7 @@ def _hopeless(
         affordable = rounds.budget // len(waiting) // (len(needed[cell]) * course.settings.seeds)
         spare = sum(rounds.cell_of[unit] == cell and unit not in rounds.played for unit in course.order)
         starts = min(affordable, spare, MOST)
-        parts = [part for part, arms in _open(course, data).items() if arms and part in ("reuse", "retrieve")]
+        parts = [part for part, arms in _open(course, data).items() if arms and part != "arms"]
         if starts < 1 or not parts:
             continue
         arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
@@ -135,14 +132,12 @@ def _open(course: Course, data: CellData) -> Open:
     order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
     if "base" not in arms:
-        return {"reuse": frozenset(course.arms)}
+        return {"takes": frozenset(course.arms)}
     watch = Watch.of(
         arms, order, course.settings.n, course.settings.worth, deterministic=data.deterministic,
         leak_free=data.windows[0] != "episode",
     )  # fmt: skip
-    decided = watch.verdict(dict.fromkeys(arms, len(order)))
-    parts = {**dict.fromkeys(beyond_takes(decided), frozenset[str]()), **needs_of(decided, course.arms)}
-    return {part: needed for part, needed in parts.items() if part in ASKED}
+    return watch.open_parts(dict.fromkeys(arms, len(order)), course.arms)
 
 
 def _stops(
@@ -155,7 +150,7 @@ def _stops(
     stops = {}
     for cell in (*cells, ("", "*")):
         name = cell_name(course.policy, *cell)
-        unsettled = left.get(name, {"reuse": frozenset(course.arms)})
+        unsettled = left.get(name, {"takes": frozenset(course.arms)})
         reason: Stopped = "decided"
         if unsettled:
             more = any(map(rounds.has_starts, cells)) if cell[1] == "*" else rounds.has_starts(cell)

@@ -174,11 +174,11 @@ def test_tokens_are_greedy_unless_a_temperature_is_given_and_cooled_is_a_lower_o
     chunks = hot.sample(seen, DRAWS)
     assert len(np.unique(chunks, axis=0)) > 3
     assert (np.ptp(chunks, axis=1).max(axis=1) > 0).sum() > 3, "tokens that could be read"
-    np.testing.assert_array_equal(hot.sample(seen, DRAWS, [Warm(0.3)] * 6), warm.sample(seen, DRAWS))
-    np.testing.assert_array_equal(hot.sample(seen, DRAWS, [Warm(1.0)] * 6), greedy.sample(seen, DRAWS))
+    np.testing.assert_array_equal(hot.sample(seen, DRAWS, [Warm(0.7)] * 6), warm.sample(seen, DRAWS))
+    np.testing.assert_array_equal(hot.sample(seen, DRAWS, [Warm(0.0)] * 6), greedy.sample(seen, DRAWS))
     np.testing.assert_array_equal(hot.sample(seen, DRAWS), chunks)
     with pytest.raises(ComponentError, match="cannot be warm-started"):
-        hot.sample(seen[:1], DRAWS[:1], [Warm(0.3, chunks[0])])
+        hot.sample(seen[:1], DRAWS[:1], [Warm(0.7, 0.3, chunks[0])])
 
 
 @pytest.mark.parametrize(

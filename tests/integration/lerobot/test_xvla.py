@@ -116,11 +116,11 @@ def test_it_keeps_the_contract_and_can_be_cooled_but_not_started_warm(checkpoint
     check_policy(policy, observations=[observation(seed) for seed in range(3)], atol=0.0)
     assert (policy.spec.action_dim, policy.spec.state_dim) == (7, 20)
     assert (policy.spec.cools, policy.spec.warm_start) == (True, False)
-    plain, cooled = (policy.sample([observation()], [draw(0)], [warm]) for warm in (None, Warm(0.3)))
+    plain, cooled = (policy.sample([observation()], [draw(0)], [warm]) for warm in (None, Warm(0.7)))
     assert not np.array_equal(plain, cooled)
     assert set(np.unique(plain[..., 6])) <= {-1.0, 1.0}
     with pytest.raises(ComponentError, match="cannot be warm-started"):
-        policy.sample([observation()], [draw(0)], [Warm(0.3, np.zeros((6, 7), np.float32))])
+        policy.sample([observation()], [draw(0)], [Warm(0.7, 0.3, np.zeros((6, 7), np.float32))])
 
 
 def test_pictures_are_normalised_once_whoever_does_it(checkpoint, tmp_path):

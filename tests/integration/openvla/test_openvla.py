@@ -94,15 +94,15 @@ def test_the_mask_covers_the_token_that_is_added_after_the_prompt(greedy, monkey
     assert asked["ids"][0, :-1].tolist() == prompt["input_ids"]
 
 
-def test_cooled_is_the_temperature_times_one_minus_alpha(policy, checkpoint):
+def test_cooled_is_the_temperature_times_the_noise(policy, checkpoint):
     cooler = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0.7")
     seen, draws = [observation(s) for s in range(4)], [Draw(0, "t", s, 0) for s in range(4)]
-    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.3)] * 4), cooler.sample(seen, draws))
+    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.7)] * 4), cooler.sample(seen, draws))
 
 
 def test_cooled_to_nothing_is_greedy(policy, greedy):
     seen, draws = [observation()], [Draw(0, "t", 0, 0)]
-    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(1.0)]), greedy.sample(seen, draws))
+    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.0)]), greedy.sample(seen, draws))
 
 
 def test_liberos_gripper_is_plus_or_minus_one(checkpoint):
@@ -169,8 +169,11 @@ def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_
         ),
         (lambda: registry.policy(f"openvla:{oft}?trust_remote_code=true"), "an OpenVLA-OFT; serve it with vla-eval's"),
         (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "the hub did not give it"),
-        (lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3, chunk)]), "cannot be warm-started"),
-        (lambda: greedy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.3)]), "nothing to cool"),
+        (
+            lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.7, 0.3, chunk)]),
+            "cannot be warm-started",
+        ),
+        (lambda: greedy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.7)]), "nothing to cool"),
         (
             lambda: policy.sample(
                 [Observation({"front": np.zeros((8, 8, 3), np.uint8)}, chunk[0])], [Draw(0, "t", 0, 0)]

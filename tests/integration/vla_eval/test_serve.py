@@ -111,7 +111,7 @@ def test_harnesses_that_share_the_policys_calls_get_the_takes_that_each_gets_alo
 
 def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
     """`besttake serve --retrieve` in a process of its own, with a tuned library."""
-    config = RetrievalConfig(rule="current", alpha=0.5, onset_alignment=True, gripper_gating=True)
+    config = RetrievalConfig(rule="current", noise=0.5, prior=0.5, onset_alignment=True, gripper_gating=True)
     built = build(
         registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", Options(max_demos=3)
     )

@@ -93,8 +93,8 @@ def latex(result: Result) -> str:
 def _answers(cell: Cell) -> list[str]:
     """Whether more takes, demonstrations and both together help."""
     if cell.verdict is None:
-        return ["not-measured"] * 3
-    return [part.answer for part in (cell.verdict.reuse, cell.verdict.retrieve, cell.verdict.combine)]
+        return ["not measured"] * 3
+    return [answer.answer for answer in cell.verdict.answers.values()]
 
 
 def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:

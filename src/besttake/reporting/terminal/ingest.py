@@ -10,7 +10,7 @@ from rich.text import Text
 
 from besttake.reporting.numbers import bounds, count, estimate_percent, estimate_points, number, percent
 from besttake.reporting.terminal.tables import notes, table
-from besttake.reporting.words import because
+from besttake.reporting.words import answers
 
 if TYPE_CHECKING:
     from besttake.result import Cell, Estimate
@@ -48,7 +48,7 @@ def _sentences(cell: Cell, worth: float) -> list[str]:
     beyond = [point for point in cell.headroom.curve if not point.measured] if cell.headroom is not None else []
     lines = [f"pass@{last.k} extrapolates to {percent(last.value)}{bounds(last)}" for last in beyond[-1:]]
     if cell.verdict is not None:
-        lines += [cell.verdict.headline, because("reuse", cell, worth)]
+        lines.append(answers(cell, worth)[0].sentence)
     return [*lines, *cell.notes]
 
 

@@ -44,7 +44,7 @@ def _every(stride: int) -> str:
 
 
 def _settings(config: RetrievalConfig) -> str:
-    """``rule frame, way start, alpha 0.3``: all settings of retrieval by name."""
+    """``rule frame, noise 0.1, prior 0.2``: all settings of retrieval by name."""
     return ", ".join(f"{name} {value}" for name, value in config.to_dict().items() if value is not None)
 
 
@@ -79,7 +79,7 @@ def render_tuned(tuned: Tuned) -> RenderableType:
     winner = f"Chosen and kept in the library: {tuned.winner.name}, which succeeded most often."
     beyond = tuned.winner.content
     if beyond.low is None or beyond.low <= 0:
-        winner += " It is not shown to gain more than cooling of the same strength."
+        winner += " It is not shown to gain more than cooling at the same noise."
     frozen = Text(f"Frozen: {_settings(tuned.config)}")
     columns = ("rolled out", "success on tuning starts", "over base", "beyond cooled", "takes", "")
     return Group(table(columns, rows), Text(winner, style="bold"), frozen)

@@ -32,7 +32,9 @@ def render_protocol(protocol: Protocol) -> RenderableType:
             for row, numbers in protocol.paper.items()
         },
     )
-    settings = {"env": list(protocol.envs.values()), **protocol.plan}
+    own = {"actions executed of a chunk": protocol.chunk, "frames of the library": protocol.frames}
+    settings = {"env": list(protocol.envs.values()), **protocol.plan, **own}
+    settings = {name: value for name, value in settings.items() if value is not None}
     plan = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None)
     run = f"besttake reproduce {protocol.name} --policy {protocol.policies[0]}=URI --demos URI -o runs/{protocol.name}"
     return Group(Text(protocol.title, style="bold"), grid, Text(), Text(plan.rstrip(), style="dim"), Text(), Text(run))
@@ -44,6 +46,9 @@ def render(result: ReproduceResult) -> RenderableType:
     names = dict.fromkeys(number.row for number in numbers)
     grid = _grid(protocol, {row: [_pair(number, protocol) for number in numbers if number.row == row] for row in names})
     legend = "paper / here with its 95 % interval; yellow where the paper's number lies outside it"
+    without = dict.fromkeys(one.here.reason for one in numbers if one.here.value is not None and one.here.reason)
+    if without:
+        legend += f" ({'; '.join(without)})"
     differs = [Text(f"not as in the paper: {text}", style="yellow") for text in result.departures]
     return Group(Text(protocol.title, style="bold"), grid, Text(legend, style="dim"), *differs)
 
@@ -58,10 +63,11 @@ def _grid(protocol: Protocol, rows: Mapping[str, Sequence[Value]]) -> Renderable
 
 
 def _pair(number: Compared, protocol: Protocol) -> Text:
-    def shown(value: float | None) -> str:
+    def shown(value: float | Sequence[float] | None) -> str:
         return _number(value, number.column, protocol)
 
-    here, paper = number.here, shown(number.paper)
+    here, ends = number.here, number.paper_interval
+    paper = shown(number.paper if number.paper is None or ends is None else (number.paper, *ends))
     if here.value is None:
         return Text(f"{paper} / none", style="dim")
     text = f"{paper} / {shown(here.value)}"
@@ -71,7 +77,12 @@ def _pair(number: Compared, protocol: Protocol) -> Text:
     return Text(f"{text} [{shown(here.low)}, {shown(here.high)}]", style="yellow" if outside else "")
 
 
-def _number(value: float | None, column: str, protocol: Protocol) -> str:
+def _number(value: float | Sequence[float] | None, column: str, protocol: Protocol) -> str:
     if value is None:
         return ""
+    if isinstance(value, Sequence):
+        middle, *ends = (_number(one, column, protocol) for one in value)
+        return f"{middle} [{', '.join(ends)}]"
+    if column in protocol.counts:
+        return f"{value:.0f}"
     return f"{value:.3f}" if column in protocol.unitless else f"{value + 0.0:.1f}"

@@ -16,7 +16,7 @@ from besttake.reporting.numbers import sentence
 from besttake.reporting.terminal.tables import Column, stacked
 from besttake.result import Cell, Estimate, Result
 
-_SHOWN = ("base", "cooled", "shuffled", "retrieve", "renoised")
+_SHOWN = ("base", "cooled", "shuffled", "retrieve")
 """Arms that have a column of their own, or are controls of one; every other arm gets one, too."""
 _STYLES = {"act": "green", "open": "yellow", "rest": "dim"}
 
@@ -35,18 +35,17 @@ def verdict_table(result: Result, width: int = 200) -> Group:
         grid = stacked("policy / task", names, columns, needs, width)
         if isinstance(grid, Table):
             break
-    sentences = [line for policy in result.policies for line in _sentences(policy, result.worth)]
-    return Group(grid, *sentences, Text(), *_relation(result), Text(_caption(result), style="dim"))
+    sentences = [line for policy in result.policies for line in _sentences(policy)]
+    rules = [Text(line, style="dim") for line in dict.fromkeys(map(words.rule, result.policies)) if line]
+    return Group(grid, *sentences, Text(), *rules, *_relation(result), Text(_caption(result), style="dim"))
 
 
-def _sentences(policy: Cell, worth: float) -> list[RenderableType]:
+def _sentences(policy: Cell) -> list[RenderableType]:
     """What to do with a policy, and below it, indented, what else is worth knowing."""
     below = [Text(sentence(note), style="yellow") for note in policy.notes]
     if policy.verdict is None:
         return [Text(), Text(policy.policy, style="bold"), *map(_indented, below)] if below else []
-    more = [Text(line, style="dim") for line in (*words.menu_lines(policy, worth), *words.scorer_lines(policy))]
-    if warning := words.leak(policy):
-        more.append(Text(warning, style="yellow"))
+    more = [Text(line, style="dim") for line in words.more(policy)]
     first = Text.assemble((policy.policy, "bold"), f": {words.headline(policy)}")
     return [Text(), first, *map(_indented, (*more, *below))]
 
@@ -56,9 +55,9 @@ def _indented(text: Text) -> RenderableType:
 
 
 def undecided(result: Result) -> bool:
-    """Whether any policy's verdict leaves a question open."""
+    """Whether any policy's verdict is open, or leaves a question open."""
     verdicts = [policy.verdict for policy in result.policies if policy.verdict is not None]
-    return any(getattr(verdict, part).answer == "undecided" for verdict in verdicts for part in words.PARTS)
+    return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
 
 
 def _columns(result: Result, tight: bool) -> list[tuple[str, bool, Callable[[Cell], Text]]]:
@@ -91,9 +90,7 @@ def _arm_gain(cell: Cell, name: str) -> Estimate | None:
 
 
 def _needs(cell: Cell) -> Text:
-    return Text(words.BETWEEN_NEEDS).join(
-        Text.assemble((need.label, "dim"), (need.text, _STYLES[need.tone])) for need in words.needs(cell)
-    )
+    return Text(words.needs_text(cell), style=_STYLES[words.tone(cell)])
 
 
 def _number(estimate: Estimate | None, scale: float = 1, digits: int = 0) -> Text:
@@ -121,10 +118,9 @@ def _short(name: str, width: int) -> str:
 
 def _relation(result: Result) -> list[RenderableType]:
     relation = result.relation
-    ends, resampled = words.r_interval(relation)
-    if relation.r is None or ends is None:
+    if relation.r is None or relation.interval is None:
         return []
-    span = f"[{ends[0]:.2f}, {ends[1]:.2f}] ({resampled})"
+    span = f"[{relation.interval[0]:.2f}, {relation.interval[1]:.2f}] ({words.about_interval(relation)})"
     return [Text(f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f} {span}")]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from besttake.reporting.numbers import count, interval, points, sentence, whole_points
-from besttake.reporting.words.phrases import Tone
+from besttake.reporting.words.verdict import Tone
 
 if TYPE_CHECKING:
     from besttake.measure.sofar import SoFar
@@ -22,7 +22,7 @@ _ASKED = {
 _BADGES: dict[str, tuple[str, Tone]] = {
     "yes": ("shown", "act"),
     "no": ("ruled out", "rest"),
-    "undecided": ("open", "open"),
+    "open": ("open", "open"),
 }
 
 
@@ -65,7 +65,7 @@ def summary(cells: Sequence[SoFar], n: int, worth: float) -> str:
                 settled.setdefault(what, []).append(group_name(one.cell.group))
         if settled:
             parts.append(f"{title}: {'; '.join(f'{what} ({_some(names)})' for what, names in settled.items())}")
-    still = sum(answer == "undecided" for _, answer, _ in asked)
+    still = sum(answer == "open" for _, answer, _ in asked)
     parts.append(f"Open: {still} of {count(len(asked), 'question')}" if still else "every question is settled")
     return " ".join(map(sentence, parts))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from besttake.core.planning import seeds_worth
 from besttake.reporting.numbers import count, estimate_plain, interval, number
 
 if TYPE_CHECKING:
+    from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
     from besttake.result import Relation, Result
     from besttake.verbs.changes import Change
@@ -17,10 +19,9 @@ def relation(measured: Relation) -> list[str]:
     """What the relation says, a sentence per test."""
     if measured.r is None:
         return [measured.reason or f"The relation needs at least three cells; this run has {measured.cells}."]
-    (ends, resampled), disjoint = r_interval(measured), measured.disjoint
-    span = f" {interval(*ends, digits=2)}" if ends else ""
-    how = f" ({resampled})" if resampled else ""
-    lines = [f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')}{how}."]
+    disjoint = measured.disjoint
+    span = f" {interval(*measured.interval, digits=2)}" if measured.interval else ""
+    lines = [f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')} ({about_interval(measured)})."]
     if spearman := estimate_plain(measured.spearman):
         lines.append(f"Spearman {spearman}.")
     if disjoint.mean is not None:
@@ -55,14 +56,11 @@ def _mean_sd(mean: float, sd: float | None) -> str:
     return number(mean, 2) + (f" ± {number(sd, 2)}" if sd is not None else "")
 
 
-def r_interval(measured: Relation) -> tuple[tuple[float, float] | None, str]:
-    """The interval of r to show, and what was resampled for it: starts too wherever the result has that."""
-    if measured.ci_nested is not None:
-        return measured.ci_nested, "interval over cells and their starts"
-    if measured.ci is not None:
-        rough = ", too short below eight" if measured.cells < 8 else ""
-        return measured.ci, f"interval over cells alone{rough}"
-    return None, ""
+def about_interval(measured: Relation) -> str:
+    """What the interval of r resamples, or why there is none."""
+    if measured.interval is not None:
+        return "interval over cells and their starts"
+    return measured.reason or "no interval"
 
 
 def overview(result: Result) -> str:
@@ -92,3 +90,15 @@ differ.",
         f"They are compared {how}. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one \
 looks changed.",
     ]
+
+
+def advice(plan: SampleSize) -> str:
+    """Whether a budget is better spent on seeds or on starts."""
+    known = f"(within-start AUC {number(plan.within_auc, 2)})"
+    match plan.advice:
+        case "more-seeds":
+            return f"5 seeds per start and fewer starts: the ranking is weak {known}, and a take is then worth \
+{seeds_worth(5):.1f}x as much; for retrieval alone use the fewest seeds"
+        case "more-starts":
+            return f"3 seeds per start and more starts: the ranking is good {known}"
+    return "3 seeds per start, as in the paper; once the ranking is measured, 5 pay off if it is weak"

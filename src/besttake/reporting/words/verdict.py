@@ -1,246 +1,256 @@
-"""Sentences about a verdict: the headline, the three answers, and what a cell needs in a word or two."""
+"""Sentences about a verdict: what to do, the paper's three answers, and what is still open."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from besttake.core.verdict import PAIRS
-from besttake.reporting.numbers import count, estimate_points, number, sentence, whole_points
-from besttake.reporting.words.menu import action, price
-from besttake.reporting.words.phrases import PARTS, Tone, gain_of, kept_of, more_starts, moved, price_of, say
-from besttake.reporting.words.reasons import because
+from besttake.reporting.numbers import (
+    count,
+    duration,
+    estimate_percent,
+    estimate_points,
+    number,
+    percent,
+    points,
+    sentence,
+    whole_points,
+)
 
 if TYPE_CHECKING:
-    from besttake.result import Cell, Decision, Verdict
+    from besttake.core.estimate import Forecast
+    from besttake.result import Answer, Cell, Option, Result, Verdict
 
-QUESTIONS = {"reuse": "More takes?", "retrieve": "Demonstrations?", "combine": "Both?"}
-BADGES = {
-    "select": "run several takes",
-    "unranked": "headroom, not found",
-    "none": "no",
-    "undecided": "undecided",
-    "retrieve": "retrieve",
-    "cool": "cool",
-    "cool-or-retrieve": "cool or retrieve",
-    "yes": "yes",
-    "no": "no",
-    "not-measured": "not measured",
+Tone = Literal["act", "open", "rest"]
+QUESTIONS = {"takes": "More takes?", "demonstrations": "Demonstrations?", "both": "Both?"}
+_TONES: dict[str, Tone] = {"yes": "act", "act": "act", "open": "open"}
+_ARMS = {"base": "", "cooled": "cool the sampling", "retrieve": "retrieve demonstrations"}
+_REASONS = {
+    "identical-takes": "The policy is deterministic: all takes of a start are alike.",
+    "one-take": "There is one take per start, so nothing can be picked.",
+    "no-score": "The takes have no score, so what a pick would gain is not known.",
+    "length-leak": "Episodes stop at success and keeping the shortest take gains as much, so this gain is no evidence"
+    " that the score ranks behaviour.",
+    "no-control": "The arm `cooled` was not run, and without it a gain of retrieval may be that of calmer noise.",
+    "not-run": "This run did not measure it.",
+    "left-out": "The check at held-out demonstrations expects nothing of retrieved actions, so they were not run.",
 }
-_TONES: dict[str, Tone] = dict.fromkeys(("select", "retrieve", "cool", "cool-or-retrieve", "yes"), "act")
-_TONES |= {"undecided": "open", "unranked": "open"}
-LEFT_OUT = "left out by the check"
-BETWEEN_NEEDS = " \N{MIDDLE DOT} "
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One part of a verdict as it is shown: the question, a badge, a sentence, the reason, and whether to act."""
+class Line:
+    """One of the paper's questions as it is shown: the question, its answer, a sentence, and whether to act."""
 
     name: str
     question: str
     badge: str
     sentence: str
-    because: str
     tone: Tone
     value: float | None = None
 
 
-@dataclass(frozen=True)
-class Need:
-    """One word of what a cell needs, as tables show it, with a ``label`` that says of what: ``takes: ``."""
-
-    text: str
-    tone: Tone
-    label: str = ""
-
-
-def worded(cell: Cell, worth: float) -> Cell:
-    """The cell with the sentences of its verdict filled in, as ``result.json`` keeps them."""
+def worded(cell: Cell) -> Cell:
+    """The cell with the sentence of its verdict filled in, as ``result.json`` keeps it."""
     if cell.verdict is None:
         return cell
-    update: dict[str, object] = {"headline": _headline(cell)}
-    for name in PARTS:
-        update[name] = getattr(cell.verdict, name).model_copy(update={"because": because(name, cell, worth)})
-    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update=update)})
+    return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"headline": _headline(cell)})})
 
 
-def answers(cell: Cell, worth: float) -> list[Answer]:
-    """The three parts of a verdict in words."""
-    shown: list[Answer] = []
-    if cell.verdict is None:
-        return shown
-    for name in PARTS:
-        decision: Decision = getattr(cell.verdict, name)
-        badge, sentence = BADGES.get(decision.answer, decision.answer), _sentence(name, decision, cell, worth)
-        if name == "retrieve" and decision.answer == "not-measured" and cell.verdict.left_out:
-            badge = LEFT_OUT
-        why, tone = because(name, cell, worth), _TONES.get(decision.answer, "rest")
-        shown.append(Answer(name, QUESTIONS[name], badge, sentence, why, tone, decision.gain.value))
-    return shown
+def action(option: Option) -> str:
+    """What an option does: ``cool the sampling and keep the best of 3 takes by coverage``."""
+    kind, _, settings = option.arm.partition("?")
+    how = _ARMS.get(kind, f"run the arm `{option.arm}`")
+    if settings and kind in _ARMS:
+        how += f" (`{option.arm}`)"
+    if option.takes == 1:
+        return how or "leave it as it is"
+    pick = f"keep the best of {option.takes} takes by {option.scorer}"
+    return f"{how} and {pick}" if how else pick
 
 
-def needs(cell: Cell) -> list[Need]:
-    """What a cell needs in a word or two: ``takes: select``, ``demos: retrieve``. Every table of cells shows these."""
-    if cell.verdict is None:
-        return [Need("nothing measured", "rest")]
-    codes = {"takes: ": cell.verdict.reuse.answer, "demos: ": cell.verdict.retrieve.answer}
-    texts = {label: code.replace("-", " ") for label, code in codes.items()}
-    if cell.verdict.left_out and codes["demos: "] != "cool":
-        about_cooling = "" if codes["demos: "] == "not-measured" else f"{texts['demos: ']}, retrieval "
-        texts["demos: "] = f"{about_cooling}{LEFT_OUT}"
-    shown = [Need(texts[label], _TONES.get(code, "rest"), label) for label, code in codes.items()]
-    return [*shown, Need("combine", "act", "both: ")] if cell.verdict.combine.answer == "yes" else shown
-
-
-def needs_text(cell: Cell) -> str:
-    """`needs` as one text."""
-    return BETWEEN_NEEDS.join(f"{need.label}{need.text}" for need in needs(cell))
+def price(option: Option) -> str:
+    """What an option costs; retrieval also searches the library whenever it replans."""
+    library = "" if option.arm.partition("?")[0] in ("base", "cooled") else ", a library to search"
+    return f"{count(option.takes, 'take')}{library}"
 
 
 def headline(cell: Cell) -> str:
     """The first sentence about a policy."""
     if cell.verdict is None:
-        return state(cell) or "There is no verdict for this policy."
+        return state(cell) or "There is no verdict; `besttake diagnose` on the same directory makes it."
     return cell.verdict.headline or _headline(cell)
 
 
 def _headline(cell: Cell) -> str:
-    """The best option first; without one that is shown, what each of the three answers says."""
     verdict = cell.verdict
     assert verdict is not None
-    menu = verdict.menu
-    if menu is None or menu.answer != "act":
-        return _headline_of_parts(cell, verdict)
-    best, cheaper = menu.option(menu.best), menu.option(menu.cheaper)
-    assert best is not None
-    sentences = [f"{action(best)}: {estimate_points(best.gain)}, {price(best)}"]
-    if cheaper is not None:
-        sentences.append(
-            f"cheaper and not shown to be worse: {action(cheaper)}, {estimate_points(cheaper.gain)}, {price(cheaper)}"
+    option, first = verdict.recommended, cell.headroom.pass_1.value if cell.headroom is not None else None
+    if verdict.answer == "leave":
+        return f"Leave it as it is: one take succeeds in {percent(first)}, and nothing tried is worth its cost."
+    if option.takes == 1 and option.arm == "base":
+        return f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}."
+    rise = f"from {percent(first)} to {percent(verdict.success.value)}"
+    text = f"{action(option)}: {rise}, {estimate_points(verdict.gain)}, {price(option)}"
+    return sentence(text) if verdict.answer == "act" else f"Not decided yet. The best estimate: {text}."
+
+
+def more(cell: Cell) -> list[str]:
+    """What a reader should know beyond the headline, a sentence each."""
+    if cell.verdict is None:
+        return []
+    verdict = cell.verdict
+    lines = (_optimism(verdict), _cheaper(verdict), _given(cell), _retrying(cell), path(cell), leak(cell))
+    return [line for line in lines if line]
+
+
+def marks(verdict: Verdict) -> dict[str, str]:
+    """What a table says of an option, by its name."""
+    return {
+        **({verdict.cheaper: "cheaper, cannot tell yet"} if verdict.cheaper is not None else {}),
+        verdict.option: "recommended",
+    }
+
+
+def _optimism(verdict: Verdict) -> str:
+    """How the estimate of the recommended option was corrected."""
+    change = points(-verdict.optimism)
+    if verdict.option == verdict.options[0].name or change == points(0):
+        return ""
+    own = estimate_points(verdict.recommended.gain)
+    return f"Its own estimate is {own}; it was chosen among {len(verdict.options)} options, which is corrected by \
+{change} points."
+
+
+def _cheaper(verdict: Verdict) -> str:
+    """The cheaper option that may do as well."""
+    option, own = verdict.row(verdict.cheaper), verdict.recommended
+    if option is None or option.behind is None or own.gain.value is None:
+        return ""
+    gap = estimate_points(option.behind)
+    less = "Cheaper" if price(option) != price(own) else "Simpler"
+    return f"{less}: {action(option)} ({price(option)}). The difference is {gap}: cannot tell yet whether it does as \
+well."
+
+
+def _given(cell: Cell) -> str:
+    given = cell.verdict.given if cell.verdict is not None else None
+    if given is None or cell.verdict is None or cell.verdict.looked < 2:
+        return ""
+    return f"This was shown after {count(given.starts, 'start')}, with {estimate_points(given.gain)}, and stands: an \
+answer is not taken back because more starts came in."
+
+
+def rule(cell: Cell) -> str:
+    """Which test decided, and how often it errs at most; empty for the first look at a fixed sample."""
+    verdict = cell.verdict
+    if cell.path is not None:
+        return "Decided by tests that hold whenever one looks: at most 5 % of such answers are wrong."
+    if verdict is None or verdict.looked < 2:
+        return ""
+    grown = len({seeds for seeds in verdict.look_seeds if seeds != cell.seeds})
+    error = f"{5 * (2 - 2 ** -(grown + 1)):.3g} %"
+    return f"This run was extended: what was answered before stands, and at most {error} of its answers are wrong."
+
+
+def answers(cell: Cell, worth: float) -> list[Line]:
+    """The paper's questions in words."""
+    if cell.verdict is None:
+        return []
+    return [
+        Line(
+            name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"),
+            one.gain.value,
         )
-    run = "retrieve" in verdict.questions
-    if run and verdict.retrieve.answer in ("cool-or-retrieve", "undecided") and best.arm not in ("base", "retrieve"):
-        sentences.append(f"whether retrieving beats cooling is open{more_starts(verdict.retrieve, ' ({})')}")
-    elif verdict.retrieve.answer == "undecided":
-        asked = "cooling alone gains" if not run and best.arm != "base" else f"to {_open_choice(verdict)}"
-        sentences.append(f"whether {asked} is undecided{more_starts(verdict.retrieve, ' ({})')}")
-    if verdict.reuse.answer == "undecided" and best.takes == 1:
-        sentences.append(f"whether to run more takes is undecided{more_starts(verdict.reuse, ' ({})')}")
-    return " ".join(sentence(text) for text in sentences)
+        for name, one in cell.verdict.answers.items()
+    ]  # fmt: skip
 
 
-def _headline_of_parts(cell: Cell, verdict: Verdict) -> str:
-    reuse, retrieve, combine, n = verdict.reuse, verdict.retrieve, verdict.combine, kept_of(cell)
-    parts = []
-    if combine.answer == "yes":
-        how = "retrieve or cool" if verdict.by_cooling else "cool" if combine.arm == "cooled" else "retrieve"
-        doubt = ", where retrieving is not shown to beat cooling" if verdict.by_cooling else ""
-        parts.append(
-            f"{how}, run {n} takes and keep the best by {cell.scorer}: {gain_of(combine)} beyond selection alone{doubt}"
-        )
-    elif reuse.answer == "select":
-        parts.append(f"run {n} takes and keep the best by {cell.scorer}: {gain_of(reuse)}, {price_of(reuse.cost, '')}")
-    elif reuse.answer == "unranked":
-        parts.append(f"{n} takes hold {say(verdict.questions.get('headroom'))}, but the score does not find it")
-    elif reuse.answer == "undecided" and reuse.reason == "no-score":
-        parts.append(
-            f"{n} takes hold {say(verdict.questions.get('headroom'))} of headroom, but nothing was measured \
-that picks among them"
-        )
-    elif reuse.answer == "undecided":
-        parts.append(f"whether to run more takes is undecided{more_starts(reuse, ' ({})')}")
-    if retrieve.answer == "retrieve" and combine.answer != "yes":
-        parts.append(f"retrieve demonstrations: {gain_of(retrieve)}, {price_of(retrieve.cost, 'retrieve')}")
-    elif retrieve.answer == "cool":
-        parts.append(f"cool the sampling: {gain_of(retrieve)}, at no cost")
-    elif retrieve.answer == "cool-or-retrieve":
-        parts.append(f"cool or retrieve: {gain_of(retrieve)}, which of the two is open{more_starts(retrieve, ' ({})')}")
-    elif retrieve.answer == "undecided":
-        parts.append(f"whether to {_open_choice(verdict)} is undecided{more_starts(retrieve, ' ({})')}")
-    text = "; ".join(parts)
-    first = f"{text[0].upper()}{text[1:]}." if text else _nothing(verdict)
-    deciding = ["gain"] * (reuse.answer == "select") + [retrieve.arm] * (retrieve.answer in ("retrieve", "cool"))
-    return " ".join([first, *moved(verdict.questions, deciding)])
+def _sentence(name: str, one: Answer, cell: Cell, worth: float) -> str:
+    if one.reason in _REASONS:
+        return _REASONS[one.reason]
+    gain, least = estimate_points(one.gain), whole_points(worth)
+    known = f"{_subject(name, cell)} {gain}{_when_answered(one, cell)}"
+    if name == "takes" and cell.headroom is not None:
+        known += f"; a perfect pick would gain {estimate_points(cell.headroom.headroom)}"
+    if one.answer == "open":
+        still = further(one.further)
+        return f"{known}. These starts do not settle it{f'; {still}' if still else ''}."
+    if one.answer == "no":
+        return f"{known}: less than {least}."
+    doubt = cell.verdict is not None and cell.verdict.any_chunk and name == "demonstrations"
+    return f"{known}{', but any demonstrated chunk may do as well' if doubt else ''}."
 
 
-def _open_choice(verdict: Verdict) -> str:
-    return "cool" if verdict.retrieve.reason == "cooled-only" else "retrieve or cool"
+def _when_answered(one: Answer, cell: Cell) -> str:
+    """The estimate with which a question was answered at an earlier look, where more starts have moved it."""
+    questions = cell.verdict.questions.values() if cell.verdict is not None else ()
+    own = (finding.when_answered for finding in questions if finding.estimate == one.gain)
+    then = next((estimate for estimate in own if estimate is not None), None)
+    if then is None or one.answer not in ("yes", "no"):
+        return ""
+    return f" (answered with {estimate_points(then)} after {count(then.n, 'start')}, which stands)"
 
 
-def _nothing(verdict: Verdict) -> str:
-    """What to say where nothing of what was measured is worth it."""
-    names = {"retrieve": "retrieval", "cooled": "calmer sampling"}
-    tried = ["more takes", *(text for name, text in names.items() if name in verdict.questions)]
-    what = f"{tried[0]} are not" if len(tried) == 1 else f"neither {' nor '.join(tried)} is"
-    rest = f"; retrieval was {LEFT_OUT if verdict.left_out else 'not measured'}"
-    return f"Leave it as it is: {what} worth it{'' if 'retrieve' in verdict.questions else rest}."
+def _subject(name: str, cell: Cell) -> str:
+    n = cell.headroom.n if cell.headroom is not None else cell.seeds
+    return {
+        "takes": f"Keeping the best of {n} takes by {cell.scorer} gains",
+        "demonstrations": "At equal noise, retrieved actions add",
+        "both": "Retrieval with the best of several takes, beyond the better of the two alone:",
+    }[name]
 
 
-def _none_of(cell: Cell, where: str = "") -> str:
-    """``Neither retrieval nor cooling gains``, of those that were run."""
-    run = cell.arms.arms if cell.arms is not None else {}
-    if not {"retrieve", "cooled"} <= set(run):
-        return f"{'Cooling' if 'cooled' in run else 'Retrieval'}{where} does not gain"
-    return f"Neither retrieval nor cooling{where} gains"
+def needs_text(cell: Cell) -> str:
+    """What a cell needs in a few words, for tables: ``cooled, best of 3``; ``leave``; ``base (open)``."""
+    if cell.verdict is None:
+        return "nothing measured"
+    if cell.verdict.answer == "leave":
+        return "leave"
+    return cell.verdict.option + (" (open)" if cell.verdict.answer == "open" else "")
 
 
-def _no_pair(cell: Cell, least: str, aside: str) -> str:
-    """Which way selection and an arm do not add up: the arm adds too little to selection, or selection to the arm."""
-    asked = cell.verdict.questions if cell.verdict is not None else {}
-    pairs = {arm: [asked[name].answer for name in names if name in asked] for arm, names in PAIRS.items()}
-    first = [answers[0] == "no" for answers in pairs.values() if answers]
-    if all(first):
-        return f"{_none_of(cell, ' on top of selection')} {least}{aside}."
-    run = [text for arm, text in (("retrieve", "retrieval"), ("cooled", "cooling")) if pairs[arm]]
-    if not any(first):
-        return f"Selection on top of {' or '.join(run)} does not gain {least}{aside}."
+def tone(cell: Cell) -> Tone:
+    """Whether a cell's verdict asks for something to be done."""
+    return _TONES.get(cell.verdict.answer, "rest") if cell.verdict is not None else "rest"
+
+
+def _retrying(cell: Cell) -> str:
+    """What it takes to retry until the score passes; empty where that was not measured, or saves nothing."""
+    one = cell.rejection
+    if one is None or one.takes.value is None or one.threshold is None or (one.gain.low or 0.0) <= 0:
+        return ""
     return (
-        f"Neither {' nor '.join(run)} adds up with selection: each pair gains less than {least} over one of its parts."
+        f"Or retry until the {one.scorer} score is at least {one.threshold:.3g}, with at most {one.n} takes: success"
+        f" {estimate_percent(one.success)}, {estimate_points(one.gain)} over one take, with"
+        f" {number(one.takes.value, 2)} takes on average instead of {one.n}."
     )
 
 
-def _sentence(name: str, decision: Decision, cell: Cell, worth: float) -> str:
-    n, gain, least = kept_of(cell), estimate_points(decision.gain), whole_points(worth)
-    cost = price_of(decision.cost, decision.arm)
-    known = f": {gain}" if gain else ""
-    aside = f" ({gain})" if gain else ""
-    match name, decision.answer:
-        case "reuse", "select":
-            return f"Run {n} takes and keep the best by {cell.scorer}{known}, {cost}."
-        case "reuse", "unranked":
-            headroom = estimate_points(cell.headroom.headroom) if cell.headroom is not None else ""
-            return f"{n} takes hold {headroom or 'headroom'}, but the score does not find it{known}."
-        case "reuse", "none":
-            return f"One take is enough: keeping the best of {n} gains less than {least}{aside}."
-        case "retrieve", "retrieve":
-            return f"Start sampling from retrieved demonstrations{known}, {cost}."
-        case "retrieve", "cool":
-            rest = f"Retrieved actions add less than {least}"
-            if decision.reason == "cooled-only":
-                how = LEFT_OUT if cell.verdict is not None and cell.verdict.left_out else "not measured"
-                rest = f"Retrieval was {how}, so whether it adds to that is not known"
-            return f"Cool the sampling noise{known}, {cost}. {rest}."
-        case "retrieve", "cool-or-retrieve":
-            do = "Retrieve" if decision.arm == "retrieve" else "Cool the sampling noise"
-            other = "cooling alone does as well" if decision.arm == "retrieve" else "retrieved actions add to it"
-            return f"{do}{known}, {cost}. Whether {other} is open{more_starts(decision)}."
-        case "retrieve", "none":
-            return f"{_none_of(cell)} {least}{aside}."
-        case "combine", "yes":
-            what = "Cooling" if decision.arm == "cooled" else "Retrieval"
-            return f"{what} on top of selection adds{known.removeprefix(':')}, {cost}."
-        case "combine", "no":
-            return _no_pair(cell, least, aside)
-        case "reuse", "undecided" if decision.reason == "no-score":
-            return f"{n} takes hold{known.removeprefix(':')} of headroom; which of them to keep is not known."
-        case _, "undecided":
-            return f"These takes do not settle it{known}{more_starts(decision)}."
-        case "retrieve", "not-measured" if cell.verdict is not None and cell.verdict.left_out:
-            return "The check at held-out demonstrations left retrieval out: nothing it tried beats cooling there."
-        case _, "not-measured":
-            return "This run did not measure it."
-    return decision.because
+_STOPPED = {
+    "decided": "Everything asked was decided after",
+    "budget": "The budget ended it after",
+    "starts": "There were no more starts after",
+    "hopeless": "The remaining budget and starts are unlikely to decide it; stopped after",
+}
+_PART_NAMES = {"takes": "more takes", "arms": "the other arms"}
+
+
+def path(cell: Cell) -> str:
+    """How a run until decided went for a cell, and what it saved; empty for a fixed sample."""
+    if cell.path is None:
+        return ""
+    own = cell.path
+    text = f"{_STOPPED.get(own.stopped, own.stopped)} {count(own.takes, 'take')}"
+    if cell.group == "*" and len(cell.tasks) > 1:
+        text += ", counting those made while none of its cells had stopped"
+    if own.unsettled:
+        text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in own.unsettled)} still open"
+    if own.paper_takes > own.takes:
+        saved = "" if own.unsettled else f", so {percent(1 - own.takes / own.paper_takes)} were saved"
+        paper = count(own.paper_takes, "take")
+        text += f"; the paper's 500 starts for each of these arms take {paper}{saved}"
+    return f"{text}."
 
 
 def state(cell: Cell) -> str:
@@ -265,13 +275,75 @@ def state(cell: Cell) -> str:
 
 
 def leak(cell: Cell) -> str:
-    """The warning where keeping the shortest take explains the gain; empty where it does not."""
-    if cell.verdict is None or not cell.verdict.leak or cell.selectors is None:
+    """The warning where keeping the shortest take explains the gain and no window hides it; empty elsewhere."""
+    if cell.verdict is None or not cell.verdict.leak or cell.selectors is None or cell.window != "episode":
         return ""
-    if cell.window != "episode":
-        return (
-            f"Length gives the outcome away here, so the verdict rests on the window `{cell.window}`, which hides it."
-        )
     short = number(cell.selectors.shortest.gain.value, signed=True, scale=100)
-    fact = f"Keeping the shortest take gains {short} points, no less than the score: length gives the outcome away."
-    return f"{fact} This gain is no evidence that the score ranks behaviour."
+    return (
+        f"Keeping the shortest take gains {short} points, no less than the score: length gives the outcome away, and "
+        "this gain is no evidence that the score ranks behaviour."
+    )
+
+
+@dataclass(frozen=True)
+class Open:
+    """A question that a policy's takes leave open: the estimate so far, and the range of what would settle it."""
+
+    part: str
+    question: str
+    so_far: str
+    starts: str
+    takes: str
+    time: str
+
+
+def still_open(cell: Cell, result: Result) -> list[Open]:
+    """The open questions of a policy. Takes are those of the arms that a question needs; time is at the pace of the
+    run's last invocation, and left out where that made none.
+    """
+    if cell.verdict is None:
+        return []
+    arms = len(cell.arms.arms) if cell.arms is not None else 1
+    spent = result.cost.seconds.get("takes")
+    pace = spent / result.cost.made if spent and result.cost.made else None
+    lines = []
+    for part, one in cell.verdict.answers.items():
+        if one.further is None:
+            continue
+        each = cell.seeds * (1 if part == "takes" else arms)
+        time = _range(one.further, each * pace, duration) if pace is not None else ""
+        so_far = estimate_points(one.gain) or one.gain.reason
+        starts, takes = _range(one.further, 1, _count), _range(one.further, each, _count)
+        lines.append(Open(part, QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
+    return lines
+
+
+def further(forecast: Forecast | None) -> str:
+    """``40 to 210 more starts are likely to settle it``; empty where there is no forecast."""
+    if forecast is None:
+        return ""
+    if forecast.most == 0:
+        return "there are no more starts"
+    if forecast.low is None:
+        return f"not likely to be settled within {count(forecast.most, 'more start')}"
+    if forecast.high is None:
+        return f"at least {count(forecast.low, 'more start')} needed to settle it"
+    if forecast.low == forecast.high:
+        more = "1 more start is" if forecast.low == 1 else f"about {forecast.low} more starts are"
+        return f"{more} likely to settle it"
+    return f"{forecast.low} to {forecast.high} more starts are likely to settle it"
+
+
+def _range(forecast: Forecast, each: float, say: Callable[[float], str]) -> str:
+    """``40 to 210``, ``61 or more``, ``over 230``: further starts times ``each``; empty where there are none."""
+    if forecast.most == 0:
+        return ""
+    if forecast.low is None:
+        return f"over {say(forecast.most * each)}"
+    if forecast.high is None:
+        return f"{say(forecast.low * each)} or more"
+    return f"{say(forecast.low * each)} to {say(forecast.high * each)}"
+
+
+def _count(n: float) -> str:
+    return f"{n:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
