@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from besttake.core.estimate import Estimate as Estimate
 from besttake.core.estimate import Finding as Finding
 from besttake.core.estimate import Forecast as Forecast
 from besttake.core.offline import Check
-from besttake.core.relation import FEWEST
 from besttake.errors import RunError
 from besttake.files import read_json, read_regular
 
@@ -25,35 +24,10 @@ if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
 SCHEMA = 7
-_WITH_CHECKSUM, _ONE_VERDICT = 5, 7
-
-
-def _without_old_verdicts(data: dict[str, Any]) -> dict[str, Any]:
-    """A result of before schema 7 without its verdicts, which came from other rules."""
-    dropped = ("auto", "verdict")
-    cells = {
-        part: [{name: value for name, value in cell.items() if name not in dropped} for cell in data.get(part, [])]
-        for part in ("cells", "policies")
-    }
-    return {**data, **cells}
-
-
-def _at_equal_noise(value: dict[str, Any]) -> dict[str, Any]:
-    """Checks of versions that compared retrieval with cooling at another noise are left out."""
-    older = [uri for uri, one in value.items() if isinstance(one, dict) and "cooling" in one]
-    return {uri: one for uri, one in value.items() if uri not in older}
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
-
-
-def _with_interval(value: Any) -> Any:
-    """Schema 1 had some numbers without an interval: they read as estimates that have none."""
-    return {"value": value} if isinstance(value, int | float) else value
-
-
-Interval = Annotated[Estimate, BeforeValidator(_with_interval)]
 
 
 class CurvePoint(_Model):
@@ -91,7 +65,7 @@ class Headroom(_Model):
 class Selector(_Model):
     """One way to pick one of N takes: its success, its gain over pass@1, and its capture (gain / headroom).
 
-    ``leak`` (schema 6): the score depends on what follows its window, or on the length of a take in the window
+    ``leak``: the score depends on what follows its window, or on the length of a take in the window
     ``episode``, so it sees the outcome rather than how well the take went.
     """
 
@@ -104,15 +78,14 @@ class Selector(_Model):
 class Selectors(_Model):
     """All ways to pick a take: ``scored[scorer][window]``, and the controls ``random``, ``shortest`` and ``oracle``.
 
-    ``by_n`` is the success of the chosen scorer when it picks from 1, 2, … all seeds. Its entries have no interval
-    before schema 2.
+    ``by_n`` is the success of the chosen scorer when it picks from 1, 2, … all seeds.
     """
 
     scored: dict[str, dict[str, Selector]]
     random: Selector
     shortest: Selector
     oracle: Selector
-    by_n: list[Interval | None]
+    by_n: list[Estimate | None]
 
 
 class Ranking(_Model):
@@ -132,7 +105,7 @@ class Dfe(_Model):
     """The demonstration-fit error (Eq. 3), the floor (the error of demonstrations against each other), and their ratio.
 
     ``dfe`` is an L2 norm over a whole chunk; ``mean_square`` is the squared error per number of the chunk, in whose
-    units the paper's figures must be (0.1.0 did not have it). The states are those that a whole chunk follows, so never
+    units the paper's figures must be. The states are those that a whole chunk follows, so never
     the last ``horizon - 1`` steps of a demonstration.
     """
 
@@ -152,11 +125,11 @@ class ArmResult(_Model):
 
     ``gain`` is the success minus that of base, paired by start; ``beyond_control`` is the same against ``control``, the
     arm that this arm's spec names. ``selected`` picks the best take of this arm. ``picked[window]`` is the success of
-    picking from 1, 2, … all seeds by the chosen scorer (schema 2).
+    picking from 1, 2, … all seeds by the chosen scorer.
 
     ``seed_mean`` and ``seed_sd`` are the mean and standard deviation, over seeds, of the success over all starts.
     ``gain_seed_mean`` and ``gain_seed_sd`` are the same for the gain over base (the paper's mean +/- std); these two
-    are missing for base, for a single seed, and before schema 2.
+    are missing for base and for a single seed.
     """
 
     pass_1: Estimate
@@ -321,7 +294,7 @@ class PathPoint(_Model):
 
 
 class CellPath(_Model):
-    """How a run until decided went in one cell (schema 4).
+    """How a run until decided went in one cell.
 
     ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (the remaining takes are unlikely to
     decide it, or no take can). ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number
@@ -346,7 +319,7 @@ class RejectionPoint(_Model):
 
 
 class Rejection(_Model):
-    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take (schema 6).
+    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
     ``takes``, ``success`` and ``gain`` (over one take) belong to the threshold that keeps nine tenths of the best gain
     with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
@@ -427,30 +400,21 @@ class Relation(_Model):
     cells: int = 0
     r: float | None = None
     interval: tuple[float, float] | None = None
-    spearman: Interval | None = None
+    spearman: Estimate | None = None
     disjoint: Split = Split()
-    within: dict[str, Interval | None] = {}
-    leave_one_out: dict[str, Interval | None] = {}
+    within: dict[str, Estimate | None] = {}
+    leave_one_out: dict[str, Estimate | None] = {}
     fit: Fit | None = None
     capture_mean: float | None = None
     capture_sd: float | None = None
     reason: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_interval(cls, values: Any) -> Any:
-        """Before schema 7 there were two: over cells alone (``ci``), which did not hold, and this one."""
-        if not isinstance(values, dict) or not {"ci", "ci_nested"} & set(values):
-            return values
-        rest = {name: value for name, value in values.items() if name not in ("ci", "ci_nested")}
-        return {**rest, "interval": values.get("ci_nested") if values.get("cells", 0) >= FEWEST else None}
 
 
 class Cost(_Model):
     """What the run cost.
 
     ``frames_encoded`` and ``seconds`` (wall clock, by stage) cover only the last call of diagnose, which tried to play
-    ``made`` takes (null in older results).
+    ``made`` takes.
     """
 
     takes: int
@@ -486,7 +450,7 @@ class Result(_Model):
     policies: list[Cell]
     relation: Relation
     cost: Cost
-    checks: Annotated[dict[str, Check], BeforeValidator(_at_equal_noise)] = {}
+    checks: dict[str, Check] = {}
     notes: list[str] = []
 
     def to_json(self) -> str:
@@ -520,10 +484,8 @@ class Result(_Model):
     def load(cls, path: str | Path) -> Result:
         """Read the result of a run; ``path`` is the run directory or its ``result.json``.
 
-        Results of older versions of BestTake can be read; those of before schema 7 have no verdict then.
-
         Raises:
-            RunError: The file is missing, damaged, or written by a newer version of BestTake.
+            RunError: The file is missing, damaged, or written by another version of BestTake.
         """
         path = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
         try:
@@ -542,17 +504,17 @@ class Result(_Model):
             version, checksum = int(data["schema_version"]), _checksum(data)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
-        if version > SCHEMA:
-            raise RunError(f"{path} is of schema {version}, this BestTake knows {SCHEMA}; upgrade besttake")
+        if version != SCHEMA:
+            remedy = "upgrade besttake" if version > SCHEMA else "make it again with `besttake diagnose`"
+            raise RunError(f"{path} is of schema {version}, this BestTake reads {SCHEMA}; {remedy}")
         try:
-            result = cls.model_validate(data if version >= _ONE_VERDICT else _without_old_verdicts(data))
+            result = cls.model_validate(data)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             raise RunError(
                 f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
             ) from error
-        sealed = version >= _WITH_CHECKSUM or "sha256" in data  # the number of the schema may be what is damaged
-        if sealed and data.get("sha256") != checksum:
+        if data.get("sha256") != checksum:
             raise RunError(
                 f"{path} is damaged (its checksum is wrong); `besttake diagnose` on the same directory makes it again"
             )

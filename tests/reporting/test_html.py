@@ -135,38 +135,12 @@ def test_arms_show_their_spread_over_seeds(run: Path) -> None:
     assert f"{arms}/base/gain_seed_sd" not in shown_paths
 
 
-def as_schema_1(document: dict[str, Any]) -> dict[str, Any]:
-    """A result as it was written before correlations had intervals, arms a gain over seeds, and results a checksum."""
-    old = json.loads(json.dumps(document))
-    del old["sha256"]
-    relation = old["relation"]
-    relation["ci"] = relation.pop("interval")
-    relation["spearman"] = relation["spearman"]["value"]
-    for name in ("within", "leave_one_out"):
-        relation[name] = {policy: found["value"] for policy, found in relation[name].items()}
-    for cell in (*old["cells"], *old["policies"]):
-        for arm in cell["arms"]["arms"].values():
-            del arm["gain_seed_mean"], arm["gain_seed_sd"]
-        cell["selectors"]["by_n"] = [found["value"] for found in cell["selectors"]["by_n"]]
-        cell |= {"verdict": {"reuse": {"answer": "select"}, "headline": "Run 3 takes."}, "auto": None}
-    return {**old, "schema_version": 1}
-
-
-def test_a_result_of_schema_1_still_gives_a_page_without_the_interval_that_does_not_hold(
-    run: Path, tmp_path: Path
-) -> None:
-    document = json.loads((run / "result.json").read_text())
-    (tmp_path / "result.json").write_text(json.dumps(as_schema_1(document)))
-    old, new = Result.load(tmp_path / "result.json"), Result.load(run / "result.json")
-    assert (old.relation.spearman.value, old.relation.spearman.low) == (new.relation.spearman.value, None)
-    seen, _ = page_of(tmp_path)
-    assert old.relation.interval is None
-    assert "No interval" in seen.text
-    assert "There is no verdict; besttake diagnose on the same directory makes it." in seen.text
-    again, _ = page_of(run)
-    assert "Interval over cells and their starts" in again.text
-    assert f"Spearman {number(new.relation.spearman.value, 2)} [" in again.text
-    assert "/relation/within/testbed:half" in {path for path, *_ in again.intervals}
+def test_the_interval_of_the_relation_is_shown(run: Path) -> None:
+    result = Result.load(run / "result.json")
+    seen, _ = page_of(run)
+    assert "Interval over cells and their starts" in seen.text
+    assert f"Spearman {number(result.relation.spearman.value, 2)} [" in seen.text
+    assert "/relation/within/testbed:half" in {path for path, *_ in seen.intervals}
 
 
 def test_the_page_has_three_layers_what_to_do_why_and_everything(run: Path) -> None:
