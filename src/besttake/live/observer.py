@@ -105,7 +105,7 @@ class Observer:
         stamp = tuple(_stamp(self.directory / name) for name in _TABLE)
         if stamp != self._read[0]:
             content = table.snapshot(self.directory) if stamp[0] is not None else table.Content()
-            rows = {**content.rows, **{row.key: row for row in content.unsealed}}
+            rows = content.rows
             self._ids |= {key: key.id for key in rows.keys() - self._ids.keys()}
             self.rows = {self._ids[key]: row for key, row in rows.items()}
             self._read = stamp, rows
