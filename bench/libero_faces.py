@@ -20,8 +20,8 @@ import numpy as np
 
 from bench.libero_bits import TASKS, drifts
 from besttake import registry
-from besttake.envs import libero_render
-from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero import renderer as libero_render
+from besttake.envs.libero.env import LiberoEnv
 from besttake.types import Start
 
 CAMERAS = {"agentview": "agentview", "wrist": "robot0_eye_in_hand"}

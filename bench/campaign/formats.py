@@ -30,7 +30,7 @@ from besttake.demos.head import _checksum, _fingerprint
 from besttake.demos.library import Library
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.pixels import Pixels
-from besttake.envs.libero_setup import load_init_states
+from besttake.envs.libero.install import load_init_states
 from besttake.errors import BestTakeError
 from besttake.options import Reader
 from besttake.policies import remote_wire

@@ -50,8 +50,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
     },
     "envs": {
         "testbed": "besttake.testbed.env:make",
-        "libero": "besttake.envs.libero:make",
-        "libero-occ": "besttake.envs.libero:make_occluded",
+        "libero": "besttake.envs.libero.env:make",
+        "libero-occ": "besttake.envs.libero.env:make_occluded",
         "maniskill": "besttake.envs.maniskill:make",
         "vla-eval": "besttake.envs.vla_eval:make",
         "gym": "besttake.envs.gym:make",

@@ -35,7 +35,7 @@ from besttake.demos import h5
 from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
 from besttake.demos.episodes import assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable
-from besttake.envs.libero_conventions import upright
+from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
