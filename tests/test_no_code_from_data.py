@@ -358,7 +358,7 @@ ORIGINS = {
     "testing/scorer.py": "a built-in name",
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rehearse.py": "the plan of a diagnosis, or the user of the doctor",
-    "verbs/footage.py": "the user's data set",
+    "recordings/footage.py": "the user's data set",
     "verbs/replay.py": "the user's env",
     "verbs/setup.py": "the user's plan; score and export hand it FromFile",
     "verbs/tune.py": "the user's policies",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from besttake.verbs.rank import rank
     from besttake.verbs.report import report
     from besttake.verbs.reproduce import reproduce
-    from besttake.verbs.run import Run
+    from besttake.verbs.runs import Run
     from besttake.verbs.score import score
     from besttake.verbs.train_scorer import train_scorer
     from besttake.verbs.tune import tune
@@ -45,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run",
+    "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
     "FunctionPolicy": "policies.function", "trust": "registry",
 }  # fmt: skip
 """Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""

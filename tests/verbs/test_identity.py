@@ -12,7 +12,7 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.errors import RunError
 from besttake.takes.manifest import check_same
-from besttake.verbs.changes import changes
+from besttake.verbs.compare import changes
 from besttake.verbs.diagnose import diagnose
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reach"

@@ -61,7 +61,7 @@ def runs_merge(
     Example:
       besttake runs merge part1 part2 -o runs/whole
     """
-    from besttake.verbs.merge import merge
+    from besttake.verbs.runs import merge
 
     merged = merge(runs, out, command=command())
     failed = f" ({merged.left_out} failed ones left out)" if merged.left_out else ""

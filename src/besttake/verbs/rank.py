@@ -25,13 +25,13 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, PlanError
 from besttake.files import as_paths
+from besttake.recordings.footage import FPS, Clock, Film, clock_of, films_of
 from besttake.reporting.numbers import count
 from besttake.scorers.base import Footage, Scorer
 from besttake.scorers.guard import Guard, make_scorer
 from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
-from besttake.verbs.footage import FPS, Clock, Film, clock_of, films_of
 from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
 
 WINDOWS = ("common", "episode")
