@@ -11,14 +11,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-BASE = ("film", "rollouts", "cluster", "memory", "demo", "report", "live")
+BASE = ("rollouts", "cluster", "memory", "demo", "report", "live")
 
 
 def named(words: Sequence[str]) -> list[list[str]]:
     """The benchmarks that a command line names, each with its options.
 
-    >>> named(["film", "cluster", "--takes", "320", "memory"])
-    [['film'], ['cluster', '--takes', '320'], ['memory']]
+    >>> named(["cluster", "--takes", "320", "memory"])
+    [['demo'], ['cluster', '--takes', '320'], ['memory']]
     """
     groups: list[list[str]] = []
     for word, before in zip(words, ["", *words], strict=False):
