@@ -34,6 +34,7 @@ PLUG_IN = Path(__file__).parent.parent / "contrib" / "scripted-libero"
 def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
     assert Uri.parse("libero:spatial?images=openpi&x=") == Uri("libero", "spatial", {"images": "openpi", "x": ""})
     assert Uri.parse("pixels") == Uri("pixels", "", {})
+    assert Uri.parse("flow:x?ckpt=/data/a+b%20c.pt").options == {"ckpt": "/data/a+b c.pt"}
     assert Uri.parse("openpi:ws://host:8000").rest == "ws://host:8000"
 
 

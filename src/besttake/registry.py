@@ -129,11 +129,14 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str | FromFile) -> Uri:
-        """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``."""
+        """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``.
+
+        A plus is a plus, as in the name of a file; a space may be written as %20.
+        """
         text = text.text if isinstance(text, FromFile) else text
         head, _, query = text.partition("?")
         scheme, _, rest = head.partition(":")
-        return cls(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+        return cls(scheme, rest, dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)))
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def make(
     read = Reader(f"hdf5:{rest}")
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
-    keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
+    keys = None if state is None else tuple(state.split("+"))
     rate = None if fps is None else read.number("fps", fps, 1e-3)
     again = uri_again(
         "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map

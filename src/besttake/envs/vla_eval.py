@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def make(
     benchmark = _find(module, name)
     if render:
         benchmark.configure_render(read.choice("render", render, sorted(benchmark.render_backends)))
-    label = read.uri + (f"?{urlencode(sorted(rest.items()))}" if rest else "")
+    label = read.uri + (f"?{urlencode(sorted(rest.items()), quote_via=quote)}" if rest else "")
     env = VlaEvalEnv(label, benchmark, arguments, facts, known)
     try:
         env.describe(task, score_camera, read.optional_whole("action_dim", action_dim))

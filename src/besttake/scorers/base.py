@@ -93,7 +93,7 @@ class Footage:
         frames: Images of the score camera, uint8 (F, H, W, 3).
         embeddings: Their embeddings, float32 (F, dim).
         nearest: For each frame, the most similar demonstration frame.
-        visited: For each window, how much of the best demonstration it visits, float64 (W,) (`besttake.core.cover`).
+        visited: For each window, how much of the best demonstration it visits, float64 (W,) (`besttake.core.score`).
         actions: Actions, float32 (T, action_dim).
         states: States, float32 (T + 1, state_dim).
         instruction: What the robot was asked to do, in words.

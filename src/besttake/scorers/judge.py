@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.cover import Demos, cover
+from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
