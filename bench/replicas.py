@@ -1,34 +1,30 @@
-"""How busy a policy is kept, and what several replicas of it gain: ``python -m bench replicas [--ray]``
+"""How busy a policy is kept, and what several replicas of it gain: ``python -m bench replicas`` (environment `ray`)
 
 Everything sleeps, so that it can be measured where there are fewer cores than replicas: the policy 60 ms per call of up
 to 8 rows, the simulator 2 ms per step; a take has 60 steps, 5 of them per chunk. Takes under way are `auto`. Every
-run must have the same digest. ``--ray`` runs the replicas as actors (environment `ray`).
+run must have the same digest.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from besttake.arms.base import Request
 from besttake.takes.draws import Draw
-from besttake.takes.fleet import Fleet, Member, ProcessMember, Tell
-from besttake.takes.key import Row, TakeKey
+from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.orders import Job
 from besttake.takes.pool import LocalPool
-from besttake.takes.ray import Cluster, RayMember
+from besttake.takes.ray import Cluster, Replicas
 from besttake.takes.replica import Course
 from besttake.takes.runner import UnderWay, play
 from besttake.takes.store import Store
@@ -112,62 +108,33 @@ def alone(path: Path, takes: int) -> str:
         return store.digest()
 
 
-def together(path: Path, makers: Sequence[Callable[[Tell], Member]], takes: int) -> tuple[float, str]:
-    """Takes per second of a fleet of which all have been at work before, and the digest of the takes."""
+def together(path: Path, cluster: Cluster, count: int, takes: int) -> tuple[float, str]:
+    """Takes per second of replicas of which all have been at work before, and the digest of the takes."""
     notes: list[str] = []
     course, everything = Course(Recipe(), World.spec, draw, None), jobs(10_000)
-    with Fleet(makers, notes.append) as fleet:
+    with Replicas(cluster, count, WORKERS, 0.0, None, notes.append) as replicas:
         with Store.write(path.with_name(f"{path.name} before"), Manifest()) as store:
-            while not any(note.startswith(f"{len(makers)} replica") for note in notes):
-                fleet.play(course, [everything.pop() for _ in range(16 * len(makers))], store)
+            while not any(note.startswith(f"{count} replica") for note in notes):
+                replicas.play(course, [everything.pop() for _ in range(16 * count)], store)
         with Store.write(path, Manifest()) as store:
             began = time.perf_counter()
-            fleet.play(course, everything[:takes], store, _nothing)
+            replicas.play(course, everything[:takes], store)
             return takes / (time.perf_counter() - began), store.digest()
-
-
-def _nothing(row: Row) -> None:
-    pass
-
-
-@contextmanager
-def _enough_cores() -> Iterator[None]:
-    """Unless RAY_ADDRESS names a cluster: one that believes to have cores for all, which only sleep."""
-    if "RAY_ADDRESS" in os.environ:
-        yield
-        return
-    from ray.cluster_utils import Cluster as Nodes
-
-    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 4 * WORKERS})
-    os.environ["RAY_ADDRESS"] = nodes.address
-    try:
-        yield
-    finally:
-        del os.environ["RAY_ADDRESS"]
-        nodes.shutdown()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ray", action="store_true")
     parser.add_argument("--takes", type=int, default=320)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as ending:
+    with tempfile.TemporaryDirectory() as scratch, closing(Cluster([Path(__file__).parent], 4 * WORKERS)) as cluster:
         home = Path(scratch)
-        alone(home / "alone", options.takes // 2)
-        make: Any = partial(ProcessMember, WORKERS, None, {})
-        if options.ray:
-            ending.enter_context(_enough_cores())
-            cluster = ending.enter_context(closing(Cluster([Path(__file__).parent])))
-            make = partial(RayMember, cluster, WORKERS, 0.0, None)
+        digests = {alone(home / "alone", 48)}
         rates = {}
         for count in (1, 4):
-            takes = options.takes * count // 4
-            rates[count], _ = together(home / f"by {count}", [make] * count, takes)
-        digests = {together(home / f"same {count}", [make] * count, 48)[1] for count in (1, 2)}
-        where = "on Ray" if options.ray else "in processes"
+            rates[count], _ = together(home / f"by {count}", cluster, count, options.takes * count // 4)
+            digests.add(together(home / f"same {count}", cluster, count, 48)[1])
         print(
-            f"{where}: one replica {rates[1]:.2f} takes/s, four {rates[4]:.2f}: {rates[4] / rates[1]:.2f}x;"
+            f"on Ray: one replica {rates[1]:.2f} takes/s, four {rates[4]:.2f}: {rates[4] / rates[1]:.2f}x;"
             f" digests {'differ' if len(digests) > 1 else 'are the same'}",
             flush=True,
         )

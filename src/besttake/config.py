@@ -225,7 +225,7 @@ class Plan(BaseModel):
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
         default="auto",
-        description="Copies of the policy, each with its own workers; auto is one per GPU.",
+        description="Copies of the policy, each with its own workers; auto is one per GPU. Several need Ray.",
     )
     patience: float | None = Field(
         default=None, gt=0,
@@ -234,7 +234,7 @@ class Plan(BaseModel):
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",
-        description="Where replicas run: local, or ray (the cluster at RAY_ADDRESS, else this machine).",
+        description="Where replicas run: local (this machine), or ray (the cluster at RAY_ADDRESS, else this machine).",
     )
     gpus_per_replica: float | None = Field(
         default=None, ge=0, le=64,

@@ -25,12 +25,12 @@ SMALL: dict[str, Any] = {
     "best_of": 2, "arms": "base,cooled,shuffled,retrieve,rerank", "stride": 8, "probe_states": 40,
     "demos_per_task": 10, "seed": 7, "rule": "next",
 }  # fmt: skip
-# All arms, with retrieval chosen by the check; two replicas; later takes depend on what earlier ones decided.
+# All arms, with retrieval chosen by the check; two workers; later takes depend on what earlier ones decided.
 UNTIL_DECIDED: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:strong"], "env": "testbed", "task": ["stack", "drawer"], "until": "decided",
     "budget": 300, "arms": "base,cooled,shuffled,retrieve,rerank", "stride": 8, "probe_states": 16,
     "check_states": 16, "demos_per_task": 5, "seed": 3, "scorer": ["coverage", "manifold", "dtw", "actions"],
-    "replicas": 2, "workers": 1,
+    "workers": 2,
 }  # fmt: skip
 
 

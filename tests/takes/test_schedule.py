@@ -7,8 +7,9 @@ import numpy as np
 from besttake.takes.draws import Draw
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import Begin, End, Failed, Job, Need
-from besttake.takes.queue import Feed, Queue
+from besttake.takes.orders import Begin, End, Job, Need
+from besttake.takes.queue import Queue
+from besttake.takes.ray import hand_out
 from besttake.takes.schedule import Schedule
 from besttake.takes.take import Take
 from besttake.types import Observation
@@ -71,28 +72,10 @@ def test_takes_of_a_worker_that_dies_while_they_are_sampled_are_played_again_fro
     assert plan.under_way == 4
 
 
-def test_replicas_share_what_is_left_and_a_dead_one_gives_its_takes_back() -> None:
-    work = jobs(30)
-    feed = Feed(Queue(work), 3)
-    feed.joined(0, 64)
-    assert len(feed.give(0)) == 10, "a third, however many slots it has"
-    assert feed.give(1) == [], "it has not joined yet"
-    feed.joined(1, 4)
-    own = feed.give(1)
-    assert len(own) == 6, "its slots and two in reserve"
-    assert feed.died(1) == []
-    feed.joined(2, 10)
-    assert [job.key.start for job in feed.give(2)][:6] == [job.key.start for job in own]
-    assert feed.returned(1, [end(own[0])]) == [], "a take that was lost is not kept twice"
-
-
-def test_a_take_that_keeps_killing_replicas_is_given_up_alone() -> None:
-    feed = Feed(Queue(jobs(2)), 1)
-    lost: list[Failed] = []
-    for _ in range(8):
-        feed.joined(0, 8)
-        if not feed.give(0):
-            break
-        lost += feed.died(0)
-    assert feed.over
-    assert ["died or hung 3 times" in answer.reason for answer in lost] == [True, True]
+def test_replicas_that_are_there_share_what_is_left() -> None:
+    queue, first, second = Queue(jobs(30)), dict[TakeKey, Job](), dict[TakeKey, Job]()
+    assert hand_out(queue, first, 0, []) == [], "it has not joined yet"
+    assert len(hand_out(queue, first, 16, [first])) == 20, "its slots and four in reserve, whoever may join later"
+    assert len(hand_out(queue, second, 64, [first, second])) == 10
+    queue, first = Queue(jobs(30)), {}
+    assert len(hand_out(queue, first, 64, [first, {}, {}])) == 10, "a third, however many slots it has"

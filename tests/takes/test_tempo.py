@@ -5,12 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
-from bench.cluster import Costs, simulate
 
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
@@ -21,15 +18,6 @@ from besttake.takes.runner import UnderWay, play
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
 from besttake.takes.tempo import Load, Measured, Tempo, first, suited
-
-
-@pytest.mark.parametrize(("step", "sample"), [(0.02, 0.06), (0.002, 0.06), (0.005, 0.2), (0.02, 0.3)])
-def test_what_is_chosen_keeps_the_policy_busy_with_few_simulators(step: float, sample: float) -> None:
-    costs = Costs(step=step, sample=sample)
-    load = suited(Measured(costs.replan * step, sample, costs.width), workers=64)
-    run = simulate(1, load.workers, load.takes // load.workers * load.workers, costs, per_gpu=3 * load.takes)
-    assert run.gpu > 0.92
-    assert load.takes < 2 * 64, "all workers with two takes each would be more"
 
 
 def test_where_simulators_are_the_limit_every_worker_has_one_take_and_another() -> None:

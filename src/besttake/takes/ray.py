@@ -1,116 +1,84 @@
-"""Replicas as Ray actors: the same messages and news as those of processes, so the same takes, on one machine or many.
+"""Several replicas as Ray actors: one queue of takes, one writer, on one machine or many.
 
 An actor is a policy with its simulators beside it, as processes of its own on the same node: only takes travel. Nodes
 need not share a file system: a library that a node lacks is sent there, and modules of the user's that ``python:``
-names go along with the job.
+names go along with the job. Takes are the same bits whoever plays them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-import queue
-import shutil
-import threading
-import uuid
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from besttake.errors import ComponentError, MissingExtra
-from besttake.files import cache_dir, leads_out
+from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
-from besttake.takes import devices
-from besttake.takes.pool import LocalPool
-from besttake.takes.replica import Broken, Course, Message, News, Replica
+from besttake.takes.keeper import Keeper
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.library_copy import LibraryCopy
+from besttake.takes.orders import End, Failed, Job
+from besttake.takes.queue import Queue
+from besttake.takes.replica import THREADS, Course, Joined, Replica
+from besttake.takes.runner import Tally
 from besttake.takes.sizes import Layout, laid_out
-from besttake.threads import one_thread
+from besttake.takes.store import Store
+from besttake.types import F32
 
-_WAIT = 2.0
-"""Seconds that an actor waits for news before it says that there are none."""
-_ENDS_WITHIN = 10.0
-_GROUPS = {"in": 1, "out": 1}
-"""Threads of an actor: one obeys, one tells."""
-HEAD = "library.json"
-_THREADS = "OMP_NUM_THREADS"
+_LIVES = 3
+"""A replica that dies so often without a single take in between is not replaced again."""
+_LONG = 60.0
+"""Seconds after which we say who has joined, where not all have."""
+_MOST_CALLS = 10_000
 
-
-@dataclass(frozen=True)
-class Parcel:
-    """A directory as Ray objects: ``files`` by their path in it, known as a whole by ``name``."""
-
-    name: str
-    files: dict[str, Any]
-
-    @classmethod
-    def of(cls, directory: Path, put: Callable[[bytes], Any]) -> Parcel:
-        """All files of ``directory``, but for links that lead out of it."""
-        whole, files = hashlib.sha256(), {}
-        own = (path for path in directory.rglob("*") if path.name != ".lock" and not leads_out(directory, path))
-        for path in sorted(path for path in own if path.is_file()):
-            data, name = path.read_bytes(), path.relative_to(directory).as_posix()
-            whole.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
-            files[name] = put(data)
-        return cls(whole.hexdigest()[:24], files)
-
-    def here(self, place: Path, get: Callable[[Any], bytes], home: Path) -> Path:
-        """``place``, if this node has the same library there, else a copy under ``home``."""
-        head = self.files.get(HEAD)
-        if head is not None and (place / HEAD).is_file() and (place / HEAD).read_bytes() == get(head):
-            return place
-        return self.unpacked(get, home)
-
-    def unpacked(self, get: Callable[[Any], bytes], home: Path) -> Path:
-        """The directory with the same files under ``home``, written unless it is there."""
-        place = home / self.name
-        if not place.is_dir():
-            half = home / f"{self.name}.{uuid.uuid4().hex}.tmp"
-            for name, reference in self.files.items():
-                (half / name).parent.mkdir(parents=True, exist_ok=True)
-                (half / name).write_bytes(get(reference))
-            with suppress(OSError):  # another replica of this node was faster
-                half.rename(place)
-            shutil.rmtree(half, ignore_errors=True)
-        return place
+OnVectors = Callable[[Mapping[bytes, F32], int], None]
+"""Gets embeddings of frames by their hashes, and how many were made for it."""
 
 
 class Cluster:
-    """The Ray cluster that RAY_ADDRESS names, else Ray on this machine. ``modules`` go along to every node."""
+    """The cluster that RAY_ADDRESS names, else Ray on this machine; ``modules`` go along to every node.
 
-    def __init__(self, modules: Sequence[Path] = ()) -> None:
+    With ``local_cores`` it is Ray on this machine in any case, with so many cores to share among replicas.
+    """
+
+    def __init__(self, modules: Sequence[Path] = (), local_cores: int | None = None) -> None:
+        self.ray: Any = need("ray", "a run with several replicas", "ray")
+        self._started = not self.ray.is_initialized()
+        self._copies: dict[str, LibraryCopy] = {}
+        if not self._started:
+            return
+        how: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+        if modules:
+            how["runtime_env"] = {"py_modules": [str(path) for path in modules]}
+        if local_cores is not None:
+            how |= {"address": "local", "num_cpus": local_cores}
         try:
-            import ray
-        except ImportError as error:
-            raise MissingExtra("ray", "ray", "`on` ray") from error
-        self.ray: Any = ray
-        self._started = not ray.is_initialized()
-        self._parcels: dict[str, Parcel] = {}
-        if self._started:
-            along = {"runtime_env": {"py_modules": [str(path) for path in modules]}} if modules else {}
-            try:
-                ray.init(log_to_driver=False, include_dashboard=False, configure_logging=False, **along)
-            except Exception as error:
-                raise ComponentError(f"Ray did not start ({error}); check RAY_ADDRESS, or set `on` to local") from error
+            self.ray.init(**how)
+        except Exception as error:
+            raise ComponentError(
+                f"Ray did not start ({one_line(error)}); check RAY_ADDRESS, or use one replica here: `on` local,"
+                " `replicas` 1"
+            ) from error
 
     def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> Layout:
         """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return laid_out(nodes, replicas, workers, gpus)
 
-    def parcel(self, directory: str) -> Parcel:
-        """A directory, put into Ray once."""
-        if directory not in self._parcels:
-            self._parcels[directory] = Parcel.of(Path(directory), self.ray.put)
-        return self._parcels[directory]
+    def library_copy(self, directory: str | None) -> LibraryCopy | None:
+        """A library for nodes that lack it, put into Ray once."""
+        if directory is None:
+            return None
+        if directory not in self._copies:
+            self._copies[directory] = LibraryCopy.of(Path(directory), self.ray.put)
+        return self._copies[directory]
 
-    def forget(self) -> None:
-        """Put directories into Ray anew when they are sent next: an object was lost."""
-        self._parcels.clear()
+    def forget_copies(self) -> None:
+        """Put libraries into Ray anew when they are sent next: an object may have been lost."""
+        self._copies.clear()
 
     def close(self) -> None:
         """End Ray if it was started here."""
@@ -118,102 +86,176 @@ class Cluster:
             self.ray.shutdown()
 
 
-class RayMember:
-    """A replica as an actor with ``gpus`` GPUs and a core for each of its ``workers``."""
+@dataclass(eq=False)
+class _Actor:
+    """A replica as its driver sees it: where it runs once it has ``joined``, and which takes it has."""
+
+    handle: Any
+    joined: Joined | None = None
+    takes: int = 0
+    jobs: dict[TakeKey, Job] = field(default_factory=dict)
+    deaths: int = 0
+
+
+class Replicas:
+    """Actors that play one course after the other, each with ``workers`` cores and ``gpus`` GPUs.
+
+    Takes go to whoever is free. An actor that dies gives its takes back and is replaced.
+    """
 
     def __init__(
-        self, cluster: Cluster, workers: int, gpus: float, patience: float | None, tell: Callable[[News], None]
-    ) -> None:
-        self._cluster, self._tell, self._closed = cluster, tell, False
-        self._sent: deque[Any] = deque()
-        actor = cluster.ray.remote(max_restarts=0, concurrency_groups=_GROUPS)(RayReplica)
-        options = actor.options(num_cpus=workers, num_gpus=gpus, scheduling_strategy="SPREAD")
-        threads = os.environ.get(_THREADS, str(os.cpu_count() or 1))
-        self._actor = options.remote(workers, patience, threads)
-        self._listener = threading.Thread(target=self._listen, name="replica", daemon=True)
-        self._listener.start()
+        self, cluster: Cluster, count: int, workers: int, gpus: float, patience: float | None,
+        note: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._cluster, self._ray, self._note = cluster, cluster.ray, note
+        self._workers, self._gpus, self._patience = workers, gpus, patience
+        self._said, self._since = "", time.monotonic()
+        self._actors = [_Actor(self._start()) for _ in range(count)]
 
-    def send(self, message: Message) -> None:
-        """Send a message, with the library that it names; a dead replica is noticed by its silence."""
-        parcel = None
-        if isinstance(message, Course) and message.recipe.library is not None:
-            parcel = self._cluster.parcel(message.recipe.library)
-        self._sent.append(self._actor.obey.options(concurrency_group="in").remote(message, parcel))
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self) -> None:
-        """End the actor, and whoever waits for its news: who asks Ray after its end starts it anew."""
-        self._closed = True
-        self._cluster.ray.kill(self._actor)
-        self._listener.join(_ENDS_WITHIN)
+    def __exit__(self, *_: object) -> None:
+        for actor in self._actors:
+            self._ray.kill(actor.handle)
 
-    def _listen(self) -> None:
-        """Hand on what the actor tells. An actor, its node, or what it made can be lost: then it has died."""
-        while not self._closed:
-            try:
-                told = self._cluster.ray.get(self._actor.news.options(concurrency_group="out").remote())
-            except Exception:
-                if not self._closed:
-                    self._tell(None)
-                return
-            for news in told:
-                self._tell(news)
-            if self._lost():
-                self._cluster.forget()
-                self._tell(None)
-                return
+    def play(
+        self,
+        course: Course,
+        jobs: Sequence[Job],
+        store: Store,
+        on_take: Callable[[Row], None] = lambda row: None,
+        on_vectors: OnVectors = lambda vectors, encoded: None,
+    ) -> Tally:
+        """Play ``jobs`` and keep their takes in ``store``; embeddings that a course asks for go to ``on_vectors``."""
+        queue, beginning, playing, embedding = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor](), set[Any]()
 
-    def _lost(self) -> bool:
-        """Whether a part of a message was lost on its way to the actor, which then goes on without it.
+        def begin(actor: _Actor) -> None:
+            actor.joined, actor.takes, actor.jobs = None, 0, {}
+            library = self._cluster.library_copy(course.recipe.library)
+            beginning[actor.handle.begin.remote(course, library)] = actor
 
-        What the actor could not even read, such as a module that its node lacks, is news.
+        for actor in self._actors:
+            begin(actor)
+        with Keeper(store, on_take) as keeper:
+            while queue or playing or embedding:
+                for call in self._ended([*beginning, *playing, *embedding]):
+                    if call in embedding:
+                        embedding.discard(call)
+                        if (embedded := self._result(call)) is not None:
+                            on_vectors(*embedded)
+                        continue
+                    actor = (beginning if call in beginning else playing).pop(call)
+                    if actor not in self._actors:
+                        continue  # it was replaced
+                    if (result := self._result(call, actor)) is None:
+                        for failed in queue.give_back(list(actor.jobs.values()), "the replica"):
+                            keeper.put(failed)
+                            actor.deaths = 0  # the take was to blame, and is out
+                        begin(self._replace(actor))
+                    elif isinstance(result, Joined):
+                        actor.joined, actor.takes = result, result.takes
+                        self._say_who_is_there()
+                    else:
+                        answer, actor.takes = result
+                        actor.deaths = 0
+                        del actor.jobs[_key(answer)]
+                        keeper.put(answer)
+                        if course.embeds and isinstance(answer, End):
+                            embedding.add(actor.handle.embed.remote(answer.take.key))
+                for actor in self._actors:
+                    others = [other for other in self._actors if other.takes]
+                    for job in hand_out(queue, actor.jobs, actor.takes, [other.jobs for other in others]):
+                        playing[actor.handle.play.remote(job)] = actor
+                keeper.check()
+        return Tally(keeper.done, keeper.failed)
+
+    def _ended(self, calls: list[Any]) -> list[Any]:
+        """Calls that have ended, after waiting for one; none where all take long."""
+        ended, _ = self._ray.wait(calls, num_returns=1, timeout=_LONG)
+        if not ended and not any(actor.joined for actor in self._actors):
+            self._note("no replica has started yet; are its GPU and its cores free?")
+        if not self._said:
+            self._say_who_is_there()
+        ended, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
+        return list(ended)
+
+    def _result(self, call: Any, actor: _Actor | None = None) -> Any:
+        """What a call gave; None where its actor, its node or an object was lost. What ``actor`` raised ends the run.
+
+        That may be as early as when it reads a message, such as one that names a module that its node lacks.
         """
-        ray = self._cluster.ray
-        while self._sent and ray.wait([self._sent[0]], timeout=0)[0]:
-            try:
-                ray.get(self._sent.popleft())
-            except ray.exceptions.RayActorError:
-                return False  # it died, as the next question will show
-            except Exception as error:
-                cause = getattr(error, "cause", None) or error
-                if isinstance(cause, ray.exceptions.ObjectLostError):
-                    return True
-                self._tell(Broken(f"on Ray: {str(cause).strip().splitlines()[-1][:300]}"))
-        return False
+        try:
+            return self._ray.get(call)
+        except self._ray.exceptions.RayTaskError as error:
+            cause = getattr(error, "cause", None) or error
+            if actor is None or isinstance(cause, self._ray.exceptions.RayError):
+                return None
+            reason = str(cause).strip().splitlines()[-1][:300]
+            raise RolloutError(f"replica {self._actors.index(actor) + 1}: {reason}") from None
+        except self._ray.exceptions.RayError:
+            return None
+
+    def _start(self) -> Any:
+        actor = self._ray.remote(max_restarts=0, max_concurrency=_MOST_CALLS)(Replica)
+        options = actor.options(num_cpus=self._workers, num_gpus=self._gpus, scheduling_strategy="SPREAD")
+        threads = os.environ.get(THREADS, str(os.cpu_count() or 1))
+        return options.remote(self._workers, self._patience, threads)
+
+    def _replace(self, actor: _Actor) -> _Actor:
+        """Put a new actor in the place of one that died."""
+        index, deaths = self._actors.index(actor), actor.deaths + 1
+        where = "" if actor.joined is None else f" on {actor.joined.node}"
+        if deaths >= _LIVES:
+            raise RolloutError(
+                f"replica {index + 1}{where} died {_LIVES} times without a take in between; is memory short? Use fewer"
+                " `replicas`, and run the same command again: finished takes are safe"
+            )
+        self._note(f"replica {index + 1}{where} died and is replaced; its takes are played again")
+        self._said, self._since = "", time.monotonic()
+        self._ray.kill(actor.handle)
+        self._cluster.forget_copies()
+        self._actors[index] = _Actor(self._start(), deaths=deaths)
+        return self._actors[index]
+
+    def _say_who_is_there(self) -> None:
+        """Note where the replicas are, when all have joined or should have."""
+        joined, all_of_them = [actor.joined for actor in self._actors if actor.joined], len(self._actors)
+        if not joined or (len(joined) < all_of_them and time.monotonic() < self._since + _LONG):
+            return
+        count = _counted(all_of_them, "replica")
+        if len(joined) < all_of_them:
+            count = f"{len(joined)} of {count}"
+        nodes = _counted(len({each.node for each in joined}), "node")
+        text = f"{count} on {nodes}, {_counted(sum(each.workers for each in joined), 'worker')}"
+        if text != self._said:
+            self._note(text)
+        self._said = text
 
 
-class RayReplica:
-    """The actor."""
+def hand_out(queue: Queue, own: dict[TakeKey, Job], takes: int, everyone: Sequence[Mapping[TakeKey, Job]]) -> list[Job]:
+    """The jobs that a replica gets now, noted in ``own``: those that it has. ``everyone`` are all that have joined.
 
-    def __init__(self, workers: int, patience: float | None, threads: str) -> None:
-        # Ray sets it to the actor's cores; sums over another number of threads may differ in the last bit.
-        os.environ[_THREADS] = threads
-        for gpu in devices.gpus()[:1]:  # those that Ray gave to this actor
-            os.environ.update(devices.drawing(gpu))
-        one_thread().__enter__()
-        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
-        import ray
+    It has as many as it can play at once (``takes``) and a few in reserve, so that it never waits for the next; but no
+    more than its part of all that is left, so that replicas finish together.
+    """
+    jobs: list[Job] = []
+    if not takes:
+        return jobs
+    left = len(queue) + sum(map(len, everyone))
+    most = min(takes + max(2, takes // 4), -(-left // len(everyone)))
+    while len(own) < most and (job := queue.next(own.values())) is not None:
+        own[job.key] = job
+        jobs.append(job)
+    return jobs
 
-        node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:6]})"
-        self._replica = Replica(LocalPool(workers, patience), self._news.put, node)
 
-    def obey(self, message: Message, parcel: Parcel | None) -> None:
-        """Do as told; a course gets the library of this node."""
-        if isinstance(message, Course) and parcel is not None and message.recipe.library is not None:
-            import ray
+def _key(answer: End | Failed) -> TakeKey:
+    return answer.take.key if isinstance(answer, End) else answer.key
 
-            place = parcel.here(Path(message.recipe.library), ray.get, cache_dir() / "libraries")
-            recipe: Any = message.recipe
-            message = replace(message, recipe=replace(recipe, library=str(place)))
-        self._replica.obey(message)
 
-    def news(self) -> list[News]:
-        """What there is to tell; waits for something a little while."""
-        told: list[News] = []
-        with suppress(queue.Empty):
-            told.append(self._news.get(timeout=_WAIT))
-            while True:
-                told.append(self._news.get_nowait())
-        return told
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def own_modules(uris: Sequence[str]) -> list[Path]:

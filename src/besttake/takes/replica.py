@@ -1,36 +1,39 @@
-"""A replica: a policy with its own simulators, in a process of its own or in a Ray actor.
+"""A replica: a policy with its own simulators, as a Ray actor.
 
-It is told what to play (a `Course`), then gets takes to play, and answers as they finish. Its driver (`fleet`) keeps
-the queue of takes and the run; a replica that dies loses nothing but its takes under way, which are played again.
+It is told what to play (a `Course`) and then asked for takes, each by one call that returns when the take is over. Its
+driver (`ray`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which are
+played again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
-import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol
 
 from besttake.encoders.cache import frame_hash
-from besttake.errors import one_line
-from besttake.log import show_if_parent_does
+from besttake.errors import RolloutError, one_line
+from besttake.files import cache_dir
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
+from besttake.takes.library_copy import LibraryCopy
 from besttake.takes.orders import End, Failed, Job, Sampler
-from besttake.takes.pool import LocalPool, Pool
+from besttake.takes.pool import LocalPool
 from besttake.takes.queue import Queue
 from besttake.takes.runner import Engine, UnderWay
+from besttake.takes.sizes import drawing, gpus
 from besttake.takes.take import Take
-from besttake.takes.tempo import Load, Measured
 from besttake.threads import one_thread
 from besttake.types import F32, EnvSpec
 
-_STOPS_WITHIN = 5.0
+THREADS = "OMP_NUM_THREADS"
 _MOST_WAITING = 1 << 30
 """Bytes of films that wait to be embedded; what comes beyond that is embedded where takes are scored."""
 
@@ -74,188 +77,113 @@ class Course:
 
 @dataclass(frozen=True)
 class Joined:
-    """News: the replica is ready to play ``takes`` at once with its ``workers``; ``why`` where that was measured."""
+    """A replica is ready to play ``takes`` at once with its ``workers`` on ``node``."""
 
     node: str
-    pid: int
     workers: int
     takes: int
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """News: the embeddings of a take's frames, by their hashes; none where that failed.
-
-    ``encoded`` of them were made for it, by an encoder that the driver does not have: the others were known.
-    """
-
-    vectors: dict[bytes, F32]
-    encoded: int = 0
-
-
-@dataclass(frozen=True)
-class Broken:
-    """News: the replica cannot go on, and another would not either; ``reason`` is one line."""
-
-    reason: str
-
-
-News = Joined | Broken | Embedded | list[End | Failed] | None
-"""What a replica tells: it is ready, it cannot go on, frames are embedded, takes are over, or (None) it died."""
-Message = Course | list[Job] | None
-"""What it is told: what to play, more takes, or (None) that there will be no more."""
 
 
 class Replica:
-    """Obeys messages; tells news by ``tell``, from any thread. ``node`` is where it runs, this machine unless given."""
+    """The actor. ``threads`` is the driver's number of threads: sums over another number may differ in the last bit."""
 
-    _apart = True
-    """Whether its encoder is another than the driver's."""
+    def __init__(self, workers: int, patience: float | None, threads: str) -> None:
+        import ray
 
-    def __init__(self, pool: Pool, tell: Callable[[News], None], node: str = "") -> None:
-        self._pool, self._tell, self._node = pool, tell, node or platform.node()
-        self._loaded: tuple[Recipe, Any] | None = None
-        self._sampler: tuple[Recipe, str, Sampler] | None = None
-        self._queue = Queue()
+        os.environ[THREADS] = threads  # Ray sets it to the actor's cores
+        for gpu in gpus()[:1]:  # those that Ray gave to this actor
+            os.environ.update(drawing(gpu))
+        self._one_thread = one_thread()  # for as long as it is kept
+        self._one_thread.__enter__()
+        self._node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:6]})"
+        self._pool = LocalPool(workers, patience)
+        self._one_at_a_time = asyncio.Lock()
         self._course: Course | None = None
+        self._loaded: tuple[Recipe, Any] | None = None
+        self._sampler: Any = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
-        self._embedder: Embedder | None = None
+        self._waiting: dict[TakeKey, Future[End | Failed]] = {}
+        self._embedding = ThreadPoolExecutor(1, "embedding")
+        self._films: dict[TakeKey, Take] = {}
 
-    def obey(self, message: Message) -> None:
-        """Do as told; what goes wrong is news."""
-        try:
-            if isinstance(message, Course):
-                self._begin(message)
-            elif message is None:
-                self._end()
-            elif self._engine is not None:
-                self._engine.add([self._with_own_actor(job) for job in message])
-        except Exception as error:
-            self._tell(Broken(one_line(error, 300)))
+    async def begin(self, course: Course, library: LibraryCopy | None) -> Joined:
+        """Make ready for takes of ``course``; a node that lacks the ``library`` gets it."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._begin, course, library)
 
-    def close(self) -> None:
-        """Stop, whatever is under way."""
-        if self._engine is not None:
+    async def play(self, job: Job) -> tuple[End | Failed, int]:
+        """Play a take; with it comes how many takes this replica can have in progress now."""
+        assert self._engine is not None
+        assert self._course is not None
+        future = self._waiting[job.key] = Future()
+        if job.actor is not None:  # a worker that acts itself does so by this node's library
+            job = replace(job, actor=self._course.recipe)
+        self._engine.add([job])
+        answer = await asyncio.wrap_future(future)
+        return answer, self._engine.takes
+
+    async def embed(self, key: TakeKey) -> tuple[dict[bytes, F32], int]:
+        """The embeddings of a take's frames by their hashes, and how many the encoder had to make.
+
+        None where too many frames wait, or where it fails: they are embedded where takes are scored.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._embedding, self._embed, key)
+
+    def _begin(self, course: Course, library: LibraryCopy | None) -> Joined:
+        import ray
+
+        if self._engine is not None and self._thread is not None:
             self._engine.stop()
-        if self._thread is not None:
-            self._thread.join(_STOPS_WITHIN)
-        if self._embedder is not None:
-            self._embedder.stop()
-
-    def _with_own_actor(self, job: Job) -> Job:
-        """A job for a worker that acts itself: by the recipe of this node, where the library may lie elsewhere."""
-        return job if job.actor is None or self._course is None else replace(job, actor=self._course.recipe)
-
-    def _begin(self, course: Course) -> None:
+            self._thread.join()
+        try:
+            if library is not None and course.recipe.library is not None:
+                place = library.place(Path(course.recipe.library), ray.get, cache_dir() / "libraries")
+                recipe: Any = course.recipe
+                course = replace(course, recipe=replace(recipe, library=str(place)))
+            self._load(course)
+        except ray.exceptions.RayError:
+            raise
+        except Exception as error:  # which may not be one that can be sent
+            raise RolloutError(one_line(error, 300)) from None
+        under_way = UnderWay(course.takes, course.env.at_once, course.otherwise)
+        self._engine = Engine(Queue(ended=False), self._sampler, course.draw, self._pool, under_way)
         self._course = course
-        sampler = self._sampler_of(course)
-        under_way = UnderWay(course.takes, course.env.at_once, course.otherwise, self._loaded_by)
-        self._queue = Queue(ended=False)
-        self._engine = Engine(self._queue, sampler, course.draw, self._pool, under_way)
-        self._embedder = None
-        if course.embeds:
-            self._embedder = Embedder(getattr(sampler, "encoder", None), self._tell, counts=self._apart)
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
         self._thread.start()
-        self._tell(Joined(self._node, os.getpid(), self._pool.size, self._engine.takes))
+        return Joined(self._node, self._pool.size, self._engine.takes)
 
-    def _loaded_by(self, load: Load, measured: Measured) -> None:
-        """Measured times asked for this load: the driver may send more takes."""
-        self._tell(Joined(self._node, os.getpid(), self._pool.size, load.takes, str(measured)))
+    def _load(self, course: Course) -> None:
+        """Make the sampler of a course; what the last one loaded is used again where it is the same."""
+        if self._loaded is None or self._loaded[0] != course.recipe:
+            self._loaded = self._sampler = None  # their memory is needed for the next
+            self._loaded = course.recipe, course.recipe.load()
+        if self._sampler is None or self._course is None or self._course.env.name != course.env.name:
+            self._sampler = course.recipe.sampler_of(self._loaded[1], course.env)
 
     def _run(self, engine: Engine) -> None:
         try:
-            engine.run(self._over)
+            engine.run(self._finish)
         except BaseException as error:
-            self._tell(Broken(one_line(error, 300)))
+            for future in self._waiting.values():
+                future.set_exception(RolloutError(one_line(error, 300)))
 
-    def _over(self, answer: End | Failed) -> None:
-        self._tell([answer])
-        if self._embedder is not None and isinstance(answer, End):
-            self._embedder.add(answer.take)
+    def _finish(self, answer: End | Failed) -> None:
+        key = answer.take.key if isinstance(answer, End) else answer.key
+        if isinstance(answer, End) and self._embeds():
+            self._films[key] = answer.take
+        self._waiting.pop(key).set_result(answer)
 
-    def _sampler_of(self, course: Course) -> Sampler:
-        """The sampler of a course; what the last one loaded is used again where it is the same."""
-        recipe, env = course.recipe, course.env
-        if self._sampler is None or self._sampler[:2] != (recipe, env.name):
-            if self._loaded is None or self._loaded[0] != recipe:
-                self._loaded = None
-                self._loaded = recipe, recipe.load()
-            self._sampler = recipe, env.name, recipe.sampler_of(self._loaded[1], env)
-        return self._sampler[2]
+    def _embeds(self) -> bool:
+        waiting = sum(len(take.film.data) for take in list(self._films.values()))
+        return self._course is not None and self._course.embeds and waiting < _MOST_WAITING
 
-    def _end(self) -> None:
-        self._queue.end()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = self._engine = None
-        if self._embedder is not None:
-            self._embedder.end()
-            self._embedder = None
-
-
-class Embedder:
-    """A thread that embeds the frames of takes and tells their `Embedded`, one per take."""
-
-    def __init__(self, encoder: Any, tell: Callable[[News], None], *, counts: bool) -> None:
-        self._encoder, self._tell, self._counts, self._stopped = encoder, tell, counts, False
-        self._added = self._taken = 0  # bytes of films, each counted by one thread
-        self._takes: queue.SimpleQueue[Take | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="embedding", daemon=True)
-        self._thread.start()
-
-    def add(self, take: Take) -> None:
-        """Embed the frames of ``take`` when its turn comes, unless too many wait for theirs."""
-        if self._added - self._taken > _MOST_WAITING:
-            self._tell(Embedded({}))
-            return
-        self._added += len(take.film.data)
-        self._takes.put(take)
-
-    def end(self) -> None:
-        """Wait until all takes are embedded."""
-        self._takes.put(None)
-        self._thread.join()
-
-    def stop(self) -> None:
-        """Embed nothing more."""
-        self._stopped = True
-        self._takes.put(None)
-
-    def _work(self) -> None:
-        encoded = getattr(self._encoder, "encoded", 0)
-        while (take := self._takes.get()) is not None and not self._stopped:
-            vectors: dict[bytes, F32] = {}
-            # What goes wrong here goes wrong again where takes are scored, and is reported there.
-            with suppress(Exception):
-                frames = take.frames()
-                embedded = self._encoder.encode(frames)
-                vectors = {frame_hash(frame): vector for frame, vector in zip(frames, embedded, strict=True)}
-            self._taken += len(take.film.data)
-            before, encoded = encoded, getattr(self._encoder, "encoded", 0)
-            self._tell(Embedded(vectors, (encoded - before) * self._counts))
-
-
-def serve(descriptor: int) -> None:
-    """The replica's side of a process: the first message is (workers, patience), then it obeys until the driver hangs
-    up."""
-    os.set_inheritable(descriptor, False)
-    show_if_parent_does()
-    pipe, one_at_a_time = Connection(descriptor), threading.Lock()
-
-    def tell(news: News) -> None:
-        with one_at_a_time, suppress(OSError):
-            pipe.send(news)
-
-    with one_thread(), suppress(EOFError, OSError):
-        workers, patience = pipe.recv()
-        pool = LocalPool(workers, patience)
-        replica = Replica(pool, tell)
-        try:
-            while True:
-                replica.obey(pipe.recv())
-        finally:
-            replica.close()
-            pool.close()
+    def _embed(self, key: TakeKey) -> tuple[dict[bytes, F32], int]:
+        encoder: Any = getattr(self._sampler, "encoder", None)
+        before = getattr(encoder, "encoded", 0)
+        vectors: dict[bytes, F32] = {}
+        # What goes wrong here goes wrong again where takes are scored, and is reported there.
+        with suppress(Exception):
+            frames = self._films.pop(key).frames()
+            vectors = dict(zip(map(frame_hash, frames), encoder.encode(frames), strict=True))
+        return vectors, getattr(encoder, "encoded", 0) - before

@@ -1,7 +1,7 @@
 """Who plays and who is sampled next, as a plain state machine: no clock, no thread, no process.
 
-`runner` drives it with real workers and a real policy, `bench/cluster.py` with a virtual clock. Each worker has slots
-and plays one take in each. A take either waits for actions, is being sampled, or is with its worker.
+`runner` drives it with real workers and a real policy. Each worker has slots and plays one take in each. A take either
+waits for actions, is being sampled, or is with its worker.
 """
 
 from __future__ import annotations

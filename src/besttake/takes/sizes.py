@@ -1,4 +1,4 @@
-"""How many workers and takes under way suit this machine, where a plan says ``auto``."""
+"""What this machine has (cores, memory, GPUs), and how many replicas, workers and takes suit it, for ``auto``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _MOST = 512
 _NO_LIMIT = float("inf")
 _OWN_GROUPS, _ALL_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MOST_TAKES = 4096
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def worker_count(asked: int | str, replicas: int = 1) -> int:
@@ -128,6 +129,21 @@ def memory() -> int:
                 # Files that were read stay in memory until somebody needs it, and count as used.
                 free = max(0, min(free, left + _entry(group / "memory.stat", idle)))
     return free
+
+
+def gpus(listed: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    if (visible := os.environ.get(_VISIBLE)) is not None:
+        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
+    try:
+        return [str(index) for index, _ in enumerate(listed.iterdir())]
+    except OSError:
+        return []
+
+
+def drawing(gpu: str) -> dict[str, str]:
+    """What a process needs in its environment to draw on ``gpu``, where EGL can know it: by a number."""
+    return {"MUJOCO_EGL_DEVICE_ID": gpu} if gpu.isdecimal() else {}
 
 
 def _groups(controller: str) -> Iterator[Path]:

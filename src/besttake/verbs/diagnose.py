@@ -31,7 +31,7 @@ from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.finished import finished_result
 from besttake.verbs.identity import manifest_of, versions
-from besttake.verbs.playing import replica_count
+from besttake.verbs.playing import check_replicas, replica_count
 from besttake.verbs.record import record
 from besttake.verbs.scored import say_what_was_mended
 from besttake.verbs.session import Session
@@ -73,6 +73,7 @@ def diagnose(
     if (known := finished_result(plan, out)) is not None:
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
+    check_replicas(plan)
     allowed = uploads_allowed(allowed=plan.allow_upload)
     with one_thread(), allowed, ExitStack() as closing:
         with session.timed("set-up"):

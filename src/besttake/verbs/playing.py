@@ -1,4 +1,4 @@
-"""How a diagnosis plays the takes that its run does not have yet: by one engine here, or by many replicas."""
+"""How a diagnosis plays the takes that its run does not have yet: by one engine here, or by several replicas on Ray."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
+from importlib.util import find_spec
 from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
 from besttake.encoders.cache import Arrivals, CachedEncoder
+from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
-from besttake.takes import devices
-from besttake.takes.fleet import Fleet, Member, OnVectors, OwnMember, ProcessMember, Tell
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import Job
 from besttake.takes.pool import Workers
-from besttake.takes.ray import Cluster, RayMember, own_modules
+from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
 from besttake.takes.replica import Course
 from besttake.takes.runner import Tally, UnderWay, play
-from besttake.takes.sizes import AUTO, takes_under_way
+from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
 from besttake.takes.tempo import Load, Measured
 from besttake.types import F32, EnvSpec, PolicySpec
@@ -32,16 +32,30 @@ from besttake.verbs.setup import Setup
 _log = logging.getLogger(__name__)
 
 
+def check_replicas(plan: Plan) -> None:
+    """Raise `MissingExtra` where a plan asks for several replicas, or for a cluster, and Ray is not installed."""
+    if (plan.on == "ray" or plan.replicas not in (AUTO, 1)) and not _has_ray():
+        raise MissingExtra("ray", "ray", "a run with several replicas")
+
+
 def replica_count(plan: Plan, spec: PolicySpec) -> int:
     """How many replicas play on this machine: as planned, else one per GPU for a policy that may need one.
 
-    A small policy is in every worker anyway, and one behind a server is not ours to copy.
+    A small policy is in every worker anyway, and one behind a server is not ours to copy. Without Ray there is one.
     """
-    if spec.small or plan.on == "ray":  # on Ray this process only feeds and writes
+    if plan.on == "ray":  # this process only feeds and writes
         return 1
     if plan.replicas != AUTO:
         return int(plan.replicas)
-    return max(1, len(devices.gpus())) if spec.seeded else 1
+    return max(1, len(gpus())) if _uses_a_gpu(spec) and _has_ray() else 1
+
+
+def _uses_a_gpu(spec: PolicySpec) -> bool:
+    return spec.seeded and not spec.small
+
+
+def _has_ray() -> bool:
+    return find_spec("ray") is not None
 
 
 def settled(uri: str, spec: PolicySpec) -> str:
@@ -63,7 +77,7 @@ class Playing:
         self.blocks, self.policy, self.setup = blocks, policy, setup
         self.store, self.workers, self.reporter = store, workers, reporter
         self._closing, self._saw = ExitStack(), saw
-        self._fleet: Fleet | None = None
+        self._started: Replicas | None = None
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
         self._recipe = SmallActor(
@@ -74,6 +88,8 @@ class Playing:
             setup.plan.trust_remote_code and not spec.small,
             spec.fingerprint,
         )
+        if setup.plan.replicas == AUTO and _uses_a_gpu(spec) and len(gpus()) > 1 and not _has_ray():
+            reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
         acting = spec.small and setup.cheap
         self.jobs: dict[str, list[Job]] = {}
         for block in blocks:
@@ -147,34 +163,26 @@ class Playing:
         setup = self.setup
         return arm_sampler(self.policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
 
-    def _replicas(self) -> Fleet:
-        """The replicas, started by the first call."""
-        if self._fleet is None:
-            makers = self._on_ray() if self.setup.plan.on == "ray" else self._on_this_machine()
-            self._fleet = self._closing.enter_context(Fleet(makers, self.reporter.note))
-        return self._fleet
-
-    def _on_this_machine(self) -> list[Callable[[Tell], Member]]:
-        """This process is the first replica, with the policy that is loaded here; the others are processes."""
-        plan, visible = self.setup.plan, devices.gpus()
-        makers: list[Callable[[Tell], Member]] = [
-            partial(OwnMember, lambda course: self._sampler(course.env), self.workers.pool)
-        ]
-        for index in range(1, replica_count(plan, self.policy.spec)):
-            variables = devices.variables(visible[index % len(visible)]) if visible else {}
-            makers.append(partial(ProcessMember, self.workers.count, plan.patience, variables))
-        return makers
-
-    def _on_ray(self) -> list[Callable[[Tell], Member]]:
-        """Every replica is an actor of its own."""
-        plan, spec = self.setup.plan, self.policy.spec
-        cluster = self._closing.enter_context(
-            closing(Cluster(own_modules([self.blocks[0].policy, *plan.env, *plan.arms])))
-        )
-        gpus = 0.0 if spec.small and plan.gpus_per_replica is None else plan.gpus_per_replica
+    def _replicas(self) -> Replicas:
+        """The replicas, started by the first call: on the cluster, or by Ray on this machine."""
+        if self._started is not None:
+            return self._started
+        plan, spec, share = self.setup.plan, self.policy.spec, self.setup.plan.gpus_per_replica
         replicas, workers = (None if count == AUTO else int(count) for count in (plan.replicas, plan.workers))
-        layout = cluster.layout(replicas, workers, gpus)
+        own_cores = None
+        if plan.on == "local":
+            replicas = replica_count(plan, spec)
+            own_cores = max(cores(), replicas * (workers or 1))
+            if share is None and (here := len(gpus())):
+                share = 1 / -(-replicas // here)
+        if spec.small and plan.gpus_per_replica is None:
+            share = 0.0
+        modules = own_modules([self.blocks[0].policy, *plan.env, *plan.arms, plan.encoder or ""])
+        cluster = self._closing.enter_context(closing(Cluster(modules, own_cores)))
+        layout = cluster.layout(replicas, workers, share)
         if layout.room < layout.replicas:
             few = f"the Ray cluster has room for {layout.room} of {layout.replicas} replicas"
             self.reporter.note(f"{few}; the others start as nodes join it")
-        return [partial(RayMember, cluster, layout.workers, layout.gpus, plan.patience)] * layout.replicas
+        started = Replicas(cluster, layout.replicas, layout.workers, layout.gpus, plan.patience, self.reporter.note)
+        self._started = self._closing.enter_context(started)
+        return self._started

@@ -1,4 +1,4 @@
-"""The real Ray, on two nodes, plays the same takes as processes of this machine."""
+"""The real Ray plays the same takes as one replica here, on this machine, on two nodes, and when parts are lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,13 @@ sys.path[:0] = [str(TESTS / "takes"), str(TESTS / "integration" / "ray")]
 import shared_gpu  # noqa: E402
 import toy  # noqa: E402
 
-from besttake.takes.fleet import Fleet  # noqa: E402
+from besttake.errors import RolloutError  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
+from besttake.takes.library_copy import LibraryCopy  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
 from besttake.takes.orders import Job  # noqa: E402
 from besttake.takes.pool import LocalPool  # noqa: E402
-from besttake.takes.ray import Cluster, Parcel, RayMember, own_modules  # noqa: E402
+from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
 from besttake.takes.replica import Course  # noqa: E402
 from besttake.takes.runner import play  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
@@ -119,8 +119,8 @@ def read(lines: list[str]) -> tuple[str, list[str], str]:
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that only the driver has in its path, with the user's policy."""
     place = tmp_path_factory.mktemp("modules")
-    source = TESTS / "verbs" / "large_half.py"
-    (place / "large_half.py").write_text(source.read_text())
+    for name in ("large_half.py", "costly_eye.py"):
+        (place / name).write_text((TESTS / "verbs" / name).read_text())
     return place
 
 
@@ -170,6 +170,14 @@ class Together:
         return read(lines)[:2]
 
 
+def test_two_replicas_on_this_machine_play_and_embed_as_one(local: str, tmp_path: Path, modules: Path) -> None:
+    own = {"encoder": f"python:costly_eye:make?log={tmp_path / 'log'}", "stride": 20}
+    two = ended(started(tmp_path / "two", None, modules, replicas=2, **own))
+    assert two[1][-1:] == ["2 replicas on 1 node, 2 workers"]
+    assert any(name.startswith("embedding") for name in (tmp_path / "log").read_text().split())
+    assert ended(started(tmp_path / "one", None, modules, **own))[0] == two[0]
+
+
 def test_replicas_on_two_nodes_play_the_same_bits(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
     assert Together(tmp_path, cluster.address, modules).ended()[0] == local
 
@@ -180,7 +188,7 @@ def replicas_of(raylet: int) -> list[int]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == raylet and (place / "cmdline").read_bytes().startswith(b"ray::RayReplica"):
+            if parent == raylet and (place / "cmdline").read_bytes().startswith(b"ray::Replica"):
                 pids.append(int(place.name))
         except OSError:  # it has ended
             continue
@@ -203,19 +211,19 @@ def test_a_node_that_joins_later_gets_the_replica_that_waits(tmp_path: Path, clu
     with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
         layout = driver.layout(3, 2, None)
         assert (layout.replicas, layout.room) == (3, 2)
-        members = [partial(RayMember, driver, layout.workers, layout.gpus, None)] * layout.replicas
-        with Fleet(members, notes.append) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+        made = Replicas(driver, layout.replicas, layout.workers, layout.gpus, None, notes.append)
+        with made as replicas, Store.write(tmp_path / "run", Manifest()) as store:
             course, end = Course(toy.Recipe(seconds=0.1), toy.make().spec, shared_gpu.draw, 4), time.monotonic() + 300
             while not any("3 replicas on 3 nodes, 6 workers" in note for note in notes) and time.monotonic() < end:
                 now, keys = keys[:20], keys[20:]
-                assert fleet.play(course, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
+                assert replicas.play(course, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
                 more = more or cluster.add_node(num_cpus=2)
     cluster.remove_node(more)
     assert any("3 replicas on 3 nodes, 6 workers" in note for note in notes), notes
 
 
 class Losing:
-    """Ray, with a store that loses the first takes that it is handed."""
+    """Ray, with a store that loses the first take that it is handed."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -225,46 +233,58 @@ class Losing:
 
     def get(self, reference: Any) -> Any:
         got = ray.get(reference)
-        if not self.lost and isinstance(got, list) and any(isinstance(news, list) for news in got):
+        if not self.lost and isinstance(got, tuple):
             self.lost += 1
             raise ray.exceptions.ObjectLostError(reference.hex(), None, "")
         return got
+
+
+def toy_jobs(env: str = "python:toy:make", starts: int = 12) -> list[Job]:
+    keys = [TakeKey("p", env, "walk", start, "base", seed) for start in range(starts) for seed in range(2)]
+    return [Job(key, 12, (), "eye", 5, True) for key in keys]
 
 
 def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> None:
     """A library that is gone when a replica asks for it, and takes that are gone when the driver does."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "library.json").write_text("{}")
-    keys = [TakeKey("p", "python:toy:make", "walk", start, "base", seed) for start in range(12) for seed in range(2)]
-    work = [Job(key, 12, (), "eye", 5, True) for key in keys]
-    notes, asked = list[str](), list[str]()
+    notes, embedded = list[str](), list[bytes]()
     with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
-        driver.ray, sent = Losing(), driver.parcel
-
-        def lost(directory: str) -> Parcel:
-            asked.append(directory)
-            if len(asked) > 1:
-                return sent(directory)
-            holder = ray.remote(shared_gpu.Holder).remote()
-            (reference,) = ray.get(holder.put.remote(b"{}"))
-            ray.kill(holder)
-            return Parcel("lost", {"library.json": reference})
-
-        driver.parcel = lost  # type: ignore[method-assign]
+        driver.ray = Losing()
+        holder = ray.remote(shared_gpu.Holder).remote()
+        (reference,) = ray.get(holder.put.remote(b"{}"))
+        ray.kill(holder)
+        sound, copies = driver.library_copy, [LibraryCopy("lost", {"library.json": reference})]
+        driver.library_copy = lambda place: copies.pop() if copies else sound(place)  # type: ignore[method-assign]
         with (
-            Fleet([partial(RayMember, driver, 1, 0.0, None)], notes.append) as fleet,
+            Replicas(driver, 1, 1, 0.0, None, notes.append) as replicas,
             Store.write(tmp_path / "run", Manifest()) as store,
         ):
-            recipe = toy.Recipe(library=str(tmp_path / "library"))
-            tally = fleet.play(Course(recipe, toy.make().spec, shared_gpu.draw, 4), work, store)
+            recipe = toy.Recipe(library=str(tmp_path / "library"), eye=True)
+            course = Course(recipe, toy.make().spec, shared_gpu.draw, 4, embeds=True)
+            tally = replicas.play(course, toy_jobs(), store, on_vectors=lambda some, _: embedded.extend(some))
             digest = store.digest()
         assert driver.ray.lost == 1
     assert (tally.done, tally.failed) == (24, 0)
-    died = [note for note in notes if "died and is replaced" in note]
-    assert len(died) == 2, "once without its library, once without its takes"
+    assert len([note for note in notes if "died and is replaced" in note]) == 2, notes
+    assert embedded
     with Store.write(tmp_path / "one", Manifest()) as store, closing(LocalPool(1)) as pool:
-        play(work, toy.Recipe().load(), shared_gpu.draw, store, pool, batch=4)
+        play(toy_jobs(), toy.Recipe().load(), shared_gpu.draw, store, pool, batch=4)
         assert store.digest() == digest
+
+
+def test_a_take_that_kills_its_replica_is_given_up_and_the_others_are_played(tmp_path: Path, cluster: Any) -> None:
+    with (
+        joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver,
+        Replicas(driver, 1, 1, 0.0, None, lambda note: None) as replicas,
+        Store.write(tmp_path / "run", Manifest()) as store,
+    ):
+        replicas.play(Course(shared_gpu.Deadly(), toy.make().spec, shared_gpu.draw, 2), toy_jobs(starts=3)[1:], store)
+        errors = {(row.key.start, row.key.seed): row.error for row in store.rows()}
+        assert errors.pop((0, 1)) == "the replica died or hung 3 times on this take"
+        assert set(errors.values()) == {None}
+        with pytest.raises(RolloutError, match="replica 1: FileNotFoundError: no weights here"):
+            replicas.play(Course(toy.Recipe(missing=True), toy.make().spec, shared_gpu.draw, 4), toy_jobs(), store)
 
 
 def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
@@ -305,13 +325,13 @@ def test_four_replicas_share_two_gpus_at_the_same_time(tmp_path: Path, two_gpus:
     with joined(two_gpus, Path(shared_gpu.__file__)) as driver:
         layout = driver.layout(None, None, 0.5)
         assert (layout.replicas, layout.workers, layout.room) == (4, 2, 4)
-        members = [partial(RayMember, driver, 1, layout.gpus, None)] * layout.replicas
-        with Fleet(members, notes.append) as fleet, Store.write(tmp_path / "run", Manifest()) as store:
+        made = Replicas(driver, layout.replicas, 1, layout.gpus, None, notes.append)
+        with made as replicas, Store.write(tmp_path / "run", Manifest()) as store:
 
             def played(count: int) -> list[Take]:
                 work = [Job(keys.pop(), shared_gpu.STEPS, (), "eye", 4, True) for _ in range(count)]
                 course = Course(shared_gpu.Recipe(time.time()), shared_gpu.World.spec, shared_gpu.draw, 4)
-                asked, _ = {job.key for job in work}, fleet.play(course, work, store)
+                asked, _ = {job.key for job in work}, replicas.play(course, work, store)
                 return [load_take(store.path, row) for row in store.rows() if row.key in asked]
 
             end = time.monotonic() + 300
@@ -360,14 +380,14 @@ def test_a_directory_goes_to_a_node_that_lacks_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("not of the library")
     (tmp_path / "library" / "link").symlink_to(tmp_path / "secret")
     store: list[bytes] = []
-    parcel = Parcel.of(tmp_path / "library", lambda data: store.append(data) or len(store) - 1)
-    assert parcel.here(tmp_path / "library", store.__getitem__, tmp_path / "home") == tmp_path / "library"
+    copy = LibraryCopy.of(tmp_path / "library", lambda data: store.append(data) or len(store) - 1)
+    assert copy.place(tmp_path / "library", store.__getitem__, tmp_path / "home") == tmp_path / "library"
     for _ in range(2):
-        place = parcel.here(tmp_path / "elsewhere", store.__getitem__, tmp_path / "home")
+        place = copy.place(tmp_path / "elsewhere", store.__getitem__, tmp_path / "home")
         assert (place / "parts" / "a.bin").read_bytes() == b"\0\1"
         assert not (place / "link").exists()
     assert b"not of the library" not in store
-    assert [path.name for path in (tmp_path / "home").iterdir()] == [parcel.name]
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [copy.name]
 
 
 def test_modules_of_the_user_go_along_and_installed_ones_do_not(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
