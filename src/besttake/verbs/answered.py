@@ -121,5 +121,4 @@ def _digest_of_files(directory: Path) -> str | None:
         if store.damaged() or any(row.status != "done" for row in store.rows()):
             return None
         takes = store.digest()
-    scores, lost = Scores.intact(directory)
-    return None if lost else run_digest(takes, scores)
+    return run_digest(takes, Scores.open(directory))
