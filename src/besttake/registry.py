@@ -221,19 +221,6 @@ def _installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def is_ours(group: str, text: str) -> bool:
-    """Whether this package itself makes what a URI names: neither a plug-in nor code of the user's own does."""
-    scheme = Uri.parse(text).scheme
-    return scheme in _BUILTIN[group] and all(entry.name != scheme for entry in _plugins(group))
-
-
-def hand_over(text: str) -> None:
-    """Let another process make what the program names: modules that are found here are found there as well."""
-    if Uri.parse(text).scheme == "python":
-        trust(text)
-        _see_user_modules()
-
-
 def schemes(group: str) -> tuple[str, ...]:
     """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
     return tuple(sorted({*_BUILTIN[group], *(entry.name for entry in _plugins(group))}))
@@ -358,10 +345,10 @@ def hash_of_code(module: str) -> str:
 
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
     """ComponentError when other processes have to make a component that a script or a notebook defines."""
-    if group in ("envs", "scorers") or getattr(component.spec, "small", False):
+    if group == "envs" or (group == "policies" and getattr(component.spec, "small", False)):
         file = f"my_{_ONE_OF[group]}"
         raise ComponentError(
-            f"{text}: the processes that play and score takes cannot import what a script or a notebook defines; write"
+            f"{text}: the processes that play takes cannot import what a script or a notebook defines; write"
             f" it to a file (in a notebook: %%writefile {file}.py) and name that, python:{file}:…"
         )
 

@@ -72,7 +72,10 @@ class Observer:
         done = [row for row in rows.values() if row.status == "done"]
         if result.cost.takes == len(done) and result.cost.errors == len(rows) - len(done):
             return True
-        return result.digest == run_digest(digest_of(done), Scores.intact(self.directory)[0])
+        try:
+            return result.digest == run_digest(digest_of(done), Scores.open(self.directory))
+        except RunError:
+            return False
 
     def state(self) -> State:
         """All that the page shows."""

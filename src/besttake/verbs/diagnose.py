@@ -138,7 +138,7 @@ def _counted(
 
 
 def _digest(store: Store) -> str:
-    return run_digest(store.digest(), Scores.intact(store.path)[0])
+    return run_digest(store.digest(), Scores.open(store.path))
 
 
 def _previous(store: Store) -> Result | None:
