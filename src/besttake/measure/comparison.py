@@ -36,19 +36,9 @@ from besttake.types import F64
 class ScorerRow:
     """One scorer, on the window that the verdict reads.
 
-    Attributes:
-        scorer: Name of the scorer.
-        own: Whether the run's verdict picks by it.
-        success: Success rate of the picked take.
-        gain: Its gain over a single take, as a fraction.
-        capture: Gain divided by headroom.
-        auc: How often a success scores above a failure of the same start.
-        harm: How often it picks a failure where a success was among the takes.
-        over_shortest: Its gain minus that of picking the shortest take.
-        over_own: Its gain minus that of the run's own scorer, on the same starts.
-        leak: Whether it depends on the length of a take, which gives the outcome away if episodes stop at success.
-        unscored: How many takes it gave no number.
-        seconds: Seconds per take that it took; None where that is not known.
+    ``success`` is that of the picked take, ``capture`` is gain over headroom; the table above explains the others.
+    ``own``: the run's verdict picks by it. ``leak``: it depends on the length of a take, which gives the outcome away
+    if episodes stop at success. ``unscored``: how many takes it gave no number. ``seconds``: per take, where known.
     """
 
     scorer: str
@@ -67,18 +57,10 @@ class ScorerRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All scorers of a run on the takes of one policy and task group (``*``: of all its tasks).
+    """All scorers of a run, highest gain first, on the takes of one policy and task group (``*``: of all its tasks).
 
-    Attributes:
-        policy: URI of the policy.
-        env: URI of the environment.
-        group: Task group.
-        window: Part of a take that was scored: ``full``, ``common`` or ``episode``.
-        n: Number of takes from which one is picked.
-        starts: Number of starts that count.
-        headroom: What a choice that knew the outcomes would gain.
-        shortest: What picking the shortest take gains: a control.
-        rows: The scorers, from the highest gain to the lowest.
+    One of ``n`` takes is picked, by its score on the ``window``; ``starts`` is how many starts count. ``headroom`` is
+    what a choice that knew the outcomes would gain, ``shortest`` what picking the shortest take gains: a control.
     """
 
     policy: str

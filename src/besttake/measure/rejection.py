@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from besttake import result as r
 from besttake.core import reject, stats
-from besttake.core.estimate import Estimate
-from besttake.core.headroom import F64, mean, start_pass_at_k
+from besttake.core.headroom import mean, start_pass_at_k
 from besttake.measure.cells import CellData
 
 _DRAWS = 2_000
 _FOLDS = 5
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Retrying where the thresholds of each start come from other starts.
-
-    ``curve``: at the thresholds that each of `reject.RATES` of the takes passes; ``chosen``: at the one chosen there.
-    """
-
-    curve: tuple[reject.Retried, ...]
-    chosen: reject.Retried
-
-
-def held_out(outcomes: F64, scores: F64, n: int) -> HeldOut:
-    """Retry at most n times by ``scores`` (S, N), with the thresholds of starts of other folds."""
-    # Neighbours fall into different folds, so that each fold has starts of every task.
-    folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
-    others = np.stack([folds != fold for fold in np.unique(folds)])
-    each = np.stack([scores] * len(others))
-    curve = [reject.held_out(outcomes, each, folds, others, rate, n) for rate in reject.RATES]
-    return HeldOut(tuple(curve), reject.held_out(outcomes, each, folds, others, None, n))
-
-
-def estimates(takes: F64, success: F64, single: F64, n: int) -> tuple[Estimate, Estimate, Estimate]:
-    """Takes and success of retrying, and its gain over a single take, from the values of all starts."""
-    return (
-        stats.mean_interval(takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
-        stats.mean_interval(success, stats.unit_scale(), draws=_DRAWS),
-        stats.mean_interval(success - single, stats.pick_scale(), draws=_DRAWS),
-    )
 
 
 def rejection_of(data: CellData, n: int) -> r.Rejection | None:
@@ -55,13 +22,19 @@ def rejection_of(data: CellData, n: int) -> r.Rejection | None:
     scores, outcomes = base.score(data.score_name), base.outcomes
     if scores is None or n < 2 or data.deterministic or window == "episode":
         return None
-    held = held_out(outcomes, scores, n)
+    # Neighbours fall into different folds, so that each fold has starts of every task.
+    folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
+    others = np.stack([folds != fold for fold in np.unique(folds)])
+    each = np.stack([scores] * len(others))
+    curve = [(rate, reject.held_out(outcomes, each, folds, others, rate, n)) for rate in reject.RATES]
+    chosen = reject.held_out(outcomes, each, folds, others, None, n)
     limit = reject.threshold_at(scores, outcomes, reject.choose_rate(outcomes, scores, n))
-    takes, success, gain = estimates(held.chosen.takes, held.chosen.success, start_pass_at_k(outcomes, 1), n)
     return r.Rejection(
-        n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None, takes=takes, success=success,
-        gain=gain, curve=[
-            r.RejectionPoint(passing=rate, takes=mean(one.takes), success=mean(one.success))
-            for rate, one in zip(reject.RATES, held.curve, strict=True)
+        n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
+        takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
+        success=stats.mean_interval(chosen.success, stats.unit_scale(), draws=_DRAWS),
+        gain=stats.mean_interval(chosen.success - start_pass_at_k(outcomes, 1), stats.pick_scale(), draws=_DRAWS),
+        curve=[
+            r.RejectionPoint(passing=rate, takes=mean(one.takes), success=mean(one.success)) for rate, one in curve
         ],
     )  # fmt: skip

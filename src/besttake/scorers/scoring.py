@@ -148,14 +148,17 @@ def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
     """The scores that the run keeps of takes that are as they were; none where the file is damaged."""
     try:
         kept = Scores.open(store.path)
-    except RunError as error:
-        store.mended.append(one_line(error))
+    except RunError:
+        store.mended.append("scores.safetensors was damaged; takes are scored anew")
         Scores.remove(store)
         return Scores({})
     if kept is None:
         return Scores({})
     table = {key: one for key, one in kept.items() if sources.get(key) == one.source}
-    return Scores(table, kept.scorers, length=kept.length, seconds=kept.seconds)
+    true = Scores(table, kept.scorers, length=kept.length, seconds=kept.seconds)
+    if len(true) < len(kept):
+        true.save(store)  # no one shall read the others again
+    return true
 
 
 def _asked_together(scorers: Sequence[Scorer]) -> Iterator[list[Scorer]]:

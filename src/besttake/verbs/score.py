@@ -146,10 +146,14 @@ def score(
         tuple(one for cell in own if (one := compare_scorers(cell, rows, scores, places)) is not None)
         for own in (result.policies, result.cells)
     )
-    notes = [note for spec in specs.values() for note in scorer_notes(spec)]
-    notes += [length_note(name) for name in sorted(scores.length & specs.keys()) if not specs[name].length]
-    notes += [*lost.values(), *(trained.notes if trained is not None else ())]
+    notes = [*_notes(specs, scores), *lost.values(), *(trained.notes if trained is not None else ())]
     return ScoreResult(str(run), policies, cells, trained, tuple(dict.fromkeys(notes)), lost)
+
+
+def _notes(specs: Mapping[str, ScorerSpec], scores: Scores) -> list[str]:
+    """What a user should know of the scorers that were asked for."""
+    notes = [note for spec in specs.values() for note in scorer_notes(spec)]
+    return [*notes, *(length_note(name) for name in sorted(scores.length & specs.keys()) if not specs[name].length)]
 
 
 def _add(store: Store, scorers: Sequence[Scorer], reported: set[str], reporter: Reporter) -> Scores:
