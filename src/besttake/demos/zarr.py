@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes, assumed_rate
+from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
