@@ -105,9 +105,7 @@ def build_cached(
     """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
     wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
-    usual = {"half": False, "turns": "spaced"}  # libraries of before these settings keep their place
-    settings = {name: value for name, value in asdict(wanted).items() if value != usual.get(name, ...)}
-    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, settings]
+    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
     try:
         library = Library.open(out)

@@ -50,7 +50,7 @@ class DemoHead(_Part):
     task: str
     instruction: str
     length: int
-    frames: int = 0
+    frames: int
     events: tuple[int, ...]
     source: dict[str, Any]
 
@@ -128,8 +128,7 @@ class LibraryContent(_Part):
 class LibraryHead(LibraryContent):
     """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
 
-    ``checksum`` covers all the rest of the file, ``fingerprint`` what makes the library the one that it is. Those of
-    older versions have no checksum; their fingerprint is enough unless a retrieval was tuned.
+    ``checksum`` covers all the rest of the file, ``fingerprint`` what makes the library the one that it is.
     """
 
     files: dict[str, StoredFile]
@@ -140,12 +139,6 @@ class LibraryHead(LibraryContent):
     checksum: str = ""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @field_validator("retrieval", mode="before")
-    @classmethod
-    def _has_two_dials(cls, tuned: Any) -> Any:
-        """Settings that were tuned when noise and prior were one number are left out: tune again."""
-        return None if isinstance(tuned, dict) and "alpha" in (tuned.get("config") or {}) else tuned
 
     @classmethod
     def of(
@@ -174,12 +167,7 @@ class LibraryHead(LibraryContent):
                 f"{directory}/{FILE} was written by a newer BestTake (format {version}, this one knows {FORMAT});"
                 " upgrade besttake"
             )
-        older = "checksum" not in values
-        if older and values.get("retrieval") is not None:
-            raise LibraryError(
-                f"{directory}/{FILE} has no checksum for the retrieval that was tuned; build the library again"
-            )
-        if not (older or values["checksum"] == _checksum(values)) or values.get("fingerprint") != _fingerprint(values):
+        if values.get("checksum") != _checksum(values) or values.get("fingerprint") != _fingerprint(values):
             raise LibraryError(
                 f"{damaged} (it is not as it was written: its checksum differs); build the library again"
             )

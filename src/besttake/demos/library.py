@@ -260,14 +260,10 @@ class Library:
         except (OSError, ValueError) as error:
             raise LibraryError(f"{path} is damaged ({one_line(error, 150)}); build the library again") from error
         shape = array.shape
-        rows = self._rows(name) or len(array)
+        rows = self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
         if shape[:1] != (rows,) or (width is not None and shape[1:] != (width,)) or array.dtype.kind not in "fi":
             raise LibraryError(f"{path} is damaged ({array.dtype} {shape} for {rows} rows); build the library again")
         return array
-
-    def _rows(self, name: str) -> int:
-        """How many rows an array of the library has; 0 where an older library does not say."""
-        return self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
 
 
 _ENCODER = "encoder.safetensors"
