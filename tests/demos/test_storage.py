@@ -253,7 +253,7 @@ def test_progress_counts_frames_and_knows_how_many_there_will_be(two_tasks, sour
 
 def test_what_a_killed_build_left_is_removed_by_the_next(two_tasks, tmp_path):
     code = (
-        "import os, sys, pathlib; from besttake.demos.write import Writer\n"
+        "import os, sys, pathlib; from besttake.demos.storage import Writer\n"
         "Writer(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=False)

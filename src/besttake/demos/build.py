@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from besttake.core.events import EventConfig, event_starts, onset_frame, phases
 from besttake.demos.base import Bad, ByTask, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.checks import check_content
-from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
 from besttake.demos.layout import Layout, Said, layout_of
 from besttake.demos.library import Library
-from besttake.demos.write import Writer, writing
+from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, Writer, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo

@@ -30,7 +30,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Showing, Started
 from besttake.demos.checks import check_encoder
-from besttake.demos.head import FILE, LibraryHead, TunedHead, TunedOn
+from besttake.demos.storage import FILE, LibraryHead, TunedHead, TunedOn
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line

@@ -171,10 +171,10 @@ def _check_plain(path: Path, name: str) -> None:
     """LibraryError where an array asks for a codec that is not plain, or a part of the file lies elsewhere."""
     for place, text in _descriptions(path, name):
         try:
-            described = json.loads(text)
+            codecs = list(_codecs(json.loads(text)))
         except (ValueError, RecursionError):
             raise LibraryError(f"{name}: {place} is damaged") from None
-        for codec in _codecs(described):
+        for codec in codecs:
             if codec not in _PLAIN:
                 raise LibraryError(f"{name}: {place} asks for the codec {codec[:40]!r}, which is not read")
 
