@@ -23,9 +23,9 @@ from PIL import Image
 from besttake import registry
 from besttake.cli import main as cli
 from besttake.config import Plan, load_plan
-from besttake.demos.head import LibraryHead, _fingerprint
 from besttake.demos.library import Library
 from besttake.demos.resolve import build_at, open_or_build
+from besttake.demos.storage import LibraryHead, _fingerprint
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors

@@ -26,8 +26,8 @@ from besttake.config import load_plan, parse_dims, parse_starts
 from besttake.demos.base import Bad
 from besttake.demos.build import build
 from besttake.demos.h5 import SUFFIXES
-from besttake.demos.head import _checksum, _fingerprint
 from besttake.demos.library import Library
+from besttake.demos.storage import _checksum, _fingerprint
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.pixels import Pixels
 from besttake.envs.libero.install import load_init_states

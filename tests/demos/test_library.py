@@ -17,8 +17,8 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Bad
 from besttake.demos.build import Options, build, build_cached
 from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
-from besttake.demos.head import LibraryHead
 from besttake.demos.library import Library
+from besttake.demos.storage import LibraryHead
 from besttake.encoders.hog import Hog
 from besttake.encoders.pixels import Pixels
 from besttake.errors import LibraryError

@@ -19,8 +19,7 @@ from besttake import registry
 from besttake.demos import aloha, droid, h5, lerobot, rlds, video, zarr
 from besttake.demos.base import Bad, ByTask, Noted
 from besttake.demos.build import Options, build
-from besttake.demos.guess import KNOWN, guess
-from besttake.demos.resolve import source_of
+from besttake.demos.resolve import KNOWN, guess, source_of
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, MissingExtra
 from besttake.testbed import demos as testbed

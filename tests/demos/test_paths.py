@@ -134,7 +134,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
     (root / "meta" / "episodes.jsonl").unlink()
     os.mkfifo(root / "meta" / "episodes.jsonl")
-    with pytest.raises(LibraryError, match=r"episodes.jsonl is damaged \(it is not a file\)"):
+    with pytest.raises(LibraryError, match=r"episodes.jsonl is damaged \(not a regular file\)"):
         registry.demos(f"lerobot:{root}")
 
 

@@ -18,7 +18,7 @@ from besttake import registry
 from besttake.demos.base import Bad
 from besttake.demos.build import Options, build
 from besttake.demos.frames import Unreadable
-from besttake.demos.tfrecord import Example, places, record_at
+from besttake.demos.rlds import Example, places, record_at
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
 

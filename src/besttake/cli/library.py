@@ -135,15 +135,15 @@ def _levels(text: str | None) -> tuple[float, float] | None:
 @app.command("show")
 def show_library(
     directory: Directory,
-    strips: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Draw each demonstration as a film strip with its events.")
+    contact_sheets: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw each demonstration as a contact sheet with its events.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a library holds: its demonstrations, their events, and where they come from.
 
     Example:
-      besttake library show libraries/mine --strips strips/
+      besttake library show libraries/mine --contact-sheets sheets/
     """
     from dataclasses import asdict
 
@@ -157,10 +157,10 @@ def show_library(
     known = {one.policy: one.check for one in kept(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
     show(Group(render(library), render_checks(known, Console().width)), summary, as_json)
-    if strips is not None:
-        from besttake.demos.strip import draw_all
+    if contact_sheets is not None:
+        from besttake.demos.contact_sheet import draw_all
 
-        draw_all(library, strips)
+        draw_all(library, contact_sheets)
 
 
 @app.command()

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes, assumed_rate
+from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.errors import LibraryError
 from besttake.options import Reader

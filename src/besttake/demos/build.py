@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from besttake.core.events import EventConfig, event_starts, onset_frame, phases
 from besttake.demos.base import Bad, ByTask, Divided, Shape, Showing, Source, fault, length_of
 from besttake.demos.checks import check_content
-from besttake.demos.head import FORMAT, DemoHead, EncoderHead, LibraryContent
 from besttake.demos.layout import Layout, Said, layout_of
 from besttake.demos.library import Library
-from besttake.demos.write import Writer, writing
+from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, Writer, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo
@@ -105,9 +104,7 @@ def build_cached(
     """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
     wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
-    usual = {"half": False, "turns": "spaced"}  # libraries of before these settings keep their place
-    settings = {name: value for name, value in asdict(wanted).items() if value != usual.get(name, ...)}
-    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, settings]
+    parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
     try:
         library = Library.open(out)

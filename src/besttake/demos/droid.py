@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes
+from besttake.demos.base import About, Episodes, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, video_frame, video_frames
 from besttake.demos.paths import check_links, inside, read_json
 from besttake.errors import LibraryError

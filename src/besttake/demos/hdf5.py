@@ -22,8 +22,9 @@ place of the above), ``fps`` (by default what the files say, else 20), ``size`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,8 +33,7 @@ from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
 from besttake.demos import h5
-from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
-from besttake.demos.episodes import assumed_rate
+from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError
@@ -52,19 +52,6 @@ _PAIRED = {
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What to read. ``cameras`` maps the names a policy uses to stored ones; None: as the files say."""
-
-    camera: str | None = None
-    state: tuple[str, ...] | None = None
-    rotate: int | None = None
-    pairing: Pairing | None = None
-    size: int = LARGEST
-    cameras: Mapping[str, str] = field(default_factory=dict)
-    fps: float | None = None
-
-
-@dataclass(frozen=True)
 class _First:
     """What the first readable demonstration shows."""
 
@@ -74,135 +61,106 @@ class _First:
     pairing: Pairing
 
 
-class Hdf5Demos:
-    """The demonstrations of one or more HDF5 files of the same kind."""
+@dataclass(frozen=True)
+class Hdf5Reader:
+    """Reads demonstrations by ``FILE/demo_N``; a file that cannot be read is one key, its name."""
 
-    gripper_open = -1
+    files: Mapping[str, Path]
+    camera: str
+    state: tuple[str, ...] | None
+    rotate: int
+    pairing: Pairing | None
+    size: int
 
-    def __init__(self, name: str, files: list[Path], choice: Choice, uri: str = "") -> None:
-        self.name, self._files, self._size, self._map, self.uri = name, files, choice.size, choice.cameras, uri
-        first = _first_readable(files, name)
-        self._cameras = [k for k, shape in first.shapes.items() if len(shape) == 4 and shape[3] == 3]
-        if not self._cameras:
-            raise LibraryError(
-                f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
-            )
-        chosen = choose_camera(self._cameras, choice.camera, choice.cameras, name)
-        self._camera, self.camera, self._pairing = chosen.stored, chosen.name, choice.pairing
-        self._libero = self._camera.endswith("_rgb")
-        known = _LIBERO_STATE if self._libero else _ROBOMIMIC_STATE
-        self._state = choice.state or (known if set(known) <= set(first.shapes) else None)
-        missing = set(self._state or ()) - set(first.shapes)
-        if missing:
-            raise LibraryError(f"{name} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(first.shapes))}")
-        self._rotate = (180 if self._libero else 0) if choice.rotate is None else choice.rotate
-        said = choice.fps or _rate(first.attributes)
-        self.fps = said or _USUAL_RATE
-        self.gripper_dim = first.action_dim - 1 if first.action_dim == 7 else None
-        self.eef_dims = (0, 1, 2) if self._state == known else None
-        self.notes = (
-            f"{'LIBERO' if self._libero else 'robomimic'} HDF5, where {_PAIRED[choice.pairing or first.pairing]}",
-            *([] if said else [assumed_rate(self.fps, "as robosuite runs by default")]),
-        )
-        self.fingerprint = h5.digest(files, self._camera, self._state, self._rotate, self._size, choice.pairing, 2)
+    @property
+    def is_libero(self) -> bool:
+        """Whether these are LIBERO's files, by their camera, and not robomimic's."""
+        return self.camera.endswith("_rgb")
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
-        return self.of_tasks(lambda _: True)
-
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The demonstrations whose task is ``wanted`` when their turn comes."""
-        for path in self._files:
+    def ids(self) -> Iterator[str]:
+        """All demonstrations, file by file, ``demo_2`` before ``demo_10``."""
+        for name in self.files:
             try:
-                with h5.opened(path) as file:
-                    yield from self._demos(path, file, wanted)
-            except Unreadable as error:
-                yield Bad(path.name, str(error))
-
-    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
-        """States and actions, demonstration by demonstration."""
-        for path in self._files:
-            try:
-                with h5.opened(path) as file:
-                    for _, group in _groups(file):
-                        try:
-                            shift = self._shift(group)
-                            states, actions = self._states(group), h5.numbers(group, "actions")
-                        except Unreadable:
-                            continue
-                        yield states if states is None else states[: len(states) - shift], actions[shift:]
+                with self._data(name) as data:
+                    keys = [f"{name}/{key}" for key in h5.by_number(data)]
             except Unreadable:
-                continue
+                keys = [name]  # reading it says what is wrong with the file
+            yield from keys
 
-    def shows(self, cameras: Sequence[str]) -> bool:
-        """Whether it has these cameras."""
-        return match_cameras(cameras, self._cameras, self._map) is not None
+    def task(self, key: str) -> str:
+        """LIBERO has a file per task; robomimic names the env."""
+        name = key.partition("/")[0]
+        stem = self.files[name].stem
+        if self.is_libero:
+            return re.sub("_demo$", "", stem)
+        with self._data(name) as data:
+            return str(h5.json_attribute(h5.attributes(data), "env_args").get("env_name", stem))
 
-    def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
-        file, _, key = demo.rpartition("/")
-        path = next(p for p in self._files if p.name == file)
-        matched = match_cameras(cameras, self._cameras, self._map) or {}
-        try:
-            with h5.opened(path) as content:
-                pictures = {w: h5.one_picture(content, f"data/{key}/obs/{s}", step) for w, s in matched.items()}
-        except Unreadable as error:
-            raise LibraryError(f"{self.name}: {demo} cannot be shown: it {error}") from error
-        return {camera: upright(picture) if self._rotate else picture for camera, picture in pictures.items()}
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of a demonstration."""
+        with self._group(key) as group:
+            shift, states, actions = self._shift(group), self._states(group), h5.numbers(group, "actions")
+        return states if states is None else states[: len(states) - shift], actions[shift:]
 
-    def start_state(self, demo: str) -> NDArray[np.float64] | None:
-        """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
-        file, _, key = demo.rpartition("/")
-        path = next(p for p in self._files if p.name == file)
-        try:
-            with h5.opened(path) as content:
-                group = h5.item(content, f"data/{key}")
-                if group is None or h5.item(group, "states") is None:
-                    return None
-                states = h5.dataset(group, "states")
-                # states[j] comes before actions[j], and the library's first action is that of the shift.
-                return np.asarray(states[self._shift(group)], np.float64)
-        except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
-            raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
-
-    def _demos(self, path: Path, file: Any, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        data = h5.item(file, "data")
-        if not isinstance(data, h5.h5py().Group):
-            raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
-        attributes = h5.attributes(data)
-        instruction = str(h5.json_attribute(attributes, "problem_info").get("language_instruction", "")).strip('"')
-        env = str(h5.json_attribute(attributes, "env_args").get("env_name", path.stem))
-        task = re.sub("_demo$", "", path.stem) if self._libero else env
-        for key in h5.by_number(data):
-            identity = f"{path.name}/{key}"
-            try:
-                if wanted(task):
-                    yield self._demo(identity, task, instruction, h5.item(data, key))
-            except Unreadable as error:
-                yield Bad(identity, str(error))
-
-    def _demo(self, identity: str, task: str, instruction: str, group: Any) -> Demo:
-        if h5.item(group, f"obs/{self._camera}") is None:
-            raise Unreadable(f"has no camera {self._camera}")
-        frames = h5.pictures(group, f"obs/{self._camera}", self._size)
-        frames = np.ascontiguousarray(upright(frames)) if self._rotate else frames
-        actions, states, shift = h5.numbers(group, "actions"), self._states(group), self._shift(group)
+    def demo(self, key: str) -> Demo:
+        """A demonstration."""
+        with self._group(key) as group:
+            if h5.item(group, f"obs/{self.camera}") is None:
+                raise Unreadable(f"has no camera {self.camera}")
+            frames = self._upright(h5.pictures(group, f"obs/{self.camera}", self.size))
+            actions, states, shift = h5.numbers(group, "actions"), self._states(group), self._shift(group)
+            about = h5.json_attribute(h5.attributes(group.parent), "problem_info")
         if len(frames) != len(actions):
             raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions")
         if shift:
             frames, states, actions = frames[:-1], None if states is None else states[:-1], actions[1:]
         steps = np.arange(len(frames), dtype=np.int64)
-        file, _, key = identity.rpartition("/")
-        origin = {"file": file, "demo": key, "pairing": "after" if shift else "before"}
-        return Demo(identity, task, frames, steps, states, actions, instruction, origin)
+        file, _, name = key.partition("/")
+        origin = {"file": file, "demo": name, "pairing": "after" if shift else "before"}
+        words = str(about.get("language_instruction", "")).strip('"')
+        return Demo(key, self.task(key), frames, steps, states, actions, words, origin)
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """What ``camera`` saw at ``step``, full size."""
+        with self._group(key) as group:
+            return self._upright(h5.one_picture(group, f"obs/{camera}", step))
+
+    def start_state(self, key: str) -> NDArray[np.float64] | None:
+        """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
+        with self._group(key) as group:
+            if h5.item(group, "states") is None:
+                return None
+            # states[j] comes before actions[j], and the library's first action is that of the shift.
+            return np.asarray(h5.dataset(group, "states")[self._shift(group)], np.float64)
+
+    @contextmanager
+    def _data(self, name: str) -> Iterator[Any]:
+        with h5.opened(self.files[name]) as file:
+            data = h5.item(file, "data")
+            if not isinstance(data, h5.h5py().Group):
+                raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
+            yield data
+
+    @contextmanager
+    def _group(self, key: str) -> Iterator[Any]:
+        file, _, name = key.partition("/")
+        with self._data(file) as data:
+            group = h5.item(data, name)
+            if not isinstance(group, h5.h5py().Group):
+                raise Unreadable(f"has no camera {self.camera}")
+            yield group
+
+    def _upright(self, pictures: U8) -> U8:
+        return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures
 
     def _shift(self, group: Any) -> int:
-        return 1 if (self._pairing or _pairing(group)) == "after" else 0
+        return 1 if (self.pairing or _pairing(group)) == "after" else 0
 
     def _states(self, group: Any) -> F32 | None:
-        if self._state is None:
+        if self.state is None:
             return None
         parts = []
-        for key in self._state:
+        for key in self.state:
             if h5.item(group, f"obs/{key}") is None:
                 raise Unreadable(f"has no obs/{key}")
             values = h5.numbers(group, f"obs/{key}")
@@ -212,6 +170,21 @@ class Hdf5Demos:
         if len({len(part) for part in parts}) > 1:
             raise Unreadable("has states of different length under obs/")
         return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+class Hdf5Demos(Episodes):
+    """The demonstrations of one or more HDF5 files of the same kind."""
+
+    def __init__(self, reader: Hdf5Reader, about: About, cameras: Sequence[str], named: Mapping[str, str]) -> None:
+        super().__init__(reader, about, cameras, named)
+        self._start_state = reader.start_state
+
+    def start_state(self, demo: str) -> NDArray[np.float64] | None:
+        """The simulator's state before the first action of ``demo``; None where it is not kept."""
+        try:
+            return self._start_state(demo)
+        except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
+            raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
 
 
 def make(
@@ -232,13 +205,34 @@ def make(
     read = Reader(f"hdf5:{rest}")
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
-    keys = None if state is None else tuple(state.split("+"))
-    rate = None if fps is None else read.number("fps", fps, 1e-3)
+    named, first = read.mapping("map", map), _first_readable(files, read.uri)
+    cameras = [key for key, shape in first.shapes.items() if len(shape) == 4 and shape[3] == 3]
+    if not cameras:
+        raise LibraryError(
+            f"{read.uri} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
+        )
+    chosen = choose_camera(cameras, camera, named, read.uri)
+    is_libero = chosen.stored.endswith("_rgb")
+    known = _LIBERO_STATE if is_libero else _ROBOMIMIC_STATE
+    keys = tuple(state.split("+")) if state else known if set(known) <= set(first.shapes) else None
+    missing = set(keys or ()) - set(first.shapes)
+    if missing:
+        raise LibraryError(f"{read.uri} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(first.shapes))}")
+    turned = (180 if is_libero else 0) if turned is None else turned
+    reader = Hdf5Reader({p.name: p for p in files}, chosen.stored, keys, turned, paired, read.whole("size", size))
+    said = (None if fps is None else read.number("fps", fps, 1e-3)) or _rate(first.attributes)
+    notes = [f"{'LIBERO' if is_libero else 'robomimic'} HDF5, where {_PAIRED[paired or first.pairing]}"]
+    if not said:
+        notes.append(assumed_rate(_USUAL_RATE, "as robosuite runs by default"))
     again = uri_again(
         "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map
     )  # fmt: skip
-    choice = Choice(camera, keys, turned, paired, read.whole("size", size), read.mapping("map", map), rate)
-    return Hdf5Demos(read.uri, files, choice, again)
+    about = About(
+        read.uri, again, chosen.name, said or _USUAL_RATE,
+        h5.digest(files, chosen.stored, keys, turned, reader.size, paired, 2), tuple(notes),
+        first.action_dim - 1 if first.action_dim == 7 else None, -1, (0, 1, 2) if keys == known else None,
+    )  # fmt: skip
+    return Hdf5Demos(reader, about, cameras, named)
 
 
 def _groups(file: Any) -> Iterator[tuple[str, Any]]:

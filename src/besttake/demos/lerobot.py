@@ -6,6 +6,10 @@ in the paper, else the first), ``state`` and ``action`` (features; by default ``
 data set), ``map`` (``agentview:observation.images.image``, where the names do not say which camera is which). The
 gripper and the end effector are known where the features name them: one action called ``…gripper…``, states called
 ``x``, ``y``, ``z``; else `besttake.demos.layout` looks at the numbers, and says what it took them for.
+
+Version 3 has several episodes in each file and lists them in ``meta/episodes/*.parquet``; version 2 has a file per
+episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate and the names of their files in
+``meta/info.json``.
 """
 
 from __future__ import annotations
@@ -21,10 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
+from besttake.demos.base import About, Episodes, choose_camera, match_cameras, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
-from besttake.demos.lerobot_meta import Episode, Meta
-from besttake.demos.paths import inside
+from besttake.demos.paths import check_links, filled, inside, read_json, read_json_lines
 from besttake.errors import BestTakeError, LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -32,89 +35,186 @@ from besttake.types import F32, U8, Demo
 _FULL = 1 << 20
 _STATES = ("observation.state", "state", "observation.states")
 _ACTIONS = ("action", "actions")
+_OLD_CHUNK = 1000
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What to read of a data set. ``cameras`` maps the names a policy uses to stored ones."""
+class Episode:
+    """An episode and where it lies: ``row`` is what the data set says of it."""
 
-    camera: str | None
+    number: int
+    task: str
+    length: int
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The metadata of a data set. ``version`` is 2 or 3; ``features`` have a ``dtype`` each."""
+
+    root: Path
+    name: str
+    version: int
+    fps: float
+    features: Mapping[str, Mapping[str, Any]]
+    info: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, root: Path, name: str) -> Meta:
+        """The metadata of the data set in ``root``; LibraryError, one line, where it is none or damaged."""
+        check_links(root, name)
+        path = root / "meta" / "info.json"
+        if not path.is_file():
+            raise LibraryError(f"{name} is not a LeRobotDataset (it has no meta/info.json)")
+        info = read_json(path, name)
+        version = info.get("codebase_version")
+        if not isinstance(version, str):
+            raise LibraryError(f"{name}: meta/info.json is damaged (it has no codebase_version)")
+        if not version.startswith(("v2.", "v3.")):
+            raise LibraryError(f"{name} is a LeRobotDataset {version[:20]}; v2.0, v2.1 and v3.0 can be read")
+        fps, features = info.get("fps"), info.get("features")
+        if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < 1e6:
+            raise LibraryError(f"{name}: meta/info.json is damaged (fps is {str(fps)[:40]})")
+        if not isinstance(info.get("data_path"), str):
+            raise LibraryError(f"{name}: meta/info.json is damaged (data_path is not a text)")
+        if not isinstance(features, dict) or not all(
+            isinstance(value, dict) and isinstance(value.get("dtype"), str) for value in features.values()
+        ):
+            raise LibraryError(f"{name}: meta/info.json is damaged (features have no dtype)")
+        return cls(root, name, int(version[1]), float(fps), features, info)
+
+    @property
+    def cameras(self) -> list[str]:
+        """The features that are pictures."""
+        cameras = [key for key, value in self.features.items() if value["dtype"] in ("video", "image")]
+        if not cameras:
+            raise LibraryError(f"{self.name} has no camera among its features")
+        return cameras
+
+    def is_video(self, camera: str) -> bool:
+        """Whether the pictures of ``camera`` are in video files, not in the table."""
+        return bool(self.features[camera]["dtype"] == "video")
+
+    def dims(self, key: str | None) -> list[str]:
+        """The names of a feature's numbers; empty where it has none, or not one for each number."""
+        names = None if key is None else self.features[key].get("names")
+        if isinstance(names, dict):
+            names = next(iter(names.values()), None)
+        if key is None or not isinstance(names, list):
+            return []
+        shape = self.features[key].get("shape")
+        size = shape[0] if isinstance(shape, list) and len(shape) == 1 else None
+        return [str(each) for each in names] if len(names) == size else []
+
+    def episodes(self) -> list[Episode]:
+        """All episodes, by number."""
+        try:
+            rows = self._rows()
+            episodes = [
+                Episode(int(row["episode_index"]), _first(row.get("tasks")), int(row["length"]), row) for row in rows
+            ]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise LibraryError(
+                f"{self.name}: its list of episodes is damaged ({type(error).__name__}: {error})"
+            ) from error
+        if not episodes:
+            raise LibraryError(f"{self.name} lists no episodes under meta/")
+        if any(episode.length < 0 for episode in episodes):
+            raise LibraryError(f"{self.name}: its list of episodes is damaged (a length below 0)")
+        return sorted(episodes, key=lambda episode: episode.number)
+
+    def data_file(self, episode: Episode) -> Path:
+        """The table that holds ``episode``."""
+        return self._file("data_path", episode, "data", {})
+
+    def video_file(self, episode: Episode, camera: str) -> Path:
+        """The video that holds what ``camera`` saw in ``episode``."""
+        return self._file("video_path", episode, f"videos/{camera}", {"video_key": camera})
+
+    def video_start(self, episode: Episode, camera: str) -> float:
+        """Where ``episode`` begins in its video file, in seconds."""
+        if self.version == 2:
+            return 0.0
+        try:
+            return float(episode.row[f"videos/{camera}/from_timestamp"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise Unreadable(f"does not say where its video of {camera} begins") from None
+
+    def _rows(self) -> list[dict[str, Any]]:
+        if self.version == 2:
+            return read_json_lines(self.root / "meta" / "episodes.jsonl", self.name)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows: list[dict[str, Any]] = []
+        for path in sorted((self.root / "meta" / "episodes").rglob("*.parquet")):
+            try:
+                inside(self.root, path)
+                columns = [c for c in pq.read_schema(path).names if not c.startswith("stats/")]
+                rows += pq.read_table(path, columns=columns).to_pylist()
+            except (OSError, pa.ArrowException) as error:
+                raise LibraryError(
+                    f"{self.name}: meta/episodes/{path.name} is damaged ({type(error).__name__})"
+                ) from error
+            except Unreadable as error:
+                raise LibraryError(f"{self.name}: meta/episodes/{path.name} {error}") from error
+        return rows
+
+    def _file(self, pattern: str, episode: Episode, columns: str, more: Mapping[str, str]) -> Path:
+        named = self.info.get(pattern)
+        if not isinstance(named, str):
+            raise Unreadable(f"has no {pattern} in meta/info.json")
+        values: dict[str, int | str] = {**more, "episode_index": episode.number}
+        try:
+            if self.version == 2:
+                values["episode_chunk"] = episode.number // int(self.info.get("chunks_size") or _OLD_CHUNK)
+            else:
+                values["chunk_index"] = int(episode.row[f"{columns}/chunk_index"])
+                values["file_index"] = int(episode.row[f"{columns}/file_index"])
+        except (KeyError, TypeError, ValueError, ArithmeticError):
+            raise Unreadable(f"does not say which file of {columns} it is in") from None
+        return inside(self.root, filled(named, values))
+
+
+@dataclass(frozen=True)
+class LeRobotReader:
+    """Reads the ``episodes`` of a data set by ``episode N``, each a demonstration of its (first) task."""
+
+    root: Path
+    meta: Meta
+    episodes: Mapping[str, Episode]
+    camera: str
     state: str | None
     action: str | None
-    episodes: slice
     size: int
-    cameras: Mapping[str, str]
 
+    def ids(self) -> Iterator[str]:
+        """All episodes, by number."""
+        yield from self.episodes
 
-class LeRobotDemos:
-    """The episodes of a LeRobotDataset, each a demonstration of its (first) task."""
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.episodes[key].task
 
-    gripper_open = None
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of an episode."""
+        table = self._table(self.episodes[key], [c for c in (self.state, self.action) if c is not None])
+        return _rows(table, self.state), _rows(table, self.action)
 
-    def __init__(self, root: Path, name: str, choice: Choice, uri: str = "") -> None:
-        self.name, self._root, self._size, self._map, self.uri = name, root, choice.size, choice.cameras, uri
-        self._meta = meta = Meta.read(root, name)
-        chosen = choose_camera(meta.cameras, choice.camera, choice.cameras, name)
-        self._camera, self.camera, self.fps = chosen.stored, chosen.name, meta.fps
-        self._state = _feature(meta, choice.state, _STATES)
-        self._action = _feature(meta, choice.action, _ACTIONS)
-        self.gripper_dim = _only(meta.dims(self._action), lambda dim: "gripper" in dim.lower())
-        axes = [_only(meta.dims(self._state), partial(eq, axis)) for axis in "xyz"]
-        self.eef_dims = None if None in axes else tuple(axis for axis in axes if axis is not None)
-        self._episodes = meta.episodes()[choice.episodes]
-        self.tasks = tuple(dict.fromkeys(episode.task for episode in self._episodes))
-        self.fingerprint = self._fingerprint()
-        self.notes = self._notes()
-
-    def __len__(self) -> int:
-        return len(self._episodes)
-
-    def __iter__(self) -> Iterator[Demo | Bad]:
-        return self.of_tasks(lambda _: True)
-
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The episodes whose task is ``wanted`` when their turn comes."""
-        for episode in self._episodes:
-            try:
-                if wanted(episode.task):
-                    yield self._demo(episode)
-            except Unreadable as error:
-                yield Bad(f"episode {episode.number}", str(error))
-
-    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
-        """States and actions, episode by episode."""
-        for episode in self._episodes:
-            try:
-                table = self._table(episode, [c for c in (self._state, self._action) if c is not None])
-                yield _rows(table, self._state), _rows(table, self._action)
-            except Unreadable:
-                continue
-
-    def shows(self, cameras: Sequence[str]) -> bool:
-        """Whether it has these cameras."""
-        matched = match_cameras(cameras, self._meta.cameras, self._map)
-        return matched is not None and all(self._has(camera) for camera in matched.values())
-
-    def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
-        episode = next(e for e in self._episodes if f"episode {e.number}" == demo)
-        matched = match_cameras(cameras, self._meta.cameras, self._map) or {}
-        try:
-            return {wanted: self._one(episode, step, stored) for wanted, stored in matched.items()}
-        except Unreadable as error:
-            raise LibraryError(f"{self.name}: {demo} {error}") from error
-
-    def _has(self, camera: str) -> bool:
+    def has(self, camera: str) -> bool:
         """Whether the videos of ``camera`` were downloaded, by the first episode's."""
-        if not self._meta.is_video(camera):
+        if not self.meta.is_video(camera):
             return True
+        first = next(iter(self.episodes.values()), None)
         try:
-            return bool(self._episodes) and self._meta.video_file(self._episodes[0], camera).is_file()
+            return first is not None and self.meta.video_file(first, camera).is_file()
         except Unreadable:
             return False
 
-    def _one(self, episode: Episode, step: int, camera: str) -> U8:
-        if self._meta.is_video(camera):
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """What ``camera`` saw at ``step``, full size."""
+        episode = self.episodes[key]
+        if self.meta.is_video(camera):
             frame: U8 = self._video(episode, camera, step, 1, _FULL)[0]
             return frame
         rows = self._read(episode, [camera], [("frame_index", "=", step)]).column(camera)
@@ -125,7 +225,7 @@ class LeRobotDemos:
     def _table(self, episode: Episode, columns: Sequence[str]) -> Any:
         table = self._read(episode, columns, []).sort_by("frame_index")
         if table.num_rows != episode.length:
-            path = self._meta.data_file(episode)
+            path = self.meta.data_file(episode)
             raise Unreadable(f"has {table.num_rows} rows instead of {episode.length} in {path.name}")
         return table
 
@@ -133,8 +233,8 @@ class LeRobotDemos:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self._meta.data_file(episode)
-        only = [*only, ("episode_index", "=", episode.number)] if self._meta.version == 3 else only
+        path = self.meta.data_file(episode)
+        only = [*only, ("episode_index", "=", episode.number)] if self.meta.version == 3 else only
         try:
             table = pq.read_table(path, columns=["frame_index", *columns], filters=only or None)
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
@@ -143,60 +243,68 @@ class LeRobotDemos:
             raise Unreadable(f"has no column {missing[0]} in {path.name}")
         return table
 
-    def _demo(self, episode: Episode) -> Demo:
-        is_video = self._meta.is_video(self._camera)
-        columns = [c for c in (self._state, self._action, None if is_video else self._camera) if c is not None]
+    def demo(self, key: str) -> Demo:
+        """An episode."""
+        episode = self.episodes[key]
+        is_video = self.meta.is_video(self.camera)
+        columns = [c for c in (self.state, self.action, None if is_video else self.camera) if c is not None]
         table = self._table(episode, columns)
         if episode.length == 0:
             frames = np.zeros((0, 1, 1, 3), np.uint8)
         elif is_video:
-            frames = self._video(episode, self._camera, 0, episode.length, self._size)
+            frames = self._video(episode, self.camera, 0, episode.length, self.size)
         else:
-            pictures = [self._picture(cell.as_py(), self._size) for cell in table.column(self._camera)]
+            pictures = [self._picture(cell.as_py(), self.size) for cell in table.column(self.camera)]
             if len({each.shape for each in pictures}) > 1:
-                raise Unreadable(f"has pictures of different size in {self._camera}")
+                raise Unreadable(f"has pictures of different size in {self.camera}")
             frames = np.stack(pictures)
         steps, task = np.arange(episode.length, dtype=np.int64), episode.task
-        states, actions = _rows(table, self._state), _rows(table, self._action)
-        path = self._meta.data_file(episode).relative_to(self._root.resolve())
+        states, actions = _rows(table, self.state), _rows(table, self.action)
+        path = self.meta.data_file(episode).relative_to(self.root.resolve())
         origin = {"episode": episode.number, "file": str(path)}
-        return Demo(f"episode {episode.number}", task, frames, steps, states, actions, task, origin)
+        return Demo(key, task, frames, steps, states, actions, task, origin)
 
     def _video(self, episode: Episode, camera: str, step: int, count: int, largest: int) -> U8:
-        start = self._meta.video_start(episode, camera) + step / self.fps
-        return video_slice(self._meta.video_file(episode, camera), start, count, self.fps, largest)
+        start = self.meta.video_start(episode, camera) + step / self.meta.fps
+        return video_slice(self.meta.video_file(episode, camera), start, count, self.meta.fps, largest)
 
     def _picture(self, value: Any, largest: int) -> U8:
         if isinstance(value, Mapping) and isinstance(value.get("bytes"), bytes):
             return picture(value["bytes"], largest)
         if isinstance(value, Mapping) and isinstance(value.get("path"), str):
-            return picture(inside(self._root, value["path"]), largest)
+            return picture(inside(self.root, value["path"]), largest)
         raise Unreadable("has an empty row of pictures")
 
-    def _notes(self) -> tuple[str, ...]:
-        features = ", ".join(self._meta.features)
-        notes = [f"a LeRobotDataset {self._meta.info['codebase_version']} of {len(self._episodes)} episodes"]
-        for chosen, option, usual in ((self._state, "state", _STATES), (self._action, "action", _ACTIONS)):
-            if chosen is None:
-                notes.append(
-                    f"it has no {option}s ({' or '.join(usual[:2])}): it can score takes but not be retrieved from; if"
-                    f" one of its features is the {option}, name it with ?{option}=… (features: {features})"
-                )
-        return tuple(notes)
-
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
         """Over the metadata, and the names and sizes of data and videos: to read those takes as long as to use them."""
-        parts = [dict(self._meta.info), self._camera, self._state, self._action, self._size]
+        parts = [dict(self.meta.info), self.camera, self.state, self.action, self.size]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
         for pattern in ("*.parquet", "*.jsonl"):
-            for path in sorted((self._root / "meta").rglob(pattern)):
+            for path in sorted((self.root / "meta").rglob(pattern)):
                 if path.is_file() and "stats" not in path.name:
                     digest.update(path.read_bytes())
-        for path in sorted([*(self._root / "data").rglob("*"), *(self._root / "videos").rglob("*")]):
-            if path.is_file() and ("videos" not in path.parts or self._camera in path.parts):
-                digest.update(f"{path.relative_to(self._root)} {path.stat().st_size}\n".encode())
-        digest.update(repr([e.number for e in self._episodes]).encode())
+        for path in sorted([*(self.root / "data").rglob("*"), *(self.root / "videos").rglob("*")]):
+            if path.is_file() and ("videos" not in path.parts or self.camera in path.parts):
+                digest.update(f"{path.relative_to(self.root)} {path.stat().st_size}\n".encode())
+        digest.update(repr([e.number for e in self.episodes.values()]).encode())
         return digest.hexdigest()[:16]
+
+
+class LeRobotDemos(Episodes):
+    """The episodes of a LeRobotDataset; it has the cameras whose videos were downloaded."""
+
+    def __init__(self, reader: LeRobotReader, about: About, named: Mapping[str, str]) -> None:
+        super().__init__(reader, about, reader.meta.cameras, named)
+        self._has, self._count = reader.has, len(reader.episodes)
+        self.tasks = tuple(dict.fromkeys(episode.task for episode in reader.episodes.values()))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def shows(self, cameras: Sequence[str]) -> bool:
+        """Whether it has these cameras."""
+        matched = match_cameras(cameras, self._cameras, self._named)
+        return matched is not None and all(self._has(camera) for camera in matched.values())
 
 
 def make(
@@ -221,8 +329,30 @@ def make(
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
     again = uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map)
-    choice = Choice(camera, state, action, chosen, read.whole("size", size), cameras)
-    return LeRobotDemos(root, f"lerobot:{rest}", choice, again)
+    meta = Meta.read(root, read.uri)
+    scored = choose_camera(meta.cameras, camera, cameras, read.uri)
+    states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
+    kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
+    reader = LeRobotReader(root, meta, kept, scored.stored, states, actions, read.whole("size", size))
+    axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
+    about = About(
+        read.uri, again, scored.name, meta.fps, reader.fingerprint(), _notes(reader),
+        _only(meta.dims(actions), lambda dim: "gripper" in dim.lower()), None,
+        None if None in axes else tuple(axis for axis in axes if axis is not None),
+    )  # fmt: skip
+    return LeRobotDemos(reader, about, cameras)
+
+
+def _notes(reader: LeRobotReader) -> tuple[str, ...]:
+    features = ", ".join(reader.meta.features)
+    notes = [f"a LeRobotDataset {reader.meta.info['codebase_version']} of {len(reader.episodes)} episodes"]
+    for chosen, option, usual in ((reader.state, "state", _STATES), (reader.action, "action", _ACTIONS)):
+        if chosen is None:
+            notes.append(
+                f"it has no {option}s ({' or '.join(usual[:2])}): it can score takes but not be retrieved from; if"
+                f" one of its features is the {option}, name it with ?{option}=… (features: {features})"
+            )
+    return tuple(notes)
 
 
 def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revision: str | None) -> Path:
@@ -277,3 +407,9 @@ def _rows(table: Any, key: str | None) -> F32 | None:
         raise Unreadable(f"has rows of different length in {key}")
     rows: F32 = values.reshape(len(column), -1) if len(column) else np.zeros((0, 1), np.float32)
     return rows
+
+
+def _first(tasks: Any) -> str:
+    if isinstance(tasks, str):
+        return tasks
+    return str(tasks[0]) if isinstance(tasks, Sequence) and len(tasks) else ""

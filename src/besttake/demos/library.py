@@ -30,7 +30,7 @@ from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import Showing, Started
 from besttake.demos.checks import check_encoder
-from besttake.demos.head import FILE, LibraryHead, TunedHead, TunedOn
+from besttake.demos.storage import FILE, LibraryHead, TunedHead, TunedOn
 from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line
@@ -260,14 +260,10 @@ class Library:
         except (OSError, ValueError) as error:
             raise LibraryError(f"{path} is damaged ({one_line(error, 150)}); build the library again") from error
         shape = array.shape
-        rows = self._rows(name) or len(array)
+        rows = self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
         if shape[:1] != (rows,) or (width is not None and shape[1:] != (width,)) or array.dtype.kind not in "fi":
             raise LibraryError(f"{path} is damaged ({array.dtype} {shape} for {rows} rows); build the library again")
         return array
-
-    def _rows(self, name: str) -> int:
-        """How many rows an array of the library has; 0 where an older library does not say."""
-        return self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
 
 
 _ENCODER = "encoder.safetensors"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,44 +73,29 @@ def filled(pattern: str, values: Mapping[str, int | str]) -> str:
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:
-    """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none or out of all bounds."""
-    damaged = f"{name}: {path.name} is damaged"
-    try:
-        value = files.read_json(_text(path, damaged))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LibraryError(f"{damaged} ({reason[:120]})") from error
-    except RecursionError:
-        raise LibraryError(f"{damaged} (it is nested too deeply)") from None
-    if not isinstance(value, dict):
-        raise LibraryError(f"{damaged} (it holds a {type(value).__name__}, not an object)")
-    return value
+    """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none, or too large."""
+    with _damage(path, name):
+        return _object(files.read_json(path, _MOST_TEXT))
 
 
 def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
     """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
-    damaged = f"{name}: {path.name} is damaged"
+    with _damage(path, name):
+        # Only at \n: texts may hold other line ends, such as U+2028.
+        lines = files.read_regular(path, _MOST_TEXT).decode("utf-8").split("\n")
+        return [_object(files.read_json(line)) for line in lines if line.strip()]
+
+
+@contextmanager
+def _damage(path: Path, name: str) -> Iterator[None]:
     try:
-        lines = _text(path, damaged).split("\n")  # texts in them may hold other line ends, such as U+2028
+        yield
     except (OSError, ValueError) as error:
-        raise LibraryError(f"{damaged} ({getattr(error, 'strerror', None) or str(error)[:120]})") from error
-    objects = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            value = files.read_json(line)
-        except (ValueError, RecursionError) as error:
-            raise LibraryError(f"{damaged} (line {number}: {type(error).__name__})") from error
-        if not isinstance(value, dict):
-            raise LibraryError(f"{damaged} (line {number} holds a {type(value).__name__}, not an object)")
-        objects.append(value)
-    return objects
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LibraryError(f"{name}: {path.name} is damaged ({reason[:120]})") from error
 
 
-def _text(path: Path, damaged: str) -> str:
-    if path.exists() and not path.is_file():
-        raise LibraryError(f"{damaged} (it is not a file)")
-    if path.stat().st_size > _MOST_TEXT:
-        raise LibraryError(f"{damaged} (it has more than {_MOST_TEXT >> 20} MB)")
-    return path.read_text(encoding="utf-8")
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds a {type(value).__name__}, not an object")
+    return value

@@ -1,23 +1,47 @@
-"""From the name of demonstrations to a library: opened where it is one, else built once and kept in the cache."""
+"""From the name of demonstrations to a library: opened where it is one, else built once and kept in the cache.
+
+A bare path is looked at to tell its format, and where in it the data set lies; its reader then says what it took the
+data for.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from besttake import registry
+from besttake.demos import h5, rlds
 from besttake.demos.base import Source
 from besttake.demos.build import Options, Work, build, build_cached
 from besttake.demos.checks import check_encoder_uri
-from besttake.demos.guess import guess
+from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library
+from besttake.demos.video import PICTURES, VIDEOS
 from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached
-from besttake.errors import LibraryError
+from besttake.errors import LibraryError, MissingExtra
 from besttake.files import cache_dir
 
 DEFAULT_ENCODER = "pixels"
+KNOWN = {
+    "lerobot": "a LeRobotDataset (meta/info.json)",
+    "run": "a run of BestTake (run.json)",
+    "rlds": "RLDS (features.json and .tfrecord files)",
+    "zarr": "a Zarr replay buffer (data/ and meta/)",
+    "droid": "DROID folders (trajectory.h5 and metadata_….json)",
+    "hdf5": "LIBERO or robomimic HDF5 (data/demo_0)",
+    "maniskill": "ManiSkill trajectories (traj_0)",
+    "aloha": "ALOHA HDF5 (observations/qpos)",
+    "video": "videos or folders of pictures",
+}
+"""The formats by scheme, in the order in which they are tried."""
+_FOLDERS_ABOVE = 4
+"""tfds keeps a data set in NAME/CONFIG/VERSION of its directory, which may lie in another one."""
+_DEEPEST = 8
+_MOST_FOLDERS = 20_000
 
 
 def open_or_build(
@@ -53,7 +77,7 @@ def build_at(
 
 
 def source_of(named: str) -> Source:
-    """The demonstrations ``named`` by a URI, or by a path whose format is guessed (`besttake.demos.guess`).
+    """The demonstrations ``named`` by a URI, or by a path whose format is guessed (`guess`).
 
     A bare path may have options, too: ``data/libero?camera=image``.
     """
@@ -75,3 +99,109 @@ def _exists(path: str) -> bool:
         return bool(path) and Path(path).exists()
     except (OSError, ValueError):
         return False
+
+
+def guess(path: Path) -> tuple[str, Path]:
+    """The scheme of the reader for ``path``, and the data set: ``path`` itself, or the only one in it.
+
+    LibraryError where no format fits, or where it holds several data sets.
+    """
+    here = path
+    for _ in range(_DEEPEST):
+        scheme = _of_file(here) if here.is_file() else _of_directory(here)
+        if scheme is not None:
+            return scheme, here
+        inner = _sets_in(here) if here.is_dir() else []
+        if len(inner) > 1:
+            raise LibraryError(f"{here} holds {len(inner)} data sets ({', '.join(inner[:6])}); name one of them")
+        if not inner:
+            break
+        here = here / inner[0]
+    if path.is_dir() and _shows(path):
+        return "video", path
+    raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
+
+
+def _of_file(path: Path) -> str | None:
+    if path.suffix in h5.SUFFIXES:
+        return _of_hdf5(path)
+    if path.name.endswith(".zarr.zip"):
+        return "zarr"
+    if ".tfrecord" in path.name:
+        raise LibraryError(f"{path} is one file of a data set; name the directory that has features.json in it")
+    if path.suffix.lower() in VIDEOS:
+        raise LibraryError(f"{path} is one video; name the directory that it is in")
+    return None
+
+
+def _of_directory(path: Path) -> str | None:
+    if (path / "meta" / "info.json").is_file():
+        return "lerobot"
+    if (path / "run.json").is_file():
+        return "run"
+    if rlds.newest_version(path) is not None:
+        return "rlds"
+    if any((path / name).is_file() for name in (".zgroup", "zarr.json", ".zmetadata")):
+        return "zarr"
+    if _has_droid(path):
+        return "droid"
+    files = h5.files_of(path, str(path))
+    if files:
+        return _of_hdf5(files[0])
+    return None
+
+
+def _shows(path: Path) -> bool:
+    """Whether it holds videos or folders of pictures, or folders of these."""
+    names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())
+    shown = (*VIDEOS, *PICTURES)
+    return any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
+
+
+def _sets_in(path: Path) -> list[str]:
+    """The folders that are or hold a data set, such as the suites of LIBERO side by side."""
+    return [p.name for p in _folders_in(path) if _holds_set(p, _FOLDERS_ABOVE)]
+
+
+def _holds_set(path: Path, depth: int) -> bool:
+    marks = ("meta/info.json", "features.json", ".zgroup", "zarr.json", "*.hdf5", "*.h5")
+    if any(next(path.glob(mark), None) is not None for mark in marks):
+        return True
+    return depth > 0 and any(_holds_set(p, depth - 1) for p in _folders_in(path))
+
+
+def _folders_in(path: Path) -> list[Path]:
+    try:
+        folders = [p for p in islice(path.iterdir(), _MOST_FOLDERS) if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return []  # not ours to read
+    return sorted(p for p in folders if not p.name.startswith("."))
+
+
+def _has_pictures(path: Path) -> bool:
+    return any(p.suffix.lower() in PICTURES for p in islice(path.iterdir(), 100))
+
+
+def _has_droid(path: Path) -> bool:
+    """Whether a folder in it, not too deep, is an episode of DROID."""
+    for number, (folder, inner, files) in enumerate(os.walk(path)):
+        if number > _MOST_FOLDERS:
+            return False
+        if "trajectory.h5" in files and any(f.startswith("metadata_") and f.endswith(".json") for f in files):
+            return True
+        if len(Path(folder).relative_to(path).parts) >= _DEEPEST:
+            inner.clear()
+    return False
+
+
+def _of_hdf5(path: Path) -> str | None:
+    try:
+        with h5.opened(path) as file:
+            keys = list(islice(file, 100))
+            if any(key.startswith("traj_") for key in keys):
+                return "maniskill"
+            if "observations" in keys and "action" in keys:
+                return "aloha"
+            return "hdf5" if "data" in keys else None
+    except (Unreadable, MissingExtra):
+        return "hdf5"  # its reader says what is wrong

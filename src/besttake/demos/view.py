@@ -13,7 +13,7 @@ from besttake.core.events import event_starts, onset_frames, phases
 from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
 from besttake.core.search import Index, Rows, Space, Table
 from besttake.demos.checks import check_events
-from besttake.demos.head import FILE
+from besttake.demos.storage import FILE
 from besttake.errors import LibraryError
 from besttake.files import short_hash
 from besttake.types import F32, F64, I64

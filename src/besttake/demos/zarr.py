@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import choose_camera, uri_again
-from besttake.demos.episodes import About, Episodes, assumed_rate
+from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
@@ -172,10 +171,10 @@ def _check_plain(path: Path, name: str) -> None:
     """LibraryError where an array asks for a codec that is not plain, or a part of the file lies elsewhere."""
     for place, text in _descriptions(path, name):
         try:
-            described = json.loads(text)
+            codecs = list(_codecs(json.loads(text)))
         except (ValueError, RecursionError):
             raise LibraryError(f"{name}: {place} is damaged") from None
-        for codec in _codecs(described):
+        for codec in codecs:
             if codec not in _PLAIN:
                 raise LibraryError(f"{name}: {place} asks for the codec {codec[:40]!r}, which is not read")
 

@@ -1,4 +1,4 @@
-"""A demonstration as a film strip: its frames in a row, events marked."""
+"""A demonstration as a contact sheet: its frames in a row, events marked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GAP, _BAR, _TEXT = 4, 5, 14
 _PAPER, _INK, _EVENT, _OTHER = (255, 255, 255), (60, 60, 60), (214, 90, 30), (120, 170, 220)
 
 
-def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 96) -> bytes:
+def contact_sheet(library: Library, demo: int, *, columns: int = 12, height: int = 96) -> bytes:
     """PNG of demonstration ``demo``: event frames, and others spread evenly between them, about ``columns`` in a row.
 
     An orange frame marks an event; below stands the step, in orange where an event starts.
@@ -54,16 +54,16 @@ def film_strip(library: Library, demo: int, *, columns: int = 12, height: int = 
 
 
 def draw_all(library: Library, directory: Path) -> list[Path]:
-    """A strip of each demonstration as ``directory/000-id.png``; the paths, in order."""
+    """A contact sheet of each demonstration as ``directory/000-id.png``; the paths, in order."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LibraryError(f"cannot write strips to {directory}: {error.strerror}") from error
+        raise LibraryError(f"cannot write contact sheets to {directory}: {error.strerror}") from error
     paths = []
     for number, info in enumerate(library.demos):
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", info.id)[:80]
         paths.append(directory / f"{number:03d}-{name}.png")
-        paths[-1].write_bytes(film_strip(library, number))
+        paths[-1].write_bytes(contact_sheet(library, number))
     return paths
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from besttake.demos.build import build
-from besttake.demos.strip import draw_all, film_strip, shown_frames
+from besttake.demos.contact_sheet import contact_sheet, draw_all, shown_frames
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 
@@ -18,19 +18,21 @@ ORANGE = (214, 90, 30)
 
 @pytest.fixture(scope="module")
 def library(two_tasks, tmp_path_factory):
-    return build(two_tasks, Hog(), tmp_path_factory.mktemp("strips") / "library")
+    return build(two_tasks, Hog(), tmp_path_factory.mktemp("sheets") / "library")
 
 
-def test_a_strip_is_a_picture_with_a_mark_for_each_event(library):
-    sheet = np.asarray(Image.open(io.BytesIO(film_strip(library, 2, columns=10, height=48))).convert("RGB"))
+def test_a_contact_sheet_is_a_picture_with_a_mark_for_each_event(library):
+    sheet = np.asarray(Image.open(io.BytesIO(contact_sheet(library, 2, columns=10, height=48))).convert("RGB"))
     assert sheet.shape[1] >= 10 * 48
     bar = sheet[18 + 48 + 1]
     marked = (bar == ORANGE).all(axis=1)
     assert (np.diff(marked.astype(int)) == 1).sum() == len(library.demos[2].events) == 3
 
 
-def test_the_frames_stand_in_the_strip(library):
-    sheet = np.asarray(Image.open(io.BytesIO(film_strip(library, 0, columns=30, height=32))).convert("RGB")).astype(int)
+def test_the_frames_stand_in_the_contact_sheet(library):
+    sheet = np.asarray(Image.open(io.BytesIO(contact_sheet(library, 0, columns=30, height=32))).convert("RGB")).astype(
+        int
+    )
     shown = sheet[18 : 18 + 32, 4 + 36 * 5 : 4 + 36 * 5 + 32]
     assert np.abs(shown - library.frame_image(5)).mean() < 2
 
@@ -45,19 +47,19 @@ def test_every_event_is_shown_and_no_more_frames_than_fit_beside_them(frames, co
 
 
 def test_more_events_than_columns_take_more_rows(library):
-    tall = Image.open(io.BytesIO(film_strip(library, 0, columns=2, height=40)))
+    tall = Image.open(io.BytesIO(contact_sheet(library, 0, columns=2, height=40)))
     assert tall.height > 2 * 40
 
 
 def test_a_demonstration_that_does_not_exist_is_told(library):
     with pytest.raises(LibraryError, match="8 demonstrations.*there is no 8"):
-        film_strip(library, 8)
+        contact_sheet(library, 8)
 
 
 def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
-    paths = draw_all(library, tmp_path / "strips")
+    paths = draw_all(library, tmp_path / "sheets")
     assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(LibraryError, match="cannot write strips"):
+    with pytest.raises(LibraryError, match="cannot write contact sheets"):
         draw_all(library, tmp_path / "file")
