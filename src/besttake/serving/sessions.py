@@ -12,6 +12,7 @@ the client likes), ``states`` are those seen after each action since the last re
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +23,7 @@ from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
 from besttake.serving import declared
-from besttake.serving.batches import Seat
+from besttake.serving.batches import Client
 from besttake.serving.served import MOST_STEPS, Episode, Served
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation
@@ -31,8 +32,8 @@ from besttake.types import F32, Array, Observation
 class _Session:
     """What connections have in common: episodes that the client names, or that are counted."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        self._served, self._connection, self._seat = served, connection, seat
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        self._served, self._connection, self._client = served, connection, client
         self._unnamed = 0
 
     def greeting(self) -> bytes | None:
@@ -42,30 +43,30 @@ class _Session:
     def _begun(self, task: Any, start: Any) -> Episode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
-            return Episode(self._served, self._seat, self._served.episode(task, start), task)
+            return Episode(self._served, self._client, self._served.episode(task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
         self._unnamed += 1
-        return Episode(self._served, self._seat, draw, task if isinstance(task, str) else "")
+        return Episode(self._served, self._client, draw, task if isinstance(task, str) else "")
 
 
 class VlaEvalSession(_Session):
     """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        super().__init__(served, connection, seat)
-        self._episode = Episode(served, seat, Draw(served.seed, "connection", connection, 0))
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        super().__init__(served, connection, client)
+        self._episode = Episode(served, client, Draw(served.seed, "connection", connection, 0))
         self._ready: deque[F32] = deque()
 
-    def answer(self, frame: bytes | str) -> bytes | str | None:
+    async def answer(self, frame: bytes | str) -> bytes | str | None:
         """The frame to send back, or None; a failure becomes an error message and the session goes on."""
         seq = 0
         try:
-            message = wire.unpack_message(frame)
+            message = await asyncio.to_thread(wire.unpack_message, frame)
             seq = message.seq
             if message.type == "hello":
                 return wire.pack_message(Message("hello", self._hello(message.payload), seq))
             if message.type == "observation":
-                return wire.pack_message(Message("action", {"actions": self._act(message.payload)}, seq))
+                return wire.pack_message(Message("action", {"actions": await self._act(message.payload)}, seq))
             if message.type in ("episode_start", "episode_end"):
                 self._ready.clear()
             if message.type == "episode_start":
@@ -92,7 +93,7 @@ class VlaEvalSession(_Session):
             "besttake": self._served.describe(),
         }
 
-    def _act(self, payload: Mapping[str, Any]) -> F32:
+    async def _act(self, payload: Mapping[str, Any]) -> F32:
         course = self._episode.course
         if len(course.actions) >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
@@ -107,9 +108,9 @@ class VlaEvalSession(_Session):
             del course.states[len(course.actions) :]  # of an observation that was answered with an error
             course.states.append(self._served.state(state))
         if seen is not None:
-            self._ready.extend(self._episode.sample(seen)[: self._served.spec.replan])
+            self._ready.extend((await self._episode.sample(seen))[: self._served.spec.replan])
         action = self._ready.popleft()
-        self._seat.supplied(len(self._ready))
+        self._client.supplied(len(self._ready))
         course.actions.append(action)
         return action
 
@@ -117,8 +118,8 @@ class VlaEvalSession(_Session):
 class OpenpiSession(_Session):
     """A connection of openpi's client: metadata first, then one whole chunk per observation."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        super().__init__(served, connection, seat)
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        super().__init__(served, connection, client)
         self._draw = Draw(served.seed, "connection", connection, 0)
         self._episode: Episode | None = None
 
@@ -126,26 +127,26 @@ class OpenpiSession(_Session):
         """The metadata frame."""
         return wire.pack_openpi({"besttake": self._served.describe()})
 
-    def answer(self, frame: bytes | str) -> bytes | str | None:
+    async def answer(self, frame: bytes | str) -> bytes | str | None:
         """The chunk, or a text frame with one line where something failed."""
         try:
-            request = wire.unpack_openpi(frame)
+            request = await asyncio.to_thread(wire.unpack_openpi, frame)
             entry = request.get("besttake")
-            chunk = self._alone(request) if entry is None else self._in_episode(request, entry)
+            chunk = await (self._alone(request) if entry is None else self._in_episode(request, entry))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
         return wire.pack_openpi({"actions": chunk})
 
-    def _alone(self, request: Mapping[str, Any]) -> F32:
+    async def _alone(self, request: Mapping[str, Any]) -> F32:
         """A request that says nothing of its episode: its course is what it shows."""
         seen = self._observation(request)
-        episode = Episode(self._served, self._seat, self._draw)
+        episode = Episode(self._served, self._client, self._draw)
         episode.course.states.append(seen.state)
-        chunk = episode.sample(seen)
+        chunk = await episode.sample(seen)
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
-    def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
+    async def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
         step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
@@ -157,7 +158,7 @@ class OpenpiSession(_Session):
             raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)
         self._advance(self._episode, step, entry.get("states", [seen.state]))
-        return self._episode.sample(seen)
+        return await self._episode.sample(seen)
 
     def _advance(self, episode: Episode, step: int, states: Any) -> None:
         """Add what happened since the last request: the states that the client saw, and our own actions."""
