@@ -19,14 +19,22 @@ from typing import Any
 
 import numpy as np
 
+from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, OPENS_UP
+from besttake.demos.base import is_wrist
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
-from besttake.serving import declared
 from besttake.serving.batches import Client
 from besttake.serving.served import MOST_STEPS, Episode, Served
 from besttake.takes.draws import Draw
-from besttake.types import F32, Array, Observation
+from besttake.types import F32, Array, Observation, PolicySpec
+
+_GRIPPERS = {
+    CLOSES_UP: "binary_close_positive",
+    OPENS_UP: "binary_close_negative",
+    OPENNESS: "continuous_01",
+}
+_ARM_AND_GRIPPER = 7
 
 
 class _Session:
@@ -87,9 +95,9 @@ class VlaEvalSession(_Session):
             "protocol_version": VLA_EVAL_VERSION,
             "model_server": "besttake",
             "capabilities": {},
-            "observation_params": declared.observation_params(spec, self._served.cameras),
-            "action_spec": declared.action_spec(spec),
-            "observation_spec": declared.observation_spec(spec),
+            "observation_params": observation_params(spec, self._served.cameras),
+            "action_spec": action_spec(spec),
+            "observation_spec": observation_spec(spec),
             "besttake": self._served.describe(),
         }
 
@@ -177,6 +185,48 @@ class OpenpiSession(_Session):
     def _observation(self, request: Mapping[str, Any]) -> Observation:
         plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}
         return self._served.observation(plain, plain.get("state"), request.get("prompt"))
+
+
+# What the hello tells vla-eval's harness: it sets the first in the benchmark, and warns where the others differ.
+
+
+def observation_params(spec: PolicySpec, cameras: Mapping[str, str]) -> dict[str, bool]:
+    """What benchmarks leave out unless they are asked; the configuration of the harness goes first.
+
+    All public LIBERO data have the rotation of robosuite's quaternion as it is, and vla-eval by default that of the
+    shorter turn, which is another vector for the same pose.
+    """
+    state = spec.state_dim != 0
+    params = {
+        "send_wrist_image": len(cameras) > 1 or any(map(is_wrist, [*cameras, *cameras.values()])),
+        "send_state": state,
+        "quat_no_antipodal": state and spec.convention.state == LIBERO_STATE,
+    }
+    return {name: True for name, wanted in params.items() if wanted}
+
+
+def action_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
+    """The parts of an action by vla-eval's names, where the checkpoint tells what they are."""
+    known = spec.convention
+    if known.action == CONTROLLER and known.gripper in _GRIPPERS and spec.action_dim == _ARM_AND_GRIPPER:
+        return {
+            "position": _spec("position", 3, "delta_xyz"),
+            "rotation": _spec("rotation", 3, "axis_angle"),
+            "gripper": _spec("gripper", 1, _GRIPPERS[known.gripper]),
+        }
+    return {"actions": _spec("actions", spec.action_dim, "raw")}
+
+
+def observation_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
+    """What the policy reads besides pictures, as far as vla-eval has a name for it."""
+    wanted = {"language": _spec("language", 0, "language")} if spec.prompted else {}
+    if spec.convention.state == LIBERO_STATE:
+        wanted["state"] = _spec("state", 8, "eef_pos3_axisangle3_gripper2")
+    return wanted
+
+
+def _spec(name: str, dims: int, form: str) -> dict[str, Any]:
+    return {"name": name, "dims": dims, "format": form}
 
 
 SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {

@@ -19,11 +19,10 @@ from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
 from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.library_copy import LibraryCopy
 from besttake.takes.orders import End, Failed, Job
-from besttake.takes.queue import Queue
-from besttake.takes.replica import THREADS, Course, Joined, Replica
+from besttake.takes.replica import THREADS, Course, Joined, LibraryCopy, Replica
 from besttake.takes.runner import Tally
+from besttake.takes.schedule import Queue
 from besttake.takes.sizes import Layout, laid_out
 from besttake.takes.store import Store
 from besttake.types import F32

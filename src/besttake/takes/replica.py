@@ -8,9 +8,12 @@ played again.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
+import shutil
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,20 +23,20 @@ from typing import Any, Protocol
 
 from besttake.encoders.cache import frame_hash
 from besttake.errors import RolloutError, one_line
-from besttake.files import cache_dir
+from besttake.files import cache_dir, leads_out
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
-from besttake.takes.library_copy import LibraryCopy
 from besttake.takes.orders import End, Failed, Job, Sampler
 from besttake.takes.pool import LocalPool
-from besttake.takes.queue import Queue
 from besttake.takes.runner import Engine, UnderWay
+from besttake.takes.schedule import Queue
 from besttake.takes.sizes import drawing, gpus
 from besttake.takes.take import Take
 from besttake.threads import one_thread
 from besttake.types import F32, EnvSpec
 
 THREADS = "OMP_NUM_THREADS"
+_HEAD = "library.json"
 _MOST_WAITING = 1 << 30
 """Bytes of films that wait to be embedded; what comes beyond that is embedded where takes are scored."""
 
@@ -82,6 +85,44 @@ class Joined:
     node: str
     workers: int
     takes: int
+
+
+@dataclass(frozen=True)
+class LibraryCopy:
+    """A library as Ray objects, for nodes that do not share the driver's file system.
+
+    ``files`` by their path in its directory, and a ``name`` that is a hash of them all.
+    """
+
+    name: str
+    files: dict[str, Any]
+
+    @classmethod
+    def of(cls, directory: Path, put: Callable[[bytes], Any]) -> LibraryCopy:
+        """All files of ``directory``, but for links that lead out of it."""
+        digest, files = hashlib.sha256(), {}
+        own = (path for path in directory.rglob("*") if path.name != ".lock" and not leads_out(directory, path))
+        for path in sorted(path for path in own if path.is_file()):
+            data, name = path.read_bytes(), path.relative_to(directory).as_posix()
+            digest.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
+            files[name] = put(data)
+        return cls(digest.hexdigest()[:24], files)
+
+    def place(self, there: Path, get: Callable[[Any], bytes], home: Path) -> Path:
+        """``there``, if this node has the same library at that path, else a copy under ``home``, made if need be."""
+        head = self.files.get(_HEAD)
+        if head is not None and (there / _HEAD).is_file() and (there / _HEAD).read_bytes() == get(head):
+            return there
+        copy = home / self.name
+        if not copy.is_dir():
+            half = home / f"{self.name}.{uuid.uuid4().hex}.tmp"
+            for name, reference in self.files.items():
+                (half / name).parent.mkdir(parents=True, exist_ok=True)
+                (half / name).write_bytes(get(reference))
+            with suppress(OSError):  # another replica of this node was faster
+                half.rename(copy)
+            shutil.rmtree(half, ignore_errors=True)
+        return copy
 
 
 class Replica:

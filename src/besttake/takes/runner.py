@@ -19,8 +19,7 @@ from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import End, Failed, Job, Need, Sampler, next_blocks
 from besttake.takes.pool import Pool
-from besttake.takes.queue import Queue
-from besttake.takes.schedule import AHEAD, Schedule, Waiting
+from besttake.takes.schedule import AHEAD, Queue, Schedule, Waiting
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
 from besttake.takes.tempo import Load, Measured, Tempo

@@ -27,12 +27,11 @@ import toy  # noqa: E402
 
 from besttake.errors import RolloutError  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
-from besttake.takes.library_copy import LibraryCopy  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
 from besttake.takes.orders import Job  # noqa: E402
 from besttake.takes.pool import LocalPool  # noqa: E402
 from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
-from besttake.takes.replica import Course  # noqa: E402
+from besttake.takes.replica import Course, LibraryCopy  # noqa: E402
 from besttake.takes.runner import play  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
