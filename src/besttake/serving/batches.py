@@ -85,7 +85,7 @@ class Batches:
         self.clients: set[Client] = set()
         self._waiting: list[Row] = []
         self._changed = asyncio.Event()
-        self._took, self._closed = 0.0, False
+        self._took, self._free, self._closed = 0.0, 0.0, False
         self._thread = ThreadPoolExecutor(1, "besttake-sample")
         self._calls = asyncio.create_task(self._call())
 
@@ -122,10 +122,10 @@ class Batches:
             except asyncio.CancelledError:
                 self._waiting += rows  # turned away with the others
                 raise
-            ended = time.monotonic()
-            self._took = ended - began
+            self._free = time.monotonic()
+            self._took = self._free - began
             for row, answer in zip(rows, answers, strict=True):
-                row.client.answered = ended
+                row.client.answered = self._free
                 row.end(answer)
 
     async def _gather(self) -> list[Row]:
@@ -152,7 +152,7 @@ class Batches:
         """When those who were answered a moment ago have asked again, or will not soon."""
         window = min(_LONGEST, self._took / 2)
         due = [client.answered + window for client in self.clients if client.answered is not None]
-        return min(max(due, default=now), first.came + window)
+        return min(max(due, default=now), max(first.came, self._free) + window)
 
     def _sample(self, rows: Sequence[Row]) -> list[F32 | Exception]:
         """An answer for each row; where the call fails, halves of it are tried, so that one cannot spoil the others."""
