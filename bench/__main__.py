@@ -11,14 +11,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-BASE = ("film", "rollouts", "memory", "demo", "report", "live")
+BASE = ("rollouts", "memory", "demo", "report", "live")
 
 
 def named(words: Sequence[str]) -> list[list[str]]:
     """The benchmarks that a command line names, each with its options.
 
-    >>> named(["film", "live", "--starts", "50", "memory"])
-    [['film'], ['live', '--starts', '50'], ['memory']]
+    >>> named(["demo", "live", "--starts", "50", "memory"])
+    [['demo'], ['live', '--starts', '50'], ['memory']]
     """
     groups: list[list[str]] = []
     for word, before in zip(words, ["", *words], strict=False):

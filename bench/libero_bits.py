@@ -3,7 +3,7 @@
     python -m bench.libero_bits [--steps 60] [--size 256] [TASK ...]        # needs hf-libero and its assets
 
 robosuite's side is hf-libero's own environment, which renders both cameras at every step after a hard reset. BestTake's
-side is `envs/libero.py` as the engine drives it: another start first, then a reset, a step at a time, and once more
+side is `envs/libero/env.py` as the engine drives it: another start first, then a reset, a step at a time, and once more
 from a saved state. Compared are qpos and qvel of the whole scene, what the policy sees of the robot, and both pictures.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_setup import import_libero, load_init_states, locate
+from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.install import import_libero, load_init_states, locate
 from besttake.types import Start
 
 # All suites; scenes with and without a mirror (the stove's plate), tables, floors and kitchens; three occluded ones.

@@ -20,8 +20,8 @@ import numpy as np
 from bench.libero_bits import TASKS as ALL
 from bench.libero_bits import drifts
 from besttake import registry
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_step import OscStep
+from besttake.envs.libero.control_step import OscStep
+from besttake.envs.libero.env import LiberoEnv
 from besttake.types import Start
 
 TASKS = ("libero:object?task=0", "libero:spatial?task=3", "libero:goal?task=7", "libero:10?task=2")
@@ -34,7 +34,7 @@ def measure(uri: str, rounds: int) -> dict[str, float]:
     assert isinstance(env, LiberoEnv)
     env.reset(Start(env.spec.tasks[0].name, 0))
     sim, actions, saved = env.simulator(), drifts(STEPS), env.save()
-    from besttake.envs import libero_control
+    from besttake.envs.libero import controller as libero_control
 
     compiled, interpreted = sim._step, OscStep(sim.robosuite, sim._clock)
     assert isinstance(compiled, OscStep)

@@ -18,8 +18,7 @@ from besttake.errors import RunError
 from besttake.takes.key import TakeKey
 
 VERBS = (
-    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer",
-    "tune", "verifiers",
+    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "tune",
 )  # fmt: skip
 
 

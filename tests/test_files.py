@@ -80,12 +80,12 @@ def test_version_of_what_is_and_is_not_installed() -> None:
     assert files.version("no-such-distribution", "") == ""
 
 
-def test_json_is_read_up_to_a_depth_and_a_size(tmp_path: Path) -> None:
+def test_json_is_read_up_to_a_size_and_never_ends_in_a_recursion(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for good in ("[" * 60 + "]" * 60, json.dumps(["[" * 500, '"{' * 500, "\\"] * 100), "{}", "3"):
         path.write_text(good)
         assert read_json(path) == read_json(good) == read_json(good.encode()) == json.loads(good)
-    for bad in ("[" * 65 + "]" * 65, "[" * 100_000, '{"a":' * 5000, "", "\xff", "9" * 5000, "[1,", b"\xff\xfe[]"):
+    for bad in ("[" * 100_000, '{"a":' * 5000, "", "\xff", "9" * 5000, "[1,", b"\xff\xfe[]"):
         with pytest.raises(ValueError, match=r".*"):
             read_json(bad)
     path.write_text("[" + "1," * 1000 + "1]")

@@ -30,22 +30,19 @@ if TYPE_CHECKING:
     from besttake.verbs.rank import rank
     from besttake.verbs.report import report
     from besttake.verbs.reproduce import reproduce
-    from besttake.verbs.run import Run
+    from besttake.verbs.runs import Run
     from besttake.verbs.score import score
-    from besttake.verbs.train_scorer import train_scorer
     from besttake.verbs.tune import tune
-    from besttake.verbs.verifiers import verifiers
 
     __version__: str
 
 __all__ = [
     "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
-    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "train_scorer", "trust",
-    "tune", "verifiers",
+    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust", "tune",
 ]  # fmt: skip
 
 _MODULES = {
-    "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.run",
+    "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
     "FunctionPolicy": "policies.function", "trust": "registry",
 }  # fmt: skip
 """Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""

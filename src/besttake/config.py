@@ -39,7 +39,7 @@ Uris = Annotated[Sequence[str], BeforeValidator(as_tuple)]
 REPEATABLE: JsonDict = {"repeatable": True}
 """Marks a field whose flag may be given several times."""
 SCORER = "coverage"
-"""Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/verifiers.md."""
+"""Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/scorers.md."""
 
 
 class Retrieval(BaseModel):

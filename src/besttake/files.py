@@ -8,7 +8,6 @@ import importlib.metadata
 import itertools
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,11 +16,8 @@ from typing import Any
 
 import platformdirs
 
-DEEPEST = 64
-"""How deep lists and mappings may be nested in a file: more than anything that is meant for BestTake."""
 _LARGEST = 512 << 20
 _SEAL = "sha256"
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
@@ -88,28 +84,15 @@ def read_regular(path: Path, most: int = _LARGEST) -> bytes:
 def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
     """The value of a JSON file, or of JSON text: OSError where the file cannot be read, ValueError for all else.
 
-    For files that anyone may have written: size and depth are bounded.
+    For files that anyone may have written: their size is bounded.
     """
     data = read_regular(source, most) if isinstance(source, Path) else source
-    raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
-    if not isinstance(raw, bytes):
-        raise ValueError(f"a {type(raw).__name__} is not JSON text")
-    if raw.count(b"[") + raw.count(b"{") > DEEPEST and _depth(raw) > DEEPEST:
-        raise ValueError(f"lists and mappings are nested more than {DEEPEST} deep")
+    if not isinstance(data, str | bytes):
+        raise ValueError(f"a {type(data).__name__} is not JSON text")
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except RecursionError:
         raise ValueError("nested too deep") from None
-
-
-def _depth(raw: bytes) -> int:
-    """How deep brackets are nested outside of strings."""
-    import numpy as np
-
-    marks = np.frombuffer(_STRINGS.sub(b"", raw), np.uint8)
-    opened = np.isin(marks, np.frombuffer(b"[{", np.uint8)).astype(np.int32)
-    closed = np.isin(marks, np.frombuffer(b"]}", np.uint8)).astype(np.int32)
-    return int(np.cumsum(opened - closed).max(initial=0))
 
 
 def sealed_json(values: Mapping[str, Any]) -> bytes:

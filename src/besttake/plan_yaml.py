@@ -9,32 +9,13 @@ from typing import Any
 import yaml
 
 from besttake.errors import PlanError, one_line
-from besttake.files import DEEPEST, read_regular
+from besttake.files import read_regular
 
 _MOST_BYTES = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads a plan that anyone may have written: not deep, and an alias stands for a single value.
-
-    YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text.
-    """
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node; YAMLError where it is nested too deep or an alias of more than one value."""
-        if self.check_event(yaml.AliasEvent):
-            node = super().compose_node(parent, index)
-            if not isinstance(node, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="an alias of more than one value")
-            return node
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem=f"nested more than {DEEPEST} deep")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+    """YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text."""
 
 
 _LEFT_TEXT = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")

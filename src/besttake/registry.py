@@ -50,8 +50,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
     },
     "envs": {
         "testbed": "besttake.testbed.env:make",
-        "libero": "besttake.envs.libero:make",
-        "libero-occ": "besttake.envs.libero:make_occluded",
+        "libero": "besttake.envs.libero.env:make",
+        "libero-occ": "besttake.envs.libero.env:make_occluded",
         "maniskill": "besttake.envs.maniskill:make",
         "vla-eval": "besttake.envs.vla_eval:make",
         "gym": "besttake.envs.gym:make",
@@ -129,11 +129,14 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str | FromFile) -> Uri:
-        """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``."""
+        """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``.
+
+        A plus is a plus, as in the name of a file; a space may be written as %20.
+        """
         text = text.text if isinstance(text, FromFile) else text
         head, _, query = text.partition("?")
         scheme, _, rest = head.partition(":")
-        return cls(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+        return cls(scheme, rest, dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)))
 
 
 @dataclass(frozen=True)
@@ -216,19 +219,6 @@ def _installed(package: str) -> bool:
     """Whether a package is installed as a whole; a namespace package can have parts in the current directory."""
     spec = importlib.util.find_spec(package) if package in packages_distributions() else None
     return spec is not None and spec.origin is not None
-
-
-def is_ours(group: str, text: str) -> bool:
-    """Whether this package itself makes what a URI names: neither a plug-in nor code of the user's own does."""
-    scheme = Uri.parse(text).scheme
-    return scheme in _BUILTIN[group] and all(entry.name != scheme for entry in _plugins(group))
-
-
-def hand_over(text: str) -> None:
-    """Let another process make what the program names: modules that are found here are found there as well."""
-    if Uri.parse(text).scheme == "python":
-        trust(text)
-        _see_user_modules()
 
 
 def schemes(group: str) -> tuple[str, ...]:
@@ -355,10 +345,10 @@ def hash_of_code(module: str) -> str:
 
 def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
     """ComponentError when other processes have to make a component that a script or a notebook defines."""
-    if group in ("envs", "scorers") or getattr(component.spec, "small", False):
+    if group == "envs" or (group == "policies" and getattr(component.spec, "small", False)):
         file = f"my_{_ONE_OF[group]}"
         raise ComponentError(
-            f"{text}: the processes that play and score takes cannot import what a script or a notebook defines; write"
+            f"{text}: the processes that play takes cannot import what a script or a notebook defines; write"
             f" it to a file (in a notebook: %%writefile {file}.py) and name that, python:{file}:…"
         )
 

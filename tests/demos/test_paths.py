@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import writers
 from PIL import Image
 
 from besttake import registry
-from besttake.demos import h5_trial
 from besttake.demos.base import Bad
 from besttake.demos.frames import Unreadable, picture, video_frames
 from besttake.demos.paths import filled, inside
@@ -106,89 +104,6 @@ def test_no_file_of_a_data_set_may_be_a_link_that_leads_out_of_it(tmp_path, kind
     registry.demos(f"{scheme}:{root}")
 
 
-def damaged_heap(path):
-    """An attribute whose heap has an object of no size: libhdf5 goes round in it without end."""
-    with h5py.File(path, "a") as file:
-        file["data"].attrs["problem_info"] = json.dumps({"language_instruction": "pick it up"})
-    data = bytearray(path.read_bytes())
-    heap = data.index(b"GCOL")
-    data[heap + 16 : heap + 32] = bytes(16)
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("scheme", ["hdf5", *(pytest.param(s, marks=pytest.mark.slow) for s in ("aloha", "maniskill"))])
-def test_a_file_from_which_libhdf5_does_not_come_back_is_one_line(tmp_path, scheme, monkeypatch):
-    libero_hdf5(tmp_path)
-    damaged_heap(tmp_path / "pick_demo.hdf5")
-    monkeypatch.setattr(h5_trial, "_SECONDS", 1)
-    with pytest.raises(LibraryError, match="is damaged .the HDF5 library does not come back from it"):
-        registry.demos(f"{scheme}:{tmp_path / 'pick_demo.hdf5'}")
-
-
-def test_texts_and_arrays_of_odd_filters_are_read_by_the_child_too(tmp_path, monkeypatch):
-    path = libero_hdf5(tmp_path) / "pick_demo.hdf5"
-    read = []
-    with h5py.File(path, "a") as file:
-        file["words"] = np.array(["pick", "it", "up"] * 400, object)
-        file.create_dataset("packed", data=np.arange(90).reshape(30, 3), chunks=(1, 3), scaleoffset=8)
-        file.create_dataset("zipped", data=np.arange(90).reshape(30, 3), chunks=(1, 3), compression="gzip")
-        file["one"] = "pick it up"
-        with monkeypatch.context() as patch:
-            inner = h5py.Dataset.__getitem__
-
-            def noted(own, part):
-                read.append(own.name)
-                return inner(own, part)
-
-            patch.setattr(h5py.Dataset, "__getitem__", noted)
-            h5_trial._walk(h5py, file, set())
-    assert set(read) == {"/words", "/packed", "/one"}
-    assert len(list(registry.demos(f"hdf5:{path}"))) == 1
-    data = bytearray(path.read_bytes())
-    heap = data.index(b"GCOL")
-    data[heap + 16 : heap + 32] = bytes(16)
-    path.write_bytes(data)
-    monkeypatch.setattr(h5_trial, "_SECONDS", 1)
-    with pytest.raises(LibraryError, match="is damaged .the HDF5 library does not come back from it"):
-        registry.demos(f"hdf5:{path}")
-
-
-def test_a_chunk_shorter_than_its_sum_is_one_line(tmp_path):
-    """libhdf5 looks for the sum of fletcher32 before the beginning of such a chunk, and crashes."""
-    path = tmp_path / "short.hdf5"
-    with h5py.File(path, "w", libver="earliest") as file:
-        file.create_dataset("data/demo_0/actions", data=np.zeros((8, 4)), chunks=(4, 4), fletcher32=True)
-    data = bytearray(path.read_bytes())
-    node = data.index(b"TREE\x01")  # the index of chunks; the first key begins with the size of its chunk
-    data[node + 24 : node + 28] = (1).to_bytes(4, "little")
-    path.write_bytes(data)
-    with pytest.raises(Unreadable, match="is damaged .the HDF5 library crashes on it"):
-        h5_trial.check_survives(path)
-
-
-def test_what_cannot_be_opened_hides_nothing_from_the_child(tmp_path, monkeypatch):
-    path = tmp_path / "some.hdf5"
-    with h5py.File(path, "w") as file:
-        for name in "abc":
-            file.create_group(f"data/{name}").attrs["own"] = name
-    opened, inner = [], h5py.Group.__getitem__
-
-    def broken(own, name):
-        if name == "a":
-            raise KeyError(name)
-        opened.append(name)
-        return inner(own, name)
-
-    monkeypatch.setattr(h5py.Group, "__getitem__", broken)
-    with h5py.File(path) as file:
-        h5_trial._walk(h5py, file, set())
-    assert {"b", "c"} <= set(opened)
-
-    monkeypatch.setattr(h5py.Group, "__iter__", lambda own: (_ for _ in ()).throw(RuntimeError("no list")))
-    with pytest.raises(Unreadable, match="does not tell what is in its groups"):
-        h5_trial.check_survives(path)
-
-
 def test_a_picture_that_is_a_program_is_not_run(tmp_path, monkeypatch):
     """Pillow would give PostScript to Ghostscript, whatever the name of its file."""
     mark, program = tmp_path / "mark", tmp_path / "bin" / "gs"
@@ -203,32 +118,6 @@ def test_a_picture_that_is_a_program_is_not_run(tmp_path, monkeypatch):
         with pytest.raises(Unreadable, match="has a picture that cannot be read"):
             picture(shown)
     assert not mark.exists()
-
-
-def test_a_crash_of_libhdf5_and_a_file_without_bounds_are_one_line_too(tmp_path, monkeypatch):
-    def crash(*_):
-        os.kill(os.getpid(), signal.SIGSEGV)
-
-    def grow(*_):
-        raise MemoryError
-
-    for way, words in ((crash, "crashes on it"), (grow, "more than 1 GB")):
-        path = libero_hdf5(tmp_path, f"{way.__name__}_demo.hdf5") / f"{way.__name__}_demo.hdf5"
-        monkeypatch.setattr(h5_trial, "_walk", way)
-        with pytest.raises(LibraryError, match=words):
-            registry.demos(f"hdf5:{path}")
-
-
-def test_a_good_file_is_tried_once_and_soon(tmp_path, monkeypatch):
-    path = libero_hdf5(tmp_path) / "pick_demo.hdf5"
-    with h5py.File(path, "a") as file:
-        for number in range(1, 1000):
-            file.copy("data/demo_0", file["data"], f"demo_{number}")
-    before = sum(os.times()[:4])
-    source = registry.demos(f"hdf5:{path}")
-    assert sum(os.times()[:4]) - before < 5
-    monkeypatch.setattr(os, "fork", None)
-    assert len(list(source)) == 1000
 
 
 def test_a_data_set_may_be_a_link_and_have_links_inside(tmp_path):

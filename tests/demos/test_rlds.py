@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import pytest
 import writers
@@ -18,9 +18,9 @@ from besttake import registry
 from besttake.demos.base import Bad
 from besttake.demos.build import Options, build
 from besttake.demos.frames import Unreadable
-from besttake.demos.tfrecord import Example, crc32c, places, record_at
+from besttake.demos.tfrecord import Example, places, record_at
 from besttake.encoders.hog import Hog
-from besttake.errors import ComponentError, LibraryError
+from besttake.errors import ComponentError, LibraryError, MissingExtra
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TFDS = FIXTURES / "rlds" / "libero_object_no_noops"
@@ -83,15 +83,10 @@ def test_the_same_episodes_as_rlds_and_as_lerobot_give_the_same_library(tmp_path
     np.testing.assert_array_equal(shown["agentview"], episodes[1].pictures["agentview"][3])
 
 
-@given(st.binary(max_size=300))
-def test_the_checksum_is_google_s(data):
-    assert crc32c(data) == google_crc32c.value(data)
-
-
-@pytest.mark.parametrize("size", [4096 * 16 - 1, 4096 * 16, 4096 * 16 + 1, 300_001])
-def test_the_checksum_of_long_data_is_google_s(size):
-    data = random.Random(size).randbytes(size)
-    assert crc32c(data) == google_crc32c.value(data)
+def test_a_missing_checksum_library_is_one_line_that_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(MissingExtra, match=r"google_crc32c.*besttake\[rlds\]"):
+        list(registry.demos(f"rlds:{TFDS}"))
 
 
 def test_a_damaged_record_costs_itself_and_a_cut_file_its_rest(tmp_path):

@@ -397,11 +397,8 @@ def rlds_libero(root: Path, episodes: Sequence[Episode], shards: int = 2) -> Pat
 
 
 def tfrecord(data: bytes) -> bytes:
-    """``data`` as a record, checked with Google's own CRC-32C where it is installed."""
-    try:
-        from google_crc32c import value as crc32c
-    except ImportError:  # in integration environments
-        from besttake.demos.tfrecord import crc32c
+    """``data`` as a record."""
+    from google_crc32c import value as crc32c
 
     def masked(part: bytes) -> bytes:
         crc = crc32c(part)

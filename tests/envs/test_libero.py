@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.envs import libero_compiled
-from besttake.envs import libero_conventions as conventions
-from besttake.envs.libero import _instruction
-from besttake.envs.libero_setup import load_init_states
+from besttake.envs.libero import compiled as libero_compiled
+from besttake.envs.libero import harness as conventions
+from besttake.envs.libero.env import _instruction
+from besttake.envs.libero.install import load_init_states
 from besttake.errors import ComponentError, MissingExtra
 
 without_libero = pytest.mark.skipif(importlib.util.find_spec("libero") is not None, reason="hf-libero is installed")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from besttake.errors import ComponentError
-from besttake.policies.lerobot_compute import best_width, compile_parts, kept_width, settle_dtype
+from besttake.policies.lerobot_checkpoint import best_width, compile_parts, kept_width, settle_dtype
 
 
 class Machine:

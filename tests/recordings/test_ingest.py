@@ -208,7 +208,7 @@ def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
         ("o.parquet", b"PAR1 nonsense", "not a readable Parquet"),
         ("o.json", b"{", "damaged JSON"),
         ("o.json", b"{}", "not a known file of outcomes"),
-        ("o.json", b"[" * 100_000, "nested more than"),
+        ("o.json", b"[" * 100_000, "nested too deep"),
         ("o.json", b'{"per_task": ' + b"9" * 5000 + b"}", "damaged JSON"),
         ("o.json", b'{"benchmark": "b", "tasks": [7]}', "not the JSON of a vla-eval"),
         ("o.json", b'{"benchmark": "b", "tasks": [{"task": "t", "episodes": [[]]}]}', "not the JSON of a vla-eval"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.scores import SCORE_NAMES, ScoreName, Scores, TakeScore
+from besttake.measure.scores import SCORE_NAMES, SCORERS, ScoreName, Scores, TakeScore
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Dfe, Estimate, Fit, Relation, Result, Split
 from besttake.takes.film import Film
@@ -84,7 +84,7 @@ def build(run: Path, shape: Shape | None = None) -> Result:
                             store.add(take)
                             table[key] = _score(take, float(s[start, seed]), rng)
         if shape.scored:
-            Scores(table, "synthetic").save(store)
+            Scores(table, dict.fromkeys(SCORERS, "1")).save(store)
         digest = store.digest()
     result = _result(shape, outcomes, scores if shape.scored else None, digest)
     result.save(run / "result.json")

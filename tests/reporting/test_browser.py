@@ -354,14 +354,11 @@ def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tm
     assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_pages_of_compare_rank_and_verifiers_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
-    from besttake.files import write_text
+def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
     from besttake.reporting import ranking
     from besttake.reporting.html import make_compare_html
-    from besttake.reporting.verifiers import html
     from besttake.verbs.compare import compare
     from besttake.verbs.ranked import RankedTake, RankResult
-    from besttake.verbs.verifiers import verifiers
 
     take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
@@ -371,7 +368,6 @@ def test_the_pages_of_compare_rank_and_verifiers_render_too(browser: Any, run: P
         make_compare_html(compare([run]), tmp_path / "compare.html"),
         make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
         ranking.make_html(result, tmp_path / "rank.html"),
-        write_text(tmp_path / "verifiers.html", html(verifiers(run))),
     ]
     for page in pages:
         for width, dark in ((1280, False), (390, True)):

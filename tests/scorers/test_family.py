@@ -20,7 +20,6 @@ from besttake.errors import ComponentError, ContractError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring
 from besttake.scorers.base import Footage, Reads, Score, Scorer, ScorerSpec
-from besttake.scorers.portion import Work, score_portion
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose import diagnose
@@ -226,11 +225,12 @@ def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
     (tmp_path / "one.py").write_text(source)
     (tmp_path / "two.py").write_text(source.replace("calm 1", "another calm"))
     monkeypatch.syspath_prepend(str(tmp_path))
+    one, two = registry.scorer("python:one:make"), registry.scorer("python:two:make")
     with Store.open(run) as store:
-        first = scoring.score_run(store, library, library.encoder(), ["python:one:make"])
-        scoring.score_run(store, library, library.encoder(), ["python:one:make"], reported=["calm"])
-        with pytest.raises(ComponentError, match="python:two:make: .* was diagnosed with another scorer named 'calm'"):
-            scoring.score_run(store, library, library.encoder(), ["python:two:make"], reported=["calm"])
+        first = scoring.score_takes(store, library, library.encoder(), [one])
+        scoring.score_takes(store, library, library.encoder(), [one], reported=["calm"])
+        with pytest.raises(ComponentError, match="was diagnosed with another scorer named 'calm'"):
+            scoring.score_takes(store, library, library.encoder(), [two], reported=["calm"])
     kept = Scores.open(run)
     assert kept is not None
     assert kept.scorers["calm"] == first.scorers["calm"] == "calm 1"
@@ -290,23 +290,18 @@ def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(
     assert cell.selectors.scored["calm"]["full"].success.value == pytest.approx(np.mean(picked))
 
 
-def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
+def test_a_scorer_that_is_asked_for_later_is_added(
     run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    asked: list[tuple[str, ...]] = []
-
-    def watched(path: Path, work: Work, *rest: Any) -> Any:
-        asked.append(tuple(scorer.spec.name for scorer in work.scorers.values()))
-        return score_portion(path, work, *rest)
-
-    monkeypatch.setattr(scoring, "score_portion", watched)
     (run / "scores.safetensors").unlink(missing_ok=True)
+    two = [*scoring.make_scorers(["manifold", "coverage"]).values()]
+    three = [*scoring.make_scorers(scoring.named_scorers("python:calm_scorer:make")).values()]
     with Store.open(run) as store:
-        ours = scoring.score_run(store, library, library.encoder())
-        every = scoring.score_run(store, library, library.encoder(), scoring.named_scorers("python:calm_scorer:make"))
-        again = scoring.score_run(store, library, library.encoder())
-    assert set(asked) == {("manifold", "coverage"), ("calm",)}
+        ours = scoring.score_takes(store, library, library.encoder(), two)
+        every = scoring.score_takes(store, library, library.encoder(), three)
+        again = scoring.score_takes(store, library, library.encoder(), two)
+    assert again.new == 0
     kept = Scores.open(run)
     assert kept is not None
     assert list(kept.scorers) == ["manifold", "coverage", "calm"]
@@ -316,8 +311,3 @@ def test_a_scorer_that_is_asked_for_later_is_added_and_ours_are_not_made_again(
         np.testing.assert_array_equal(kept[key].nearest, score.nearest)
         np.testing.assert_array_equal(kept[key].traces["calm"], every[key].traces["calm"])
         assert kept[key].traces["calm"].shape == score.steps.shape
-
-
-def test_a_spec_with_lists_is_one_that_workers_can_look_up() -> None:
-    spec = ScorerSpec("mine", reads=["frames"], fingerprint="1", notes=["slow"])  # type: ignore[arg-type]
-    assert hash(spec) == hash(ScorerSpec("mine", reads=("frames",), fingerprint="1", notes=("slow",)))

@@ -397,12 +397,11 @@ def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: P
     diagnose(plan, tmp_path / "run")
     result = score(tmp_path / "run", f"judge:{stub.url}?model=tiny-vl&frames=2")
     assert not result.lost
-    assert result.seconds["judge tiny-vl"] > 0
     texts = {body["messages"][0]["content"][-1]["text"] for body in stub.asked}
     assert all("Task: pick" in text for text in texts)
     scores = Scores.open(tmp_path / "run")
     assert scores is not None
-    assert scores.probability == {"judge tiny-vl"}
+    assert scores.seconds["judge tiny-vl"] > 0
     count = len(stub.asked)
     score(tmp_path / "run", f"judge:{stub.url}?model=tiny-vl&frames=2")
     assert len(stub.asked) == count

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import os
+import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,20 +17,26 @@ from besttake.errors import RunError
 from besttake.files import safetensors_metadata
 from besttake.measure.scores import ScoreName, Scores, run_digest
 from besttake.scorers import scoring
-from besttake.scorers.portion import Context, score_portion
-from besttake.scorers.scoring import Scoring, costs_of, score_run
-from besttake.takes.pool import LocalPool
+from besttake.scorers.scoring import Context, make_scorers, score_takes
+from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.types import F32, U8, Demo
 
+MANIFEST = Manifest(identity={"seed": 0})
 
-def scored(run: Path, library: Library, pool: LocalPool | None = None) -> tuple[Scores, bytes]:
-    """The scores made anew, and the file they are kept in."""
+
+def scored(run: Path, library: Library | None, *uris: str, context: Context | None = None) -> Scores:
+    """The scores made anew."""
     (run / "scores.safetensors").unlink(missing_ok=True)
+    return kept_or_scored(run, library, *uris, context=context)
+
+
+def kept_or_scored(run: Path, library: Library | None, *uris: str, context: Context | None = None) -> Scores:
+    encoder = None if library is None else library.encoder()
+    scorers = [*make_scorers(uris or ("manifold", "coverage")).values()]
     with Store.open(run) as store:
-        scores = score_run(store, library, library.encoder(), pool=pool)
-    return scores, (run / "scores.safetensors").read_bytes()
+        return score_takes(store, library, encoder, scorers, context=context)
 
 
 def by_hand(frames: np.ndarray, library: Library, task: str) -> tuple[float, float]:
@@ -44,18 +47,8 @@ def by_hand(frames: np.ndarray, library: Library, task: str) -> tuple[float, flo
     return manifold, manifold + max(np.average(p.max(axis=0), weights=np.arange(p.shape[1]) + 1) for p in products)
 
 
-def test_what_a_worker_imports_to_score_is_little() -> None:
-    """Scipy alone would double the start of a worker."""
-    code = (
-        "import sys, besttake.scorers.portion, besttake.scorers.coverage, besttake.takes.process;"
-        " print(*({'scipy', 'rich', 'PIL', 'mujoco', 'typer'} & {*sys.modules}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
-
-
 def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Library) -> None:
-    scores, _ = scored(run, library)
+    scores = scored(run, library)
     encoder = library.encoder()
     with Store.open(run) as store:
         takes = [take for _, take in store.takes()]
@@ -74,77 +67,33 @@ def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Lib
         assert {library.demos[library.frame_demo[f]].task for f in got.nearest} == {take.key.task}
 
 
-def test_portions_and_workers_change_no_bit_of_the_scores(
-    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, whole = scored(run, library)
-    for portion in (1, 5, 100):
-        monkeypatch.setattr(scoring, "_PORTION", portion)
-        assert scored(run, library)[1] == whole
-    monkeypatch.setattr(scoring, "_PORTION", 4)
-    pool = LocalPool(2)
-    try:
-        assert scored(run, library, pool)[1] == whole
-    finally:
-        pool.close()
+def test_batches_change_no_bit_of_the_scores(run: Path, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = scored(run, library).digest()
+    for size in (1, 5, 100):
+        monkeypatch.setattr(scoring, "_BATCH", size)
+        assert scored(run, library).digest() == whole
 
 
-def test_scores_that_are_still_true_are_read_and_not_made_again(
-    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, _ = scored(run, library)
-    monkeypatch.setattr(scoring, "score_portion", lambda *_: pytest.fail("scored again"))
-    with Store.open(run) as store:
-        again = score_run(store, library, library.encoder())
-    assert {key: score.scores for key, score in again.items()} == {key: score.scores for key, score in made.items()}
-
-
-def test_what_scoring_cost_is_not_believed_where_it_is_not_what_was_written(
-    run: Path, library: Library, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    copy = Path(shutil.copytree(run, tmp_path / "run"))
-    for name in ("scores.safetensors", "scoring.json"):
-        (copy / name).unlink(missing_ok=True)
-    scored(copy, library)
-    place = copy / "scoring.json"
-    data = place.read_bytes()
-    assert all(0 < seconds < 60 for seconds in costs_of(copy).values())
-    for wrong in (data.replace(b": 0.0", b": 9.0", 1), data[:-1], b"[" * 100_000, b"[]", b'{"manifold": 3.0}'):
-        assert wrong != data
-        place.write_bytes(wrong)
-        caplog.clear()
-        assert costs_of(copy) == {}
-        assert "scoring.json is damaged" in caplog.text
-    place.unlink()
-    os.mkfifo(place)
-    assert costs_of(copy) == {}
-
-
-def test_a_run_until_decided_that_goes_on_keeps_scores_that_were_added_and_what_scoring_cost(
-    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = Path(shutil.copytree(run, tmp_path / "run"))
-    for name in ("scores.safetensors", "scoring.json"):
-        (copy / name).unlink(missing_ok=True)
-    with Store.open(copy) as store:
-        first = Scoring(store, library, library.encoder()).finish()
-        assert {*costs_of(copy)} == {"manifold", "coverage"}
-        score_run(store, library, library.encoder(), ["smoothness"])
-        whole = (copy / "scores.safetensors").read_bytes()
-        assert Scoring(store, library, library.encoder(), ["coverage", "last"]).finish().scorers.keys() == {
-            "coverage", "last",
-        }  # fmt: skip
-        after = Scores.open(copy)
-        assert after is not None
-        assert {*after.scorers} == {"manifold", "coverage", "smoothness", "last"}
-        (copy / "scores.safetensors").write_bytes(whole)
-        monkeypatch.setattr(scoring, "score_portion", lambda *_: pytest.fail("scored again"))
-        again = Scoring(store, library, library.encoder()).finish()
-    assert {key: one.scores for key, one in again.items()} == {key: one.scores for key, one in first.items()}
-    assert {*costs_of(copy)} == {"manifold", "coverage", "smoothness", "last"}
+def test_only_takes_whose_start_has_changed_are_scored_again(run: Path, library: Library, tmp_path: Path) -> None:
+    ours = make_scorers(["manifold", "coverage"]).values()
+    before = scored(run, library)
+    copy = tmp_path / "run"
+    with Store.open(run) as store, Store.write(copy, MANIFEST) as part:
+        takes = [take for _, take in store.takes()]
+        for take in takes[:-1]:
+            part.add(take)
+        some = score_takes(part, library, library.encoder(), [*ours])
+        part.add(takes[-1])
+        whole = score_takes(part, library, library.encoder(), [*ours])
+        assert some.new > whole.new == sum(len(take.frame_steps) for take in takes[-3:])
+        assert whole.digest() == before.digest()
+        assert score_takes(part, library, library.encoder(), [*ours]).new == 0
+        score_takes(part, library, library.encoder(), [*make_scorers(["smoothness"]).values()])
+        score_takes(part, library, library.encoder(), [*ours])
     kept = Scores.open(copy)
     assert kept is not None
-    assert {*kept.scorers} == {"manifold", "coverage", "smoothness"}
+    assert [*kept.scorers] == ["manifold", "coverage", "smoothness"]
+    assert all(0 < seconds < 60 for seconds in kept.seconds.values())
 
 
 class Counting(Pixels):
@@ -163,11 +112,12 @@ def test_no_frame_is_encoded_twice_whoever_reads_its_embedding(run: Path, librar
     assert isinstance(encoder, Pixels)
     counting = Counting.from_arrays(encoder.arrays())
     several = ["manifold", "coverage", "consensus", "last", "progress", "dtw"]
+    scorers = [*make_scorers(several).values()]
     with Store.open(run) as store:
-        scores = score_run(store, library, counting, several)
+        scores = score_takes(store, library, counting, scorers)
         assert list(scores.scorers) == several
         assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
-        score_run(store, library, counting, several)
+        score_takes(store, library, counting, scorers)
         assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
 
 
@@ -186,23 +136,14 @@ class Renamed:
             yield replace(demo, task=f"episode {int(demo.id) % 2}", instruction=words[demo.task])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
 def test_the_instruction_finds_demonstrations_that_the_name_does_not(
-    run: Path, library: Library, wanderings: Iterable[Demo], tmp_path: Path, workers: int
+    run: Path, library: Library, wanderings: Iterable[Demo], tmp_path: Path
 ) -> None:
-    named, _ = scored(run, library)
+    named = scored(run, library)
     renamed = build(Renamed(wanderings), Pixels(), tmp_path / "renamed")
-    mixed, _ = scored(run, renamed)
-    (run / "scores.safetensors").unlink()
-    words = {"pick": "Take it up.", "push": "shove it away"}
-    pool = LocalPool(workers) if workers else None
-    with Store.open(run) as store:
-        matched = score_run(store, renamed, renamed.encoder(), context=Context(words), pool=pool)
-        again = score_run(store, renamed, renamed.encoder(), context=Context(words))
-    if pool is not None:
-        pool.close()
+    mixed = scored(run, renamed)
+    matched = kept_or_scored(run, renamed, context=Context({"pick": "Take it up.", "push": "shove it away"}))
     assert {key: score.scores for key, score in matched.items()} == {k: s.scores for k, s in named.items()}
-    assert matched.fingerprint == again.fingerprint != mixed.fingerprint
     assert any(mixed[key].scores != named[key].scores for key in named)
 
 
@@ -214,51 +155,133 @@ def changed(path: Path, name: str) -> None:
     path.write_bytes(save(arrays, head))
 
 
-def test_damaged_scores_are_named_and_only_they_are_made_again(
-    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    again = tmp_path / "run"
-    shutil.copytree(run, again)
-    with Store.open(again) as store:
-        before = scoring.score_run(store, library, library.encoder())
-        changed(again / "scores.safetensors", "scores manifold")
-        with pytest.raises(RunError, match=r"scores.safetensors is damaged \(manifold\); run the same diagnosis again"):
-            Scores.open(again)
-        assert summarise(again).damaged_scores == ("manifold",)
-        asked: list[str] = []
-
-        def watched(*parts: Any) -> Any:
-            asked.extend(scorer.spec.name for scorer in parts[1].scorers.values())
-            return score_portion(*parts)
-
-        monkeypatch.setattr(scoring, "score_portion", watched)
-        mended = scoring.score_run(store, library, library.encoder())
-        assert store.mended == ["scores.safetensors was damaged (manifold); what it lacks is scored anew"]
-    assert set(asked) == {"manifold"}
+@pytest.mark.parametrize("name", ["scores", "best", "counts", "nearest", "steps"])
+def test_damaged_scores_are_named_and_made_again(run: Path, library: Library, tmp_path: Path, name: str) -> None:
+    again = Path(shutil.copytree(run, tmp_path / "run"))
+    before = scored(again, library)
+    changed(again / "scores.safetensors", name)
+    with pytest.raises(RunError, match=r"scores.safetensors is damaged; run the same diagnosis again"):
+        Scores.open(again)
+    assert summarise(again).damaged_scores
+    mended = kept_or_scored(again, library)
     assert mended.digest() == before.digest()
     assert mended.names == before.names, "in another order an option could win a tie"
-
-
-@pytest.mark.parametrize("name", ["best", "counts", "nearest", "steps"])
-def test_scores_whose_common_part_is_damaged_are_all_made_again(
-    run: Path, library: Library, tmp_path: Path, name: str
-) -> None:
-    again = tmp_path / "run"
-    shutil.copytree(run, again)
-    with Store.open(again) as store:
-        before = scoring.score_run(store, library, library.encoder())
-        changed(again / "scores.safetensors", name)
-        with pytest.raises(RunError, match="scores.safetensors is damaged"):
-            Scores.open(again)
-        assert scoring.score_run(store, library, library.encoder()).digest() == before.digest()
     assert Scores.open(again) is not None
 
 
 def test_the_digest_of_a_run_sees_a_single_bit_of_a_score(run: Path, library: Library) -> None:
-    with Store.open(run) as store:
-        scores = scoring.score_run(store, library, library.encoder())
+    scores = scored(run, library)
     key = next(iter(scores))
     name = scores.names[0]
     before = run_digest("takes", scores)
     scores[key].scores[name] = float(np.nextafter(scores[key].scores[name], 9))
     assert run_digest("takes", scores) != before
+
+
+ODD = """
+import sys
+import numpy as np
+from besttake.errors import BestTakeError
+from besttake.scorers.base import Score, ScorerSpec
+
+class Odd:
+    def __init__(self, way, **options):
+        self.way, self.calls = way, 0
+        self.spec = ScorerSpec(f"odd {way}", reads=("actions",), fingerprint="1", **options)
+
+    def score(self, takes, demos):
+        self.calls += 1
+        if self.way == "raises":
+            raise ValueError("no such\\n  thing")
+        if self.way == "ours":
+            raise BestTakeError("not\\ntoday")
+        if self.way == "interrupted":
+            raise KeyboardInterrupt
+        if self.way == "endless":
+            return iter(lambda: Score([1.0] * 3), None)
+        if self.way == "wide_trace":
+            return [Score([1.0] * 3, np.zeros((len(take.steps), 2), np.float32)) for take in takes]
+        value = {"nan": np.nan, "restless": self.calls}.get(self.way, 1.0)
+        longer = 1000.0 * ("length" in self.way)
+        if self.way == "half":
+            return [Score([np.nan if i else 1.0] * 3) for i, take in enumerate(takes)]
+        print("as I said")
+        return [Score([value - longer * len(take.actions)] * 3) for take in takes][self.way == "short" :]
+
+def make(way="well"):
+    return Odd(way)
+
+def with_camera():
+    return Odd("camera", camera="wrist")
+"""
+WRONG = {
+    "raises": r"^scorer odd raises: ValueError: no such thing \(.*odd_scorer\.py:\d+\)$",
+    "short": r"^scorer odd short: 26 scores for 27 takes$",
+    "ours": r"^scorer odd ours: not today$",
+    "endless": r"^scorer odd endless: 28 scores for 27 takes$",
+    "wide_trace": r"^scorer odd wide_trace: a trace of \d+ x 2 for \d+ frames$",
+    "nan": r"^scorer odd nan: it gave none of 54 takes a number$",
+}
+
+
+@pytest.fixture(autouse=True)
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd_scorer.py").write_text(ODD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def ways(*names: str) -> list[str]:
+    return [f"python:odd_scorer:make?way={name}" for name in names]
+
+
+def test_scorers_that_fail_lose_their_own_columns_with_one_line_each(
+    run: Path, library: Library, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "_BATCH", 100)
+    alone = scored(run, library, "manifold")
+    scores = scored(run, library, *ways(*WRONG, "well"), "manifold")
+    assert {name.removeprefix("odd ") for name in scores.lost} == {*WRONG}
+    for way, line in WRONG.items():
+        assert re.search(line, scores.lost[f"odd {way}"])
+    assert "as I said" not in capfd.readouterr().out
+    assert list(scores.scorers) == ["odd well", "manifold"]
+    for key, one in alone.items():
+        assert {name: value for name, value in scores[key].scores.items() if name.scorer == "manifold"} == one.scores
+    kept = Scores.open(run)
+    assert kept is not None
+    assert set(kept.scorers) == {"manifold", "odd well"}
+
+
+def test_who_stops_a_scorer_keeps_the_scores_of_those_before_it(run: Path, library: Library) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        scored(run, library, *ways("well", "interrupted"), "manifold")
+    kept = Scores.open(run)
+    assert kept is not None
+    assert set(kept.scorers) == {"manifold", "odd well"}
+    assert kept_or_scored(run, library, *ways("well"), "manifold").new == 0
+
+
+def test_a_scorer_that_reads_length_is_noticed_though_it_does_not_say_so(
+    run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "_BATCH", 4)
+    scores = scored(run, library, *ways("length", "well", "half", "restless"))
+    assert scores.length == {"odd length"}
+    assert not scores.lost
+    kept = Scores.open(run)
+    assert kept is not None
+    assert kept.length == {"odd length"}
+
+
+def test_a_scorer_of_another_camera_is_refused_in_one_line(run: Path, library: Library) -> None:
+    context = Context({}, {"pick": "front", "push": "front"})
+    scores = scored(run, library, "manifold", "python:odd_scorer:with_camera", context=context)
+    assert scores.lost == {
+        "odd camera": "scorer odd camera: it needs the camera 'wrist', and takes keep the pictures of 'front'"
+    }
+
+
+def test_without_demonstrations_scorers_that_need_none_work(run: Path) -> None:
+    scores = scored(run, None, *ways("well"), "manifold")
+    assert list(scores.scorers) == ["odd well"]
+    assert scores.lost == {"manifold": "scorer manifold: it needs demonstrations; name them with `demos`"}

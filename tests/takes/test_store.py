@@ -290,23 +290,6 @@ def test_a_take_whose_writer_was_killed_before_its_row_is_kept(tmp_path: Path) -
         assert store.rows() == [row]
 
 
-def test_a_table_without_checksums_is_believed_as_far_as_its_files_agree(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with Store.write(run, MANIFEST) as store:
-        rows = [store.add(make_take(seed=seed)) for seed in range(3)]
-    edit(run, "alter table takes drop column checksum")
-    edit(run, "drop table copies")
-    with Store.open(run) as store:
-        assert store.rows() == rows
-    edit(run, "update takes set success = 1 - success where seed = 1")
-    with pytest.raises(RunError, match="1 rows are not what was written"):
-        Store.open(run)
-    with Store.write(run, MANIFEST) as store:
-        assert store.rows() == rows
-    with Store.write(run, MANIFEST) as store:
-        assert not store.mended
-
-
 @pytest.mark.parametrize("what", ["take", "folder", "takes"])
 def test_what_stands_in_the_place_of_a_take_is_moved_aside(tmp_path: Path, what: str) -> None:
     run = tmp_path / "run"
@@ -552,17 +535,6 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
             store.add(make_take(seed=3000))
     finally:
         subprocess.run(["umount", str(small)], check=True)
-
-
-def test_a_run_of_an_older_version_opens(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    old = {"schema": 1, "identity": {"seed": 0}, "extent": {"starts": [0]}, "noted": "by an older version"}
-    (tmp_path / "run" / "run.json").write_text(json.dumps(old))
-    with Store.open(tmp_path / "run") as store:
-        assert store.manifest.extent.starts == [0]
-        assert store.manifest.skipped == {}
-        assert store.manifest.library is None
-    Store.write(tmp_path / "run", MANIFEST).close()
 
 
 @pytest.mark.parametrize(

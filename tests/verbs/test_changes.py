@@ -15,10 +15,9 @@ from besttake.core.estimate import Estimate
 from besttake.reporting import words
 from besttake.reporting.html import make_compare_html
 from besttake.reporting.terminal.compare import render
-from besttake.verbs.changes import _pairs, changes, independent
-from besttake.verbs.compare import compare
+from besttake.verbs.compare import _pairs, changes, compare, independent
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.run import Run
+from besttake.verbs.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.export import Wanted, export
-from besttake.verbs.run import Run
+from besttake.verbs.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import RunError
-from besttake.takes.manifest import Manifest, check_same
-from besttake.verbs.changes import changes
+from besttake.takes.manifest import check_same
+from besttake.verbs.compare import changes
 from besttake.verbs.diagnose import diagnose
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reach"
@@ -43,14 +43,6 @@ def test_an_edited_env_does_not_go_on_with_the_takes_of_the_one_before(own: Path
         run(tmp_path / "before", starts=2)
     run(tmp_path / "after", starts=2)
     assert not any(change.paired for change in changes(tmp_path / "before", tmp_path / "after")[0])
-
-
-def test_a_run_of_an_older_version_knows_no_code_and_goes_on(own: Path, tmp_path: Path) -> None:
-    run(tmp_path / "run", starts=1)
-    manifest = Manifest.read(tmp_path / "run")
-    entry = f"code of {ENV}"
-    older = manifest.model_copy(update={"identity": {k: v for k, v in manifest.identity.items() if k != entry}})
-    assert older.continued_by(manifest, tmp_path, begun=True).identity[entry] == registry.fingerprint_of_code(ENV)
 
 
 def test_an_edit_anywhere_in_a_package_is_noticed_whatever_its_encoding(

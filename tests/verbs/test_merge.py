@@ -16,7 +16,7 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
-from besttake.verbs.merge import merge
+from besttake.verbs.runs import merge
 
 
 def run(

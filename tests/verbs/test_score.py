@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from besttake.config import Plan
-from besttake.errors import BestTakeError, ComponentError, RunError
+from besttake.errors import BestTakeError, ComponentError, PlanError, RunError
 from besttake.measure.scores import Scores
 from besttake.reporting.terminal.score import render
 from besttake.result import Result
@@ -57,22 +57,28 @@ def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path) -> None:
     assert not (run.parent / "never").exists()
 
 
-@pytest.mark.parametrize("scorer", ["manifold", "coverage"])
-def test_a_scorer_of_the_diagnosis_gets_the_diagnosis_numbers(run: Path, scorer: str) -> None:
-    cells = Result.load(run / "result.json").cells
-    before = (run / "scores.safetensors").read_bytes()
-    judged = score(run, scorer)
-    assert [c.group for c in judged.cells] == [c.group for c in cells]
-    for own, cell in zip(judged.cells, cells, strict=True):
-        assert cell.selectors is not None
-        assert cell.ranking is not None
-        selector = cell.selectors.scored[scorer][cell.window]
-        for name in ("success", "gain", "capture"):
-            mine, theirs = getattr(own, name), getattr(selector, name)
-            assert (mine.value, mine.low, mine.high) == pytest.approx((theirs.value, theirs.low, theirs.high))
-        assert own.auc.value == pytest.approx(cell.ranking.within[scorer][cell.window].value)
-        assert own.n == 2
+def test_the_comparison_has_the_numbers_of_the_diagnosis(run: Path) -> None:
+    result, before = Result.load(run / "result.json"), (run / "scores.safetensors").read_bytes()
+    judged = score(run)
     assert (run / "scores.safetensors").read_bytes() == before
+    for compared, cells in ((judged.cells, result.cells), (judged.policies, result.policies)):
+        assert [one.group for one in compared] == [cell.group for cell in cells]
+        for one, cell in zip(compared, cells, strict=True):
+            assert cell.selectors is not None
+            assert cell.ranking is not None
+            assert cell.headroom is not None
+            assert (one.n, one.window, one.headroom) == (2, cell.window, cell.headroom.headroom)
+            assert one.shortest == cell.selectors.shortest.gain
+            assert {row.scorer for row in one.rows} == {"manifold", "coverage"}
+            for row in one.rows:
+                selector = cell.selectors.scored[row.scorer][cell.window]
+                assert (row.success, row.gain, row.capture) == (selector.success, selector.gain, selector.capture)
+                assert row.auc == cell.ranking.within[row.scorer][cell.window]
+                assert row.own == (row.scorer == cell.scorer)
+                assert row.harm.value == pytest.approx(cell.headroom.headroom.value - (row.gain.value or 0.0))
+    own, other = sorted(judged.policies[0].rows, key=lambda row: not row.own)
+    assert own.over_own.value is None
+    assert other.over_own.value == pytest.approx((other.gain.value or 0.0) - (own.gain.value or 0.0))
 
 
 def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
@@ -80,22 +86,50 @@ def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
 ) -> None:
     (tmp_path / "my_calm.py").write_text(CALM)
     monkeypatch.chdir(tmp_path)
-    with Store.open(run) as store:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    with Store.open(copy) as store:
         digest = store.digest()
-    judged = score(run, "python:my_calm:make")
-    assert judged.scorers == ("my-calm",)
+    judged = score(copy, "python:my_calm:make")
     assert judged.notes[0] == "calm takes first"
     assert "length" in judged.notes[1]
-    scores = Scores.open(run)
+    assert {row.scorer: row.leak for row in judged.policies[0].rows}["my-calm"]
+    scores = Scores.open(copy)
     assert scores is not None
     assert set(scores.scorers) == {"manifold", "coverage", "my-calm"}
-    with Store.open(run) as store:
+    with Store.open(copy) as store:
         assert store.digest() == digest
     assert len(json.loads(judged.to_json())["cells"]) == 2
     assert "my-calm" in judged._repr_html_()
     console = Console(width=200, file=io.StringIO(), record=True)
     console.print(render(judged))
-    assert "my-calm" in console.export_text()
+    lines = console.export_text().splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("my-calm")] == [["my-calm", "!"]]
+    assert [line.split()[:2] for line in lines if line.startswith("coverage")] == [["coverage", "*"]]
+    for suffix in (".csv", ".tex", ".json"):
+        assert "my-calm" in judged.save(tmp_path / f"table{suffix}").read_text()
+    with pytest.raises(PlanError, match="must end in"):
+        judged.save(tmp_path / "table.html")
+
+
+@pytest.mark.parametrize("how", [{"until": "decided", "budget": 200}, {"starts": 8}], ids=["until decided", "extended"])
+def test_intervals_hold_however_the_run_was_looked_at(
+    run: Path, cache: Path, tmp_path: Path, how: dict[str, object]
+) -> None:
+    plan = {**Result.load(run / "result.json").plan, **how}
+    out = tmp_path / "run"
+    if "until" not in how:
+        shutil.copytree(run, out)
+    result = diagnose(Plan.model_validate(plan), out)
+    judged = score(out)
+    for one, cell in zip((*judged.policies, *judged.cells), (*result.policies, *result.cells), strict=True):
+        assert cell.selectors is not None
+        assert cell.headroom is not None
+        assert one.headroom == cell.headroom.headroom
+        for row in one.rows:
+            selector = cell.selectors.scored[row.scorer][cell.window]
+            assert row.gain == selector.gain
+            assert row.capture.value == selector.capture.value
+            assert (row.capture.low is None) == ("until" in how)
 
 
 def test_a_run_that_cannot_be_written_is_answered_with_what_score_can_do(run: Path, tmp_path: Path) -> None:
@@ -107,24 +141,34 @@ def test_a_run_that_cannot_be_written_is_answered_with_what_score_can_do(run: Pa
     assert "`out`" not in str(caught.value)
 
 
-def test_several_scorers_are_compared_and_none_is_chosen(run: Path, tmp_path: Path) -> None:
+def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     judged = score(copy, ["last", "dtw"])
-    assert judged.scorers == ("last", "dtw")
     before = (copy / "scores.safetensors").read_bytes()
     assert score(copy, ["last", "dtw"]).cells == judged.cells
     assert (copy / "scores.safetensors").read_bytes() == before
     again = Result.load(copy / "result.json")
     result = diagnose(Plan.model_validate({**again.plan, "scorer": ["last", "dtw"]}), copy)
-    for cell, own in zip(result.cells, judged.cells[: len(result.cells)], strict=True):
-        assert cell.scorer == own.scorer == "last"
+    for cell, one in zip(result.cells, judged.cells, strict=True):
+        assert cell.scorer == "last"
         assert cell.chosen is not None
-        assert cell.chosen.gain == own.gain
+        assert cell.chosen.gain == next(row.gain for row in one.rows if row.scorer == "last")
         assert cell.verdict is not None
         assert {option.scorer for option in cell.verdict.options} == {None, "last"}
     captures = [cell.chosen.capture.value for cell in result.cells if cell.chosen is not None]
     together = compare(copy)
     assert together.across.captures.mean == pytest.approx(np.mean([one for one in captures if one is not None]))
+
+
+def test_a_classifier_is_trained_and_not_judged_on_its_own_starts(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("besttake.scorers.training._FEWEST", 1)
+    judged = score(run, train=tmp_path / "half.scorer")
+    assert judged.trained is not None
+    assert judged.trained.uri == f"classifier:{tmp_path / 'half.scorer'}"
+    with pytest.raises(PlanError, match="scorer classifier was trained on start"):
+        score(run, judged.trained.uri)
 
 
 def test_what_cannot_be_scored_is_one_line(run: Path, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import hashlib
 from collections.abc import Iterator
 from itertools import islice
 
-from besttake.envs import libero
 from besttake.envs.checks import check_cameras
+from besttake.envs.libero import env as libero
 from besttake.options import Reader
 from besttake.types import Demo, Start, TaskSpec
 from scripted_libero.rollout import attempt, works_on

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from besttake.envs import libero
+from besttake.envs.libero import env as libero
 from besttake.types import Start
 from scripted_libero.rollout import attempt, works_on
 from scripted_libero.trial import exit_code

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from besttake.envs.libero_conventions import GRIPPER_OPEN
+from besttake.envs.libero.harness import GRIPPER_OPEN
 from besttake.types import F32
 from scripted_libero.ground_truth import F64, Goal, GroundTruth
 

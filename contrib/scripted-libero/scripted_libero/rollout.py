@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_conventions import REST
+from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.harness import REST
 from besttake.types import F32, U8, Start
 from scripted_libero.expert import Manner, plan
 from scripted_libero.ground_truth import GroundTruth

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.envs import libero
+from besttake.envs.libero import env as libero
 from besttake.testbed import fitting
 from besttake.testbed.train import parse_names, write_weights
 from besttake.types import F32, Array

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero.env import LiberoEnv
 from besttake.types import F32, Array, Start
 from scripted_libero.rollout import Attempt, attempt
 

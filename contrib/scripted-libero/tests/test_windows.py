@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from besttake.envs.libero import TUNING_STARTS
+from besttake.envs.libero.env import TUNING_STARTS
 from scripted_libero import DEMO_STARTS
 from scripted_libero.windows import TRAINING_STARTS, Episodes
 

@@ -21,8 +21,8 @@ _NAMES = {
     ("policies", "testbed"): "besttake.testbed.policy:NAMES",
     ("envs", "testbed"): "besttake.testbed.tasks:TASKS",
     ("demos", "testbed"): "besttake.testbed.tasks:TASKS",
-    ("envs", "libero"): "besttake.envs.libero:SUITES",
-    ("envs", "libero-occ"): "besttake.envs.libero:SUITES",
+    ("envs", "libero"): "besttake.envs.libero.env:SUITES",
+    ("envs", "libero-occ"): "besttake.envs.libero.env:SUITES",
 }
 """Where the names behind a scheme are listed."""
 _ALONE = {("envs", "testbed"), ("demos", "testbed")}

@@ -1,4 +1,4 @@
-"""Commands that read runs: ``report``, ``score``, ``verifiers``, ``compare``, ``runs list`` and ``runs show``."""
+"""Commands that read runs: ``report``, ``score``, ``compare``, ``runs list`` and ``runs show``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def runs_merge(
     Example:
       besttake runs merge part1 part2 -o runs/whole
     """
-    from besttake.verbs.merge import merge
+    from besttake.verbs.runs import merge
 
     merged = merge(runs, out, command=command())
     failed = f" ({merged.left_out} failed ones left out)" if merged.left_out else ""
@@ -95,78 +95,40 @@ def report(
 def score(
     directory: Run,
     scorer: Annotated[
-        list[str], typer.Option(metavar="URI", help="Scorer to measure: coverage, manifold, … Repeatable.")
-    ],
+        list[str] | None, typer.Option(metavar="URI", help="Scorer to add: coverage, manifold, … Repeatable.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Train a success classifier on this run: the scorer classifier:FILE."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the table to a .csv, .tex or .json file."),
+    ] = None,
     allow_upload: Annotated[bool, option("allow_upload")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure scorers on the takes that a run already has. Plays no takes.
+    """Compare the scorers of a run, and add scores by others. Plays no takes.
 
-    The scores are stored in the run and never computed twice. If a scorer fails, the others are kept; run the same
-    command again to retry it.
+    Scores are stored in the run and never computed twice. If a scorer fails, the others are kept; run the same command
+    again to retry it. A classifier is never judged on starts that it was trained on: train it on tuning starts.
 
     Examples:
-      besttake score runs/demo --scorer coverage
+      besttake score runs/demo
       besttake score runs/demo --scorer smoothness --scorer python:my_scorer:make
-    """
-    from besttake.reporting.terminal.score import render
-    from besttake.verbs.score import score as judge
-
-    result = judge(directory, scorer, allow_upload=allow_upload, progress=reporter(quiet or as_json, verbose))
-    show(render(result), result.to_json(), as_json)
-
-
-def train_scorer(
-    directory: Run,
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="File to write; use it as --scorer classifier:FILE.")
-    ],
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Train a success classifier on the takes of a run, as a scorer and as the bar that other scorers should clear.
-
-    Train it on starts that you do not evaluate on: a scorer is never judged on a start that it has learned from.
-
-    Example:
-      besttake diagnose --policy testbed:half --env testbed --starts tuning:40 --arms base -o runs/tuning
-      besttake train-scorer runs/tuning -o half.scorer
+      besttake score runs/tuning --train half.scorer
       besttake score runs/half --scorer classifier:half.scorer
     """
-    from besttake.reporting.terminal.score import render_trained
-    from besttake.verbs.train_scorer import train_scorer as train
+    from besttake.reporting.terminal.score import render
+    from besttake.verbs.score import score as compare_scorers
 
-    result = train(directory, out, progress=reporter(quiet or as_json, verbose))
-    show(render_trained(result), result.to_json(), as_json)
-
-
-def verifiers(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write a .html, .md, .csv, .tex or .json file."),
-    ] = None,
-    bar: Annotated[
-        str | None,
-        typer.Option(metavar="SCORER", help="Scorer to beat (default: a trained classifier, if there is one)."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare all scorers of a run: how much of the headroom each one finds, and whether it reads length.
-
-    Uses the scores stored in the run; add more with besttake score. Marks scorers that pick worse than chance.
-
-    Examples:
-      besttake verifiers runs/demo -o verifiers.html
-      besttake verifiers runs/a runs/b -o table.tex
-    """
-    from besttake.reporting.terminal.verifiers import render
-    from besttake.verbs.verifiers import verifiers as compare_all
-
-    result = compare_all(runs, bar=bar, out=out)
+    result = compare_scorers(
+        directory, scorer or (), train=train, allow_upload=allow_upload, progress=reporter(quiet or as_json, verbose)
+    )
+    if out is not None:
+        result.save(out)
     show(render(result), result.to_json(), as_json)
 
 

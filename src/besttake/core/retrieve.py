@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property
 from math import inf, prod
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.bounds import Lows, nearest, nearest_few
-from besttake.core.search import F32, F64, I64
-from besttake.core.spaces import Bound, Prepared, Rows, Space, Table
+from besttake.core.search import F32, F64, I64, Bools, Rows, Space, Table, nominate
 
 Rule = Literal["next", "current", "frame"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")
-# Up to so many numbers all candidates are compared at once. Queries, and bounds of them, that are computed together.
-_PLAIN, _QUERIES, _BOUNDS = 1 << 17, 256, 1 << 24
+# Up to so many numbers all candidates are compared at once. Queries, and rough distances, that are computed together.
+_PLAIN, _QUERIES, _ROUGH = 1 << 17, 256, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class Candidates:
     demo: I64
     step: I64
     states: Table | None = None
-    open: NDArray[np.bool_] | None = None
+    open: Bools | None = None
     predicted: Table | None = None
 
 
@@ -132,19 +130,19 @@ class Match:
 
 
 Part = Literal["image", "chunk", "state", "returns"]
-Prepare = Callable[[Part, Table, bool], Prepared]
-
-
-def prepare_anew(_: Part, values: Table, bounds: bool) -> Prepared:
-    """Prepare a modality here and now; a library keeps what was prepared before (`besttake.demos.index`)."""
-    return Prepared.of(values, bounds)
 
 
 class Retriever:
-    """A candidate set (of one task) prepared for queries. Row b of a query depends on row b alone."""
+    """A candidate set (of one task) prepared for queries. Row b of a query depends on row b alone.
+
+    ``prepare`` makes a space of the table of a part; retrievers of the same tables may share it.
+    """
 
     def __init__(
-        self, candidates: Candidates, config: RetrievalConfig | None = None, prepare: Prepare = prepare_anew
+        self,
+        candidates: Candidates,
+        config: RetrievalConfig | None = None,
+        prepare: Callable[[Part, Table], Space] = lambda _, values: Space(values),
     ) -> None:
         if not len(candidates.demo):
             raise ValueError("retrieval needs at least one candidate")
@@ -152,15 +150,12 @@ class Retriever:
         self.target = targets(candidates.demo, candidates.step, self.config)
         chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
         tables = [table for table in (candidates.embeddings, chunks, candidates.states) if table is not None]
-        self._bounded = sum(prod(table.shape) for table in tables) > _PLAIN
+        self._many = sum(prod(table.shape) for table in tables) > _PLAIN
         self._spaces: tuple[Space, Space, Space | None] = (
-            self._space("image", candidates.embeddings),
-            self._space("chunk", chunks),
-            None if candidates.states is None else self._space("state", candidates.states),
+            prepare("image", candidates.embeddings),
+            prepare("chunk", chunks),
+            None if candidates.states is None else prepare("state", candidates.states),
         )
-
-    def _space(self, part: Part, values: Table) -> Space:
-        return Space(values, self._prepare(part, values, self._bounded))
 
     @cached_property
     def _returns(self) -> Space:
@@ -169,7 +164,7 @@ class Retriever:
         if known.predicted is None and np.array_equal(self.target, own):
             return self._spaces[1]
         returned = Rows(lambda rows: known.chunks[self.target[rows]], known.chunks.shape)
-        return self._space("returns", returned)
+        return self._prepare("returns", returned)
 
     def query(
         self,
@@ -185,20 +180,22 @@ class Retriever:
         be matched (a held-out one). Ties go to the lowest candidate.
         """
         count = len(embeddings)
-        size = max(1, min(_QUERIES, _BOUNDS // len(self.candidates.demo)))
+        size = max(1, min(_QUERIES, _ROUGH // len(self.candidates.demo)))
         matches: list[Match] = []
         for first in range(0, count, size):
             part = slice(first, min(first + size, count))
-            given = [None if value is None else value[part] for value in (embeddings, chunks, states)]
+            images, predicted, seen = (None if value is None else value[part] for value in (embeddings, chunks, states))
+            returned = predicted if self.config.reliability else None
+            spaces = (*self._spaces, self._returns if returned is not None else None)
             placed = [
                 None if value is None or space is None else space.place(value)
-                for space, value in zip(self._spaces, given, strict=True)
+                for space, value in zip(spaces, (images, predicted, seen, returned), strict=True)
             ]
             allowed = [
                 self._allowed(None if phases is None else phases[b], None if exclude is None else exclude[b])
                 for b in range(part.start, part.stop)
             ]
-            matches += self._matches(_Queries(placed, self._returned(given[1]), allowed))
+            matches += self._matches(placed, allowed)
         return matches
 
     def random(self, rng: np.random.Generator) -> Match:
@@ -206,10 +203,7 @@ class Retriever:
         row = int(rng.integers(len(self.candidates.demo)))
         return self._match(row, np.nan, (np.nan,) * 3)
 
-    def _returned(self, chunks: NDArray[Any] | None) -> F32 | None:
-        return self._returns.place(chunks) if self.config.reliability and chunks is not None else None
-
-    def _allowed(self, phase: bool | None, exclude: int | None) -> NDArray[np.bool_] | None:
+    def _allowed(self, phase: bool | None, exclude: int | None) -> Bools | None:
         """Which candidates (E,) may match; None: all."""
         known, allowed = self.candidates, None
         if exclude is not None:
@@ -222,79 +216,67 @@ class Retriever:
             allowed = gated if gated.any() else allowed
         return allowed
 
-    def _matches(self, queries: _Queries) -> list[Match]:
-        count = len(queries.allowed)
-        if not self._bounded:
-            return [self._one(queries.take(slice(row, row + 1)), False) for row in range(count)]
-        bounded, matches = queries.usual, dict[int, Match]()
-        if bounded.any() and not self.config.rerank:
-            rows = np.flatnonzero(bounded)
-            few = queries.take(rows)
-            winners, compared = nearest(self._lows(few), partial(self._compared, few))
-            for row, winner, own in zip(rows.tolist(), winners.tolist(), compared.tolist(), strict=True):
-                matches[row] = self._match(winner, own[0], (own[1], own[2], own[3]))
-        for row in range(count):
-            if row not in matches:
-                matches[row] = self._one(queries.take(slice(row, row + 1)), bool(bounded[row]))
-        return [matches[row] for row in range(count)]
+    def _matches(self, placed: Sequence[F32 | None], allowed: Sequence[Bools | None]) -> list[Match]:
+        """The match of each query: ``placed`` (B, k) on the axes of image, chunk, state and returned chunk, or None."""
+        lows, unsure = self._lows(placed) if self._many else (None, np.full(len(allowed), inf))
+        matches = []
+        for b, own in enumerate(allowed):
+            query = [None if table is None else table[b] for table in placed]
+            rows = np.arange(len(self.target)) if own is None else np.flatnonzero(own)
+            if lows is not None and unsure[b] < inf and self.config.rerank < len(rows):
+                low = lows[b] if own is None else np.where(own, lows[b], np.float32(inf))
+                rows = self._nominated(query, low, float(unsure[b]))
+            matches.append(self._nearest(query, rows))
+        return matches
+
+    def _lows(self, placed: Sequence[F32 | None]) -> tuple[F32, F64]:
+        """Distances (B, E) at least, by image alone where these are ranked again, but for (B,): inf where unknown."""
+        tables = [table for table in placed if table is not None]
+        # Only of queries whose numbers are finite and so small that their squares are, too.
+        usual = np.logical_and.reduce([(np.abs(table) < 1e12).all(axis=1) for table in tables])
+        lows = np.zeros((len(usual), len(self.target)), np.float32)
+        unsure: F64 = np.where(usual, 0.0, inf)
+        weights = self._weights([table is None for table in placed[:3]])
+        shares = [*(weights / weights.sum()), self.config.reliability]
+        if self.config.rerank:
+            shares = [1.0, 0.0, 0.0, 0.0]
+        for part, (table, share) in enumerate(zip(placed, shares, strict=True)):
+            space = self._returns if part == 3 else self._spaces[part]
+            if space is not None and table is not None and share > 0:
+                unsure += space.add_lows(np.where(usual[:, None], table, np.float32(0)), float(share), lows)
+        return lows, unsure
+
+    def _nominated(self, query: Sequence[F32 | None], low: F32, unsure: float) -> I64:
+        """The candidates, ascending, that may match, or that may be among those that are ranked again."""
+        image = query[0]
+        if self.config.rerank and image is not None:
+            return nominate(low, unsure, lambda rows: self._spaces[0].distances(image, rows), self.config.rerank)
+        return nominate(low, unsure, lambda rows: self._distances(query, rows)[0], 1)
 
     def _weights(self, missing: Sequence[bool]) -> F64:
         pairs = zip(missing, self.config.weights, strict=True)
         weights = np.array([0.0 if lacks else weight for lacks, weight in pairs])
         return weights if weights.sum() > 0 else np.array([1.0, 0.0, 0.0])
 
-    def _lows(self, queries: _Queries, image_only: bool = False) -> Lows:
-        """Bounds of the distances of ``queries``, or of their images alone."""
-        weights = np.array([1.0, 0.0, 0.0]) if image_only else self._weights(queries.missing)
-        terms = list(zip(self._spaces, queries.placed, weights / weights.sum(), strict=True))
-        if queries.returned is not None and not image_only:
-            terms.append((self._returns, queries.returned, self.config.reliability))
-
-        def bounds(whole: bool) -> list[Bound]:
-            made = [
-                space.bound(placed, float(weight), whole)
-                for space, placed, weight in terms
-                if space is not None and placed is not None and weight > 0 and space.axes
-            ]
-            return [bound for bound in made if bound is not None]
-
-        return Lows.of(bounds(False), len(self.candidates.demo), queries.allowed, cache(partial(bounds, True)))
-
-    def _compared(self, queries: _Queries, query: I64, rows: I64) -> F64:
-        """Distance and parts (n, 4) of pairs: of ``queries`` at ``query`` (n,) and the candidates ``rows`` (n,)."""
-        weights, compared = self._weights(queries.missing), np.full((4, len(rows)), np.nan)
-        for part, space, placed in zip(compared[1:], self._spaces, queries.placed, strict=True):
-            if space is not None and placed is not None:
-                part[:] = space.pairs(placed, query, rows)
-        terms = [part * weight for part, weight in zip(compared[1:], weights, strict=True) if weight > 0]
-        compared[0] = np.sum(terms, axis=0) / weights.sum()
-        if queries.returned is not None:
-            compared[0] += self.config.reliability * self._returns.pairs(queries.returned, query, rows)
-        return compared.T
-
-    def _one(self, query: _Queries, bounded: bool) -> Match:
-        """The match of a single query, by comparing all candidates, or those nearest by image."""
-        image, allowed = query.placed[0], query.allowed[0]
-        assert image is not None
-        rows = np.arange(len(self.target)) if allowed is None else np.flatnonzero(allowed)
-        if self.config.rerank and bounded and self.config.rerank < len(rows):
-            compare = partial(self._spaces[0].pairs, image)
-            rows = nearest_few(self._lows(query, image_only=True), compare, self.config.rerank)
-            near = self._spaces[0].distances(image[0], rows)
-        else:
-            near = self._spaces[0].distances(image[0], rows)
-            if self.config.rerank:
-                likely = np.sort(np.argsort(near, kind="stable")[: self.config.rerank])
-                rows, near = rows[likely], near[likely]
-        parts = [near] + [
-            np.full(len(rows), np.nan) if space is None or placed is None else space.distances(placed[0], rows)
-            for space, placed in zip(self._spaces[1:], query.placed[1:], strict=True)
+    def _distances(self, query: Sequence[F32 | None], rows: I64) -> tuple[F64, list[F64]]:
+        """The distances (n,) of one query and the candidates ``rows`` (n,), and those in each modality."""
+        parts = [
+            np.full(len(rows), np.nan) if space is None or own is None else space.distances(own, rows)
+            for space, own in zip(self._spaces, query[:3], strict=True)
         ]
         weights = self._weights([bool(np.isnan(part).any()) for part in parts])
-        terms = [p * w for p, w in zip(parts, weights, strict=True) if w > 0]
-        distance = np.sum(terms, axis=0) / weights.sum()
-        if query.returned is not None:
-            distance = distance + self.config.reliability * self._returns.distances(query.returned[0], rows)
+        terms = [part * weight for part, weight in zip(parts, weights, strict=True) if weight > 0]
+        distance: F64 = np.sum(terms, axis=0) / weights.sum()
+        if (returned := query[3]) is not None:
+            distance = distance + self.config.reliability * self._returns.distances(returned, rows)
+        return distance, parts
+
+    def _nearest(self, query: Sequence[F32 | None], rows: I64) -> Match:
+        """The match of one query among the candidates ``rows``, all of which are compared."""
+        if self.config.rerank and (image := query[0]) is not None:
+            near = self._spaces[0].distances(image, rows)
+            rows = rows[np.sort(np.argsort(near, kind="stable")[: self.config.rerank])]
+        distance, parts = self._distances(query, rows)
         win = int(np.argmin(distance))
         own = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
         return self._match(int(rows[win]), float(distance[win]), own)
@@ -303,37 +285,6 @@ class Retriever:
         known, target = self.candidates, int(self.target[row])
         steps = int(known.step[row]), int(known.step[target])
         return Match(int(known.demo[row]), row, *steps, known.chunks[target], distance, parts)
-
-
-@dataclass(frozen=True)
-class _Queries:
-    """Queries on the axes of each modality, ``placed`` (B, k) or None, and which candidates each may match."""
-
-    placed: Sequence[F32 | None]
-    returned: F32 | None
-    allowed: Sequence[NDArray[np.bool_] | None]
-
-    @property
-    def missing(self) -> list[bool]:
-        """Which modalities no query has."""
-        return [placed is None for placed in self.placed]
-
-    @property
-    def usual(self) -> NDArray[np.bool_]:
-        """The queries (B,) whose numbers are all finite and so small that their squares are, too."""
-        tables = [table for table in (*self.placed, self.returned) if table is not None]
-        sane = [(np.abs(table) < 1e12).all(axis=1) for table in tables]  # not so what is not a number
-        usual: NDArray[np.bool_] = np.logical_and.reduce(sane)
-        return usual
-
-    def take(self, rows: I64 | slice) -> _Queries:
-        """Some of the queries."""
-        if isinstance(rows, slice) and rows == slice(0, len(self.allowed)):
-            return self
-        placed = [None if table is None else table[rows] for table in self.placed]
-        returned = None if self.returned is None else self.returned[rows]
-        allowed = self.allowed[rows] if isinstance(rows, slice) else [self.allowed[row] for row in rows]
-        return _Queries(placed, returned, allowed)
 
 
 def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.search import Bools, Trace
+from besttake.core.arithmetic import rough_product
+from besttake.core.search import F32, F64, FRAMES, I64, QUERIES, Bools, Index, Trace, Winners, lengths, rounding, usable
 
 
 def manifold(trace: Trace, window: Bools | None = None) -> float:
@@ -36,3 +40,96 @@ def window_until(steps: NDArray[Any], end: int) -> Bools:
     until the first of the takes being compared ended (`common`).
     """
     return np.asarray(steps) <= end
+
+
+@dataclass(frozen=True)
+class Demos:
+    """Whose the F frames of a library are.
+
+    ``order`` (F,) sorts them by demonstration and step, and ``starts`` (J + 1,) says where each begins there, and the
+    last ends. ``owner`` (F,) is the demonstration 0..J-1 of each frame of the library, ``weight`` (F,) its place l =
+    1..L_j in the demonstration over the sum of them.
+    """
+
+    order: I64
+    starts: I64
+    owner: I64
+    weight: F64
+
+    @classmethod
+    def of(cls, demo: I64, step: NDArray[Any]) -> Demos:
+        """From the demonstration and the step (F,) of each frame."""
+        order = np.lexsort((step, demo))
+        starts = np.r_[np.flatnonzero(np.r_[True, np.diff(demo[order]) != 0]), len(order)]
+        lengths = np.diff(starts)
+        place = (np.arange(len(order)) - np.repeat(starts[:-1], lengths) + 1).astype(np.float64)
+        owner, weight = np.empty(len(order), np.int64), np.empty(len(order))
+        owner[order] = np.repeat(np.arange(len(lengths)), lengths)
+        weight[order] = place / np.repeat(lengths * (lengths + 1) / 2, lengths)
+        return cls(order, starts, owner, weight)
+
+    def frames(self, demo: int) -> I64:
+        """The frames (L,) of a demonstration, in order."""
+        return self.order[self.starts[demo] : self.starts[demo + 1]]
+
+    def add(self, visited: F32, first: int, fractions: F64) -> None:
+        """Add to ``fractions`` (S, J) what ``visited`` (S, n) of the library's frames from ``first`` on is worth."""
+        owner = self.owner[first : first + visited.shape[1]]
+        order = np.argsort(owner, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0])
+        worth = visited[:, order] * self.weight[first + order]
+        fractions[:, owner[order][starts]] += np.add.reduceat(worth, starts, axis=1)
+
+
+def cover(
+    index: Index, takes: Sequence[NDArray[Any]], counts: Sequence[Sequence[int]], demos: Demos
+) -> list[tuple[Trace, F64]]:
+    """`Index.nearest` of every take (T, d), and the fraction of the best demonstration that its first frames visited.
+
+    ``fractions[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` for each take's own ``counts`` (W,),
+    NaN where there are no such frames or one is not finite.
+    """
+    return [_covered(index, index.rows(take), own, demos) for take, own in zip(takes, counts, strict=True)]
+
+
+def _covered(index: Index, rows: F32, counts: Sequence[int], demos: Demos) -> tuple[Trace, F64]:
+    """`cover` of a single take. One product per block serves the trace (its rows) and the fractions (its columns)."""
+    broken = np.logical_not(usable(rows))
+    ends = sorted({count for count in counts if 0 < count <= np.argmax(np.r_[broken, True])})
+    rows = np.where(broken[:, None], np.float32(0), rows)
+    blocks = [slice(first, first + QUERIES) for first in range(0, len(rows), QUERIES)]
+    winners = [Winners(rows[block], index.library, index.longest) for block in blocks]
+    about = np.zeros((len(ends), len(demos.starts) - 1))
+    for start in range(0, len(index.library), FRAMES):
+        part = index.library[start : start + FRAMES]
+        visited = np.full((len(ends), len(part)), -np.inf, np.float32)
+        for block, own in zip(blocks, winners, strict=True):
+            products = rough_product(rows[block], part.T)
+            own.offer(products, start)
+            for seen, (begin, end) in zip(visited, pairwise((0, *ends)), strict=True):
+                few = products[max(begin - block.start, 0) : max(end - block.start, 0)]
+                np.maximum(seen, few.max(axis=0, initial=-np.inf), out=seen)
+        demos.add(np.maximum.accumulate(visited, axis=0), start, about)
+    best, frame = np.full(len(rows), np.nan), np.full(len(rows), -1, np.int64)
+    for block, own in zip(blocks, winners, strict=True):
+        best[block], frame[block] = own.settle()
+    best[broken], frame[broken] = np.nan, -1
+    slack, fraction = 2 * float(rounding(rows, index.longest).max(initial=0.0)), dict[int, float]()
+    for end, rough in zip(ends, about, strict=True):
+        likely = np.flatnonzero(rough >= rough.max() - slack).tolist()
+        fraction[end] = max(_visited(index, rows[:end], demos.frames(j)) for j in likely)
+    return Trace(best.astype(np.float32), frame), np.array([fraction.get(count, np.nan) for count in counts])
+
+
+def _visited(index: Index, rows: F32, frames: I64) -> float:
+    """The fraction of the demonstration with ``frames`` (L,), in order, that ``rows`` visit, exactly."""
+    length = float(lengths(rows).max())
+    visited = np.empty(len(frames), np.float32)
+    for first in range(0, len(frames), FRAMES):
+        part = index.library[frames[first : first + FRAMES]]
+        winners = Winners(part, rows, length)
+        for start in range(0, len(rows), QUERIES):
+            winners.offer(rough_product(part, rows[start : start + QUERIES].T), start)
+        visited[first : first + FRAMES] = winners.settle()[0]
+    place = np.arange(1.0, len(frames) + 1)
+    return float(np.add.reduceat(place * visited, [0])[0] / place.sum())

@@ -1,33 +1,38 @@
-"""The search below all scores: of each frame of a take, the library frame it is most like.
+"""Nearest neighbours, exactly: which library frame each frame of a take is most like, and which candidate is nearest.
 
-The kernel is exact. A float32 matrix product only nominates: every library frame whose product lies within rounding of
-the best is compared again by a float64 dot product of that one pair, ties going to the lowest library frame. Scores and
-winners therefore depend on the two vectors alone, never on the batch, the blocking or the number of threads. The steps
-and why they are exact: ``core/README.md``.
+Scores ask for the highest cosine of every frame of a take (`Index`, Eq. 4), retrieval for the candidate with the least
+distance in z-scored features (`Space`, `nominate`). Both work in the same two steps. A product in float32, block by
+block so that a memory-mapped library need not fit into memory, only nominates: whatever it cannot rule out, with all
+that rounding can do to it, is compared again in float64, pair by pair, ties going to the lowest row. What is found
+therefore depends on the vectors alone, and not on the CPU, the threads, the batch or the blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import orthonormal, rough_product
+from besttake.core.arithmetic import rough_product
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-# Blocks small enough for flat memory: rows, library frames of a plain product, and those of a product of bounds.
-QUERIES, FRAMES, BOUNDS = 1024, 4096, 16384
-# Rows that are tried by the bound at a time, and the fraction of the frames it may leave over and still pay.
-PROBE, MOST_LEFT = 64, 0.3
-_PAIRS = _ROWS = 64
+# Rows of takes and frames of the library in one product; rows and pairs that are looked at together.
+QUERIES, FRAMES, _ROWS, _PAIRS = 1024, 4096, 64, 64
 _PENDING = 1 << 16
-_PREFIX, _WORTH_A_PREFIX = 96, 256
+# Numbers of one block of candidates, and up to how many z-scored candidates are kept instead of made when needed.
+_BLOCK = _STORED = 1 << 21
+# The unit of float32, its smallest number, and lengths of vectors whose products stay far from its ends.
+_UNIT, _TINIEST, _LONGEST = 2.0**-24, 2.0**-149, 1e18
+_SMALLEST, _LARGEST = 1e-20, 1e30
 
 
 @dataclass(frozen=True)
@@ -43,133 +48,83 @@ class Trace:
 
 @dataclass(frozen=True)
 class Index:
-    """A library slice prepared for search: ``library`` float32 (F, d) with L2-normalised rows.
-
-    Where the frames lie near a subspace, ``basis`` (d, p) spans it and ``reduced`` (F, p + 1) holds each frame's
-    coordinates there and the norm of the rest. By Cauchy-Schwarz ``[q_p, |q_r|] . [d_p, |d_r|] >= q . d``, so most
-    frames are ruled out by a product of p + 1 instead of d numbers, exactly. Both are None where that cannot pay.
-    """
+    """Library frames to search: ``library`` float32 (F, d), maybe memory-mapped, with rows up to ``longest``."""
 
     library: F32
-    basis: F32 | None = None
-    reduced: F32 | None = None
+    longest: float
 
     @classmethod
     def build(cls, library: NDArray[Any]) -> Index:
-        """Prepare ``library`` (F, d); ValueError when it is empty or not finite."""
+        """Check ``library`` (F, d); ValueError when it is empty or not finite."""
         frames = library if library.dtype == np.float32 else library.astype(np.float32)
         if frames.ndim != 2 or frames.shape[0] == 0:
             raise ValueError("a library to search needs at least one frame")
-        for first in range(0, len(frames), FRAMES):
-            if not np.isfinite(frames[first : first + FRAMES]).all():
-                raise ValueError("a library to search must be finite")
-        if frames.shape[1] < _WORTH_A_PREFIX or frames.shape[0] < 4 * _PREFIX:
-            return cls(frames)
-        basis = _basis(frames)
-        reduced = np.empty((len(frames), basis.shape[1] + 1), np.float32)
-        for first in range(0, len(frames), FRAMES):
-            reduced[first : first + FRAMES] = reduce(frames[first : first + FRAMES], basis)
-        tight = float(np.mean(reduced[:, -1] ** 2)) < 0.25
-        return cls(frames, basis, reduced) if tight else cls(frames)
-
-    @property
-    def arrays(self) -> dict[str, F32]:
-        """What was prepared of the library: ``basis`` and ``reduced`` where they pay."""
-        made = {"basis": self.basis, "reduced": self.reduced, "frames": np.array([len(self.library)], np.float32)}
-        return {name: array for name, array in made.items() if array is not None}
+        longest = max(lengths(frames[i : i + FRAMES]).max() for i in range(0, len(frames), FRAMES))
+        if not longest <= _LONGEST:  # nor where it is not a number
+            raise ValueError("a library to search must be finite")
+        return cls(frames, float(longest))
 
     def nearest(self, queries: NDArray[Any]) -> Trace:
         """The highest inner product of each row of ``queries`` (Q, d) with a library frame, and that frame."""
-        rows = rows_of(queries, self.library.shape[1])
+        rows = self.rows(queries)
         best, frame = np.full(len(rows), np.nan), np.full(len(rows), -1, np.int64)
-        finite = np.flatnonzero(np.isfinite(rows).all(axis=1))
-        pruned = self.basis is not None and len(finite) >= PROBE
-        first, size = 0, PROBE if pruned else QUERIES
-        while first < len(finite):
-            pick = finite[first : first + size]
-            winners = Winners(rows[pick], self.library)
-            if pruned:
-                pruned = self._pruned(rows[pick], winners)
-            else:
-                self._dense(rows[pick], winners)
-            winners.settle()
-            best[pick], frame[pick] = winners.best, winners.index
-            first, size = first + len(pick), PROBE if pruned else QUERIES
+        whole = np.flatnonzero(usable(rows))
+        for first in range(0, len(whole), QUERIES):
+            pick = whole[first : first + QUERIES]
+            winners = Winners(rows[pick], self.library, self.longest)
+            for start in range(0, len(self.library), FRAMES):
+                winners.offer(rough_product(rows[pick], self.library[start : start + FRAMES].T), start)
+            best[pick], frame[pick] = winners.settle()
         return Trace(best.astype(np.float32), frame)
 
-    def _dense(self, queries: F32, winners: Winners) -> None:
-        buffer = np.empty(len(queries) * min(FRAMES, len(self.library)), np.float32)
-        for start in range(0, len(self.library), FRAMES):
-            part = self.library[start : start + FRAMES]
-            products = buffer[: len(queries) * len(part)].reshape(len(queries), len(part))
-            winners.offer(rough_product(queries, part.T, out=products), start)
-
-    def _pruned(self, queries: F32, winners: Winners) -> bool:
-        """Search by the bound; False when it left so many frames over that the plain product is the better way.
-
-        The queries of a block are neighbours in time and leave much the same frames over, so that one product of all
-        queries with all frames left over is faster than single pairs, and never dearer than the plain product.
-        """
-        assert self.basis is not None
-        assert self.reduced is not None
-        short = reduce(queries, self.basis)
-        left_over = 0
-        for start in range(0, len(self.reduced), BOUNDS):
-            bounds = rough_product(short, self.reduced[start : start + BOUNDS].T)
-            left = not_ruled_out(bounds, start, winners)
-            left_over += len(left)
-            self.compare(queries, left, start, winners)
-        return left_over <= MOST_LEFT * len(self.library)
-
-    def compare(self, queries: F32, left: I64, start: int, winners: Winners) -> None:
-        """Offer the products with the frames ``left`` over of those from ``start`` on."""
-        width = min(BOUNDS, len(self.library) - start)
-        if len(left) > MOST_LEFT * width:
-            winners.offer(rough_product(queries, self.library[start : start + width].T), start)
-        elif len(left):
-            winners.offer(rough_product(queries, self.library[start + left].T), start + left)
+    def rows(self, queries: NDArray[Any]) -> F32:
+        """Queries (Q, d) as float32 rows; ValueError unless they have the library's d."""
+        rows = np.ascontiguousarray(queries, dtype=np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.library.shape[1]:
+            raise ValueError(
+                f"queries of shape {rows.shape} do not fit a library of {self.library.shape[1]} dimensions"
+            )
+        return rows
 
 
 class Winners:
-    """The best frame so far of each query, by float64 dot products of single pairs."""
+    """The best frame so far of each query (Q, d) in a library with rows up to ``longest``."""
 
-    def __init__(self, queries: F32, library: F32) -> None:
+    def __init__(self, queries: F32, library: F32, longest: float) -> None:
         self._queries, self._library = queries, library
-        self.best: F64 = np.full(len(queries), -np.inf)
-        self.index: I64 = np.full(len(queries), np.iinfo(np.int64).max)
-        self._slack = rounding(queries)
+        self._best: F64 = np.full(len(queries), -np.inf)
+        self._frame: I64 = np.full(len(queries), np.iinfo(np.int64).max)
+        self._slack = (2 * rounding(queries, longest)).astype(np.float32)
         self._highest: F32 = np.full(len(queries), -np.inf, np.float32)
         self._pending: list[tuple[I64, I64, F32]] = []
 
-    @property
-    def threshold(self) -> F32:
-        """What an approximate product must reach to be worth an exact one."""
-        floor: F32 = self.best.astype(np.float32) - self._slack
-        return floor
-
-    def offer(self, products: F32, frames: int | I64) -> None:
-        """Take up approximate products (Q, n) with library ``frames`` (n,), or with those from ``frames`` on."""
+    def offer(self, products: F32, start: int) -> None:
+        """Nominate by rough products (Q, n) with the library's frames from ``start`` on."""
         for first in range(0, len(products), _ROWS):
             block, highest = products[first : first + _ROWS], self._highest[first : first + _ROWS]
             np.maximum(highest, block.max(axis=1), out=highest)
-            row, column = _where(block >= (highest - self._slack[first : first + _ROWS])[:, None])
-            named = column + frames if isinstance(frames, int) else frames[column]
-            self._pending.append((row + first, named, block[row, column]))
+            near = block >= (highest - self._slack[first : first + _ROWS])[:, None]
+            row, column = np.divmod(np.flatnonzero(near), near.shape[1])  # np.nonzero is slow for two axes
+            self._pending.append((row + first, column + start, block[row, column]))
         if sum(len(rows) for rows, _, _ in self._pending) > _PENDING:
             self.settle()
 
-    def settle(self) -> None:
-        """Compare exactly what was offered and is still within rounding of the highest."""
+    def settle(self) -> tuple[F64, I64]:
+        """The best product (Q,) of each query and its frame, by float64 products of the nominated pairs."""
         if self._pending:
-            row, frame, product = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
+            row, frame, rough = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
             self._pending.clear()
-            near = product >= (self._highest - self._slack)[row]
-            self.consider(row[near], frame[near])
+            near = rough >= (self._highest - self._slack)[row]
+            row, frame = row[near], frame[near]
+            exact = self._compared(row, frame)
+            order = np.lexsort((frame, -exact, row))
+            lead = order[np.diff(row[order], prepend=-1) != 0]
+            row, frame, exact = row[lead], frame[lead], exact[lead]
+            wins = (exact > self._best[row]) | ((exact == self._best[row]) & (frame < self._frame[row]))
+            self._best[row[wins]], self._frame[row[wins]] = exact[wins], frame[wins]
+        return self._best, self._frame
 
-    def consider(self, row: I64, frame: I64) -> None:
-        """Compare pairs (query ``row``, library ``frame``) exactly."""
-        if not len(row):
-            return
+    def _compared(self, row: I64, frame: I64) -> F64:
         exact = np.empty(len(row))
         left, right = np.empty((2, min(_PAIRS, len(row)), self._queries.shape[1]))
         for first in range(0, len(row), _PAIRS):
@@ -177,55 +132,176 @@ class Winners:
             a, b = left[: len(r)], right[: len(r)]
             a[:], b[:] = self._queries[r], self._library[f]
             np.multiply(a, b, out=a).sum(axis=1, out=exact[first : first + len(r)])
-        order = np.lexsort((frame, -exact, row))
-        lead = order[np.r_[True, np.diff(row[order]) != 0]]
-        r, f, exact = row[lead], frame[lead], exact[lead]
-        wins = (exact > self.best[r]) | ((exact == self.best[r]) & (f < self.index[r]))
-        self.best[r[wins]], self.index[r[wins]] = exact[wins], f[wins]
+        return exact
 
 
-def not_ruled_out(bounds: F32, start: int, winners: Winners) -> I64:
-    """Which of the frames from ``start`` on may win by their ``bounds`` (Q, n), once each row's highest was tried."""
-    winners.consider(np.arange(len(bounds)), bounds.argmax(axis=1) + start)
-    return np.flatnonzero((bounds >= winners.threshold[:, None]).any(axis=0))
+def usable(rows: F32) -> Bools:
+    """Which of ``rows`` (Q, d) are finite, and so short that their products are, too."""
+    within: Bools = lengths(rows) <= _LONGEST
+    return within
 
 
-def rounding(rows: F32) -> F32:
-    """By how much approximate products of ``rows`` (Q, d) with unit vectors may differ from exact ones, twice over."""
-    # Rounding of a float32 product grows like the root of its length; the factor leaves room for blocked sums.
-    length = np.sqrt(float(rows.shape[1])) * 2.0**-21
-    slack: F32 = length * np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", rows, rows)))
-    return slack
+def rounding(rows: F32, longest: float) -> F64:
+    """By how much a float32 product of each of ``rows`` (Q, d) with a vector up to ``longest`` may be off."""
+    width = rows.shape[1]
+    off: F64 = (width + 8) * (_UNIT * longest * lengths(rows) + _TINIEST)
+    return off
 
 
-def rows_of(queries: NDArray[Any], dim: int) -> F32:
-    """Queries (Q, d) as float32 rows; ValueError unless d is ``dim``."""
-    rows = np.ascontiguousarray(queries, dtype=np.float32)
-    if rows.ndim != 2 or rows.shape[1] != dim:
-        raise ValueError(f"queries of shape {rows.shape} do not fit a library of {dim} dimensions")
-    return rows
+@dataclass(frozen=True)
+class Rows:
+    """A table (E, ...) whose rows are read when they are asked for, by ``read(rows)``."""
+
+    read: Callable[[I64], NDArray[Any]]
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        """One row by its number, or several by a slice or an array."""
+        if isinstance(rows, slice):
+            return self.read(np.arange(len(self))[rows])
+        many = np.asarray(rows, np.int64)
+        return self.read(many) if many.ndim else self.read(many[None])[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
 
 
-def _where(mask: Bools) -> tuple[I64, I64]:
-    """``np.nonzero``, twenty times faster for a sparse mask because it runs over one axis."""
-    row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
-    return row, column
+Table = NDArray[Any] | Rows
 
 
-def _basis(frames: F32) -> F32:
-    """An orthonormal basis (d, p) of nearly the leading subspace: any orthonormal one keeps the bound exact."""
-    sample = frames[np.unique(np.linspace(0, len(frames) - 1, 2048).astype(np.int64))]
-    guess = np.random.Generator(np.random.Philox(0)).standard_normal((frames.shape[1], _PREFIX), dtype=np.float32)
-    for _ in range(3):
-        spanned = rough_product(sample.T, rough_product(sample, guess))
-        guess = orthonormal(spanned.astype(np.float64)).astype(np.float32)
-    return np.ascontiguousarray(guess)
+class Space:
+    """A modality of E candidates: ``values`` (E, ...) on z-scored axes, those in which they do not differ left out.
+
+    The distance of a query and a candidate is the root mean square of their float32 z-differences, summed in float64 in
+    the order of the axes.
+    """
+
+    def __init__(self, values: Table) -> None:
+        few = prod(values.shape) <= _STORED
+        self._values: Table = np.asarray(values) if few else values
+        self._mean, spread, largest = _moments(self._values)
+        # What varies by rounding only would otherwise be blown up to unit variance.
+        self._keep = np.flatnonzero(spread > 1e-6 * max(largest, 1e-6))
+        self._scale, self.axes = spread[self._keep], len(self._keep)
+        # In the order of memory in which `_rms` adds them up.
+        self._stored = np.asfortranarray(self.place(self._values)) if few else None
+
+    def place(self, values: Table) -> F32:
+        """Queries or candidates (n, ...) on the axes (n, k)."""
+        flat = np.asarray(values).reshape(len(values), -1)
+        inside = flat if self.axes == len(self._mean) else flat.take(self._keep, axis=1)
+        centred: F64 = np.subtract(inside, self._mean[self._keep], dtype=np.float64)
+        centred /= self._scale
+        return centred.astype(np.float32)
+
+    def distances(self, placed: F32, rows: I64) -> F64:
+        """The distances (n,) of one query (k,), ``placed``, and the candidates ``rows`` (n,), ascending."""
+        if not self.axes:
+            return np.zeros(len(rows))
+        if self._stored is not None:  # as many distinct rows as there are means all of them: no copy
+            return _rms((self._stored if len(rows) == len(self._stored) else self._stored[rows]) - placed)
+        size = max(1, _BLOCK // self.axes)
+        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        return np.concatenate([_rms(self.place(self._values[part]) - placed) for part in parts])
+
+    @cached_property
+    def _sizes(self) -> tuple[F64, float, float]:
+        """The squared lengths (E,) of z-scored candidates, and the longest of them and of the candidates."""
+        squares, longest = np.empty(len(self._values)), 0.0
+        for first, flat in _blocks(self._values):
+            squares[first : first + len(flat)] = lengths(self.place(flat)) ** 2
+            longest = max(longest, float(lengths(flat).max()))
+        return squares, float(np.sqrt(squares.max())), longest
+
+    def add_lows(self, placed: F32, weight: float, lows: F32) -> F64:
+        """Add to ``lows`` (B, E) what ``weight`` times the distances of queries (B, k) are at least, but for (B,).
+
+        ``|z - q|^2 = |z|^2 - 2 z.q + |q|^2``, and z.q is a product of the candidate as it is with the query over the
+        scale. Where numbers would leave float32 nothing is added.
+        """
+        squares, far, longest = self._sizes
+        scaled, width = np.zeros((len(placed), len(self._mean))), len(self._mean)
+        scaled[:, self._keep] = placed / self._scale
+        own = lengths(placed)[:, None]
+        reach, long = own + far, lengths(scaled)[:, None] * longest
+        factor = weight**2 / max(1, self.axes)
+        fits = max(longest, factor * reach.max() ** 2, factor * long.max()) < _LARGEST
+        if factor < _SMALLEST or reach.max() > 1e12 or not fits:
+            return np.zeros(len(placed))
+        lost = _TINIEST * np.sqrt(width) * longest / factor  # of `factors`, where scales are huge
+        slack = 8 * _UNIT * (width + 8) * long + 16 * _UNIT * reach**2 + lost
+        factors = (-2 * factor * scaled).astype(np.float32)
+        per_query = (factor * (own**2 + 2 * (scaled * self._mean).sum(axis=1)[:, None] - slack)).astype(np.float32)
+        per_row = (factor * squares).astype(np.float32)
+        for first, flat in _blocks(self._values, len(placed)):
+            rough = rough_product(factors, flat.astype(np.float32, copy=False).T)
+            rough += per_row[first : first + len(flat)]
+            rough += per_query
+            lows[:, first : first + len(flat)] += np.sqrt(np.fmax(rough, 0, out=rough), out=rough)
+        unsure: F64 = np.sqrt(factor) * 4e-6 * reach[:, 0]
+        return unsure
 
 
-def reduce(rows: F32, basis: F32) -> F32:
-    """Coordinates (n, p + 1) of ``rows`` (n, d) in ``basis`` (d, p), and the norm of what is outside it."""
-    inside = rough_product(rows, basis)
-    rest = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", inside, inside)
-    # Rounded up, so that the bound stays one where the rest is all rounding.
-    rest = np.sqrt(np.maximum(rest, 0.0) + 4e-6 * np.maximum(1.0, np.einsum("ij,ij->i", rows, rows)))
-    return np.concatenate([inside, rest[:, None]], axis=1)
+def nominate(low: F32, unsure: float, distances: Callable[[I64], F64], count: int) -> I64:
+    """The candidates, ascending, that may be among the ``count`` nearest to a query.
+
+    ``low`` (E,): their distances are at least that, but for ``unsure`` and rounding; inf: not a candidate.
+    """
+    likely = np.sort(np.argpartition(low, count - 1)[:count])
+    reached = float(distances(likely).max())
+    # More than sums and roots in float32 can be off, and than squares can lose below the smallest float32.
+    return np.flatnonzero(low <= np.float32(min((reached + unsure) * (1 + 2.0**-18) + 1e-20, 3e38)))
+
+
+def lengths(rows: NDArray[Any]) -> F64:
+    """The Euclidean length (n,) of each of ``rows`` (n, d), in float64."""
+    long: F64 = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return long
+
+
+def _rms(gap: F32) -> F64:
+    """The root mean square of each row (n, k) of ``gap``, which is overwritten; squares are added one after the other.
+
+    In this order of memory numpy does so for several rows; a single one it would add up in pairs.
+    """
+    apart = gap if len(gap) != 1 else np.repeat(gap, 2, axis=0)
+    np.multiply(apart, apart, out=apart)
+    columns = apart.T if apart.flags.f_contiguous else apart.T.astype(np.float64, order="C")
+    result: F64 = np.sqrt(np.add.reduce(columns, axis=0, dtype=np.float64) / apart.shape[1])
+    return result[: len(gap)]
+
+
+def _blocks(values: Table, columns: int = 1) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The rows of ``values`` (E, ...) in blocks (n, w), each with its first row; n * ``columns`` is bounded, too."""
+    size = max(1, _BLOCK // max(1, columns, prod(values.shape[1:])))
+    for first in range(0, len(values), size):
+        part = np.asarray(values[first : first + size])
+        yield first, part.reshape(len(part), -1)
+
+
+def _moments(values: Table) -> tuple[F64, F64, float]:
+    """``mean`` and ``std`` over the rows as numpy has them of the whole array, to the last bit, and the largest size.
+
+    Numpy adds up rows one after the other, so that a sum can be begun with that of the rows before; only those of a
+    single column are added in pairs.
+    """
+    width = prod(values.shape[1:])
+    if width == 1:
+        flat = np.asarray(values).reshape(-1, 1).astype(np.float64)
+        return flat.mean(axis=0), flat.std(axis=0), float(np.abs(flat).max())
+    total, squares, largest = np.zeros(width), np.zeros(width), 0.0
+    for _, part in _blocks(values):
+        largest = max(largest, float(part.max(initial=0.0)), -float(part.min(initial=0.0)))
+        flat = part.astype(np.float64)
+        flat[0] += total
+        total = np.add.reduce(flat, axis=0)
+    mean = total / len(values)
+    for _, part in _blocks(values):
+        flat = np.subtract(part, mean, dtype=np.float64)
+        np.multiply(flat, flat, out=flat)
+        flat[0] += squares
+        squares = np.add.reduce(flat, axis=0)
+    return mean, np.sqrt(squares / len(values)), largest

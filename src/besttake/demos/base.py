@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str
 def uri_again(scheme: str, path: Path, **options: Any) -> str:
     """The URI that opens the same source again, from any directory."""
     given = {name: value for name, value in options.items() if value not in (None, "")}
-    return f"{scheme}:{path.resolve()}?{urlencode(given)}"
+    return f"{scheme}:{path.resolve()}?{urlencode(given, quote_via=quote)}"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from besttake.demos import h5
 from besttake.demos.base import Bad, choose_camera, match_cameras, uri_again
 from besttake.demos.episodes import assumed_rate
 from besttake.demos.frames import LARGEST, Unreadable
-from besttake.envs.libero_conventions import upright
+from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -232,7 +232,7 @@ def make(
     read = Reader(f"hdf5:{rest}")
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
-    keys = None if state is None else tuple(state.replace(" ", "+").split("+"))
+    keys = None if state is None else tuple(state.split("+"))
     rate = None if fps is None else read.number("fps", fps, 1e-3)
     again = uri_again(
         "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map

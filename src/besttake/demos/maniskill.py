@@ -120,7 +120,7 @@ def make(
         )
     named = read.mapping("map", map)
     chosen = choose_camera(list(cameras), camera, named, name)
-    states = tuple(state.replace(" ", "+").split("+")) if state else tuple(keys) or None
+    states = tuple(state.split("+")) if state else tuple(keys) or None
     reader = ManiSkillReader(files, episodes, cameras, chosen.stored, states, read.whole("size", size))
     notes = [f"ManiSkill trajectories, {len(episodes)} episodes in {len(files)} files"]
     if left_out:

@@ -277,7 +277,7 @@ def _columns(
 ) -> tuple[str, ...] | None:
     if wanted is None:
         return next((keys for keys in usual if all(_is_numbers(features.get(key)) for key in keys)), None)
-    keys = tuple(wanted.replace(" ", "+").split("+"))
+    keys = tuple(wanted.split("+"))
     for key in keys:
         if not _is_numbers(features.get(key)):
             raise LibraryError(f"{name} has no numbers steps/{key}; it has {', '.join(features)}")

@@ -7,17 +7,14 @@ CRC-32C of the data (4). A tf.Example is a protocol buffer: a map from names to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake.demos.frames import Unreadable
+from besttake.errors import need
 
-U32 = NDArray[np.uint32]
-_POLYNOMIAL = 0x82F63B78
-_LANES = 4096
 _MOST = 1 << 31
 
 
@@ -55,83 +52,8 @@ def _length(head: bytes, left: int, name: str) -> int:
 
 def masked_crc(data: bytes) -> int:
     """The CRC-32C of ``data``, rotated and shifted as TFRecord stores it."""
-    crc = crc32c(data)
+    crc = int(need("google_crc32c", "RLDS demonstrations", "rlds").value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of ``data``.
-
-    Long data are cut into lanes whose checksums advance together. That of the whole comes from theirs, because
-    to append n zero bytes is a linear map of the 32 bits.
-    """
-    table, length = _table(), len(data) // _LANES
-    crc = 0xFFFFFFFF
-    if length >= 16:
-        lanes = np.frombuffer(data, np.uint8, _LANES * length).reshape(_LANES, length).T
-        sums: U32 = np.zeros(_LANES, np.uint32)
-        for column in lanes:
-            sums = table[(sums ^ column) & 0xFF] ^ (sums >> np.uint32(8))
-        shift = [_shifted(length, byte) for byte in range(4)]
-        for lane in sums.tolist():
-            crc = (
-                shift[0][crc & 255] ^ shift[1][crc >> 8 & 255] ^ shift[2][crc >> 16 & 255] ^ shift[3][crc >> 24] ^ lane
-            )
-        data = data[_LANES * length :]
-    small = _table_list()
-    for byte in data:
-        crc = small[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-@lru_cache(maxsize=1)
-def _table() -> U32:
-    rows = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        rows = np.where(rows & 1, (rows >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), rows >> np.uint32(1))
-    return rows.astype(np.uint32)
-
-
-@lru_cache(maxsize=1)
-def _table_list() -> list[int]:
-    return [int(row) for row in _table()]
-
-
-@lru_cache(maxsize=64)
-def _shifted(zeros: int, byte: int) -> list[int]:
-    """The checksum register after ``zeros`` zero bytes, for each value of one of its bytes, the others zero."""
-    bits = _power(zeros)
-    rows = []
-    for value in range(256):
-        total = 0
-        for bit in range(8):
-            if value >> bit & 1:
-                total ^= bits[8 * byte + bit]
-        rows.append(total)
-    return rows
-
-
-def _power(zeros: int) -> list[int]:
-    """The linear map of ``zeros`` zero bytes: the image of each of the 32 bits."""
-    table = _table_list()
-    once = [table[(1 << bit) & 0xFF] ^ ((1 << bit) >> 8) for bit in range(32)]
-    result = [1 << bit for bit in range(32)]
-    while zeros:
-        if zeros & 1:
-            result = [_applied(once, column) for column in result]
-        once = [_applied(once, column) for column in once]
-        zeros >>= 1
-    return result
-
-
-def _applied(columns: list[int], value: int) -> int:
-    total, bit = 0, 0
-    while value:
-        if value & 1:
-            total ^= columns[bit]
-        value >>= 1
-        bit += 1
-    return total
 
 
 class Example:

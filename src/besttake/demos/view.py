@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
-from math import prod
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,11 +11,9 @@ from numpy.typing import NDArray
 
 from besttake.core.events import event_starts, onset_frames, phases
 from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
-from besttake.core.search import Index
-from besttake.core.spaces import Prepared, Rows, Table
+from besttake.core.search import Index, Rows, Space, Table
 from besttake.demos.checks import check_events
 from besttake.demos.head import FILE
-from besttake.demos.index import Arrays, kept
 from besttake.errors import LibraryError
 from besttake.files import short_hash
 from besttake.types import F32, F64, I64
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
     from besttake.demos.library import Library
 
 Matched = Literal["task", "instruction", "all"]
-# From so many numbers on, what is made of them is kept: some 10,000 frames of 1536.
-_KEPT = 1 << 24
 
 
 def events_of(library: Library, demo: int, angle: float | None = None) -> I64:
@@ -50,7 +44,7 @@ class View:
         self.library, self.demos, self.matched = library, demos, matched
         self.frames: I64 = np.flatnonzero(np.isin(library.frame_demo, demos))
         self.frame_demo, self.frame_step = library.frame_demo[self.frames], library.frame_step[self.frames]
-        self._prepared: dict[str, Prepared] = {}
+        self._spaces: dict[str, Space] = {}
 
     @cached_property
     def embeddings(self) -> F32:
@@ -60,9 +54,7 @@ class View:
     @cached_property
     def index(self) -> Index:
         """The frames prepared for search; row i of a result is ``frames[i]`` of the library."""
-        frames = self.embeddings
-        arrays = self._kept("search", frames, lambda: Index.build(frames).arrays, partial(_searches, frames))
-        return Index(frames, arrays.get("basis"), arrays.get("reduced"))
+        return Index.build(self.embeddings)
 
     @cached_property
     def action_spread(self) -> F64:
@@ -97,22 +89,14 @@ class View:
         known = self.candidates(config, horizon)
         rows = short_hash(known.demo.tobytes(), known.step.tobytes())
 
-        def prepare(part: Part, values: Table, bounds: bool) -> Prepared:
+        def prepare(part: Part, values: Table) -> Space:
             wide = f" {horizon}" if part in ("chunk", "returns") else ""
             key = f"{part} {rows}{wide}" + (f" {config.rule} {config.lead}" if part == "returns" else "")
-            if bounds and key not in self._prepared:
-                made = self._kept(key, values, lambda: vars(Prepared.of(values)), partial(Prepared.fit, values))
-                self._prepared[key] = Prepared(**made)
-            return self._prepared[key] if bounds else Prepared.of(values, bounds)
+            if key not in self._spaces:
+                self._spaces[key] = Space(values)
+            return self._spaces[key]
 
         return Retriever(known, config, prepare)
-
-    def _kept(self, key: str, values: Table, make: Callable[[], Arrays], fits: Callable[[Arrays], bool]) -> Arrays:
-        """What is made of ``values``, kept beside the library where that takes long."""
-        library = self.library
-        if prod(values.shape) < _KEPT:
-            return make()
-        return kept(f"{library.fingerprint} {self.demos.tolist()} {key}", make, fits)
 
     def _rows(self, demo: int, steps: I64) -> I64:
         """The frame of the library that stands for each of the events that begin at ``steps`` of ``demo``."""
@@ -145,15 +129,6 @@ class View:
                 raise LibraryError(
                     f"{library.path / FILE} is damaged ({library.demos[d].id[:60]} has {what}); build the library again"
                 )
-
-
-def _searches(frames: F32, arrays: Arrays) -> bool:
-    """Whether ``arrays`` can be what `Index` prepares of ``frames``."""
-    basis, reduced = arrays.get("basis"), arrays.get("reduced")
-    if basis is None or reduced is None:
-        return basis is reduced
-    shapes = basis.shape[:1] == frames.shape[1:] and reduced.shape == (len(frames), basis.shape[-1] + 1)
-    return shapes and all(a.dtype == np.float32 and bool(np.isfinite(a).all()) for a in (basis, reduced))
 
 
 def _picked(table: F32, rows: I64) -> Table:

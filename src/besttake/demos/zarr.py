@@ -230,7 +230,7 @@ def _columns(
 ) -> tuple[str, ...] | None:
     if wanted is None:
         return next((keys for keys in usual if all(key in arrays for key in keys)), None)
-    keys = tuple(wanted.replace(" ", "+").split("+"))
+    keys = tuple(wanted.split("+"))
     for key in keys:
         if key not in arrays:
             raise LibraryError(f"{name} has no data/{key}; it has {', '.join(arrays)}")

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def make(
     facts, rest = declared(read, others)
     arguments = {key: value(text) for key, text in rest.items()}
     inner = _build(env_id, arguments)
-    name = read.uri + (f"?{urlencode(sorted(arguments.items()))}" if arguments else "")
+    name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
         if not horizon:

@@ -12,13 +12,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 
 from besttake.conventions import FAMILIES, Convention
 from besttake.envs.checks import Declared, check_action, check_cameras, check_task, declared, named_task
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero.install import import_libero, locate
 from besttake.envs.process import choose_gl, global_seed
 from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.files import short_hash, version
@@ -73,7 +73,7 @@ def make(
     benchmark = _find(module, name)
     if render:
         benchmark.configure_render(read.choice("render", render, sorted(benchmark.render_backends)))
-    label = read.uri + (f"?{urlencode(sorted(rest.items()))}" if rest else "")
+    label = read.uri + (f"?{urlencode(sorted(rest.items()), quote_via=quote)}" if rest else "")
     env = VlaEvalEnv(label, benchmark, arguments, facts, known)
     try:
         env.describe(task, score_camera, read.optional_whole("action_dim", action_dim))

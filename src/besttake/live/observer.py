@@ -72,7 +72,10 @@ class Observer:
         done = [row for row in rows.values() if row.status == "done"]
         if result.cost.takes == len(done) and result.cost.errors == len(rows) - len(done):
             return True
-        return result.digest == run_digest(digest_of(done), Scores.intact(self.directory)[0])
+        try:
+            return result.digest == run_digest(digest_of(done), Scores.open(self.directory))
+        except RunError:
+            return False
 
     def state(self) -> State:
         """All that the page shows."""
@@ -105,7 +108,7 @@ class Observer:
         stamp = tuple(_stamp(self.directory / name) for name in _TABLE)
         if stamp != self._read[0]:
             content = table.snapshot(self.directory) if stamp[0] is not None else table.Content()
-            rows = {**content.rows, **{row.key: row for row in content.unsealed}}
+            rows = content.rows
             self._ids |= {key: key.id for key in rows.keys() - self._ids.keys()}
             self.rows = {self._ids[key]: row for key, row in rows.items()}
             self._read = stamp, rows

@@ -13,9 +13,10 @@ from besttake.takes.key import Row, TakeKey
 
 
 def units_of(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
-    """The starts of a cell, in order."""
-    tasks = {(line.env, line.task) for line in cell.tasks}
-    return sorted({(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks})
+    """The starts of a cell, in the order in which its result counts them."""
+    tasks = [(line.env, line.task) for line in cell.tasks]
+    units = {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
+    return sorted(units, key=lambda unit: (tasks.index(unit[:2]), unit[2]))
 
 
 def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:

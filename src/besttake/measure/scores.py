@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 SCORERS = ("manifold", "coverage")
 WINDOWS = ("episode", "full", "common")
 _FILE = "scores.safetensors"
-_SCHEMA = 2
-_COMMON = ("counts", "steps", "best", "nearest")
+_SCHEMA = 3
 
 
 class ScoreName(NamedTuple):
@@ -51,6 +50,7 @@ class TakeScore:
     """One take: ``steps`` (F,), best cosine ``best`` (F,) and library frame ``nearest`` (F,) of its scored frames.
 
     ``scores`` holds one number per scorer and window, ``traces`` one per frame (F,) of a scorer with its own.
+    ``source`` is a hash of what the scores were made from: the takes of the start, demonstrations and encoder.
     """
 
     steps: NDArray[np.int32]
@@ -58,26 +58,39 @@ class TakeScore:
     nearest: NDArray[np.int64]
     scores: dict[ScoreName, float]
     traces: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    source: str = ""
+
+    def only(self, scorers: Iterable[str]) -> TakeScore:
+        """The same with the scores of these scorers alone, in this order."""
+        scores = {name: self.scores[name] for scorer in scorers for name in self.scores if name.scorer == scorer}
+        return replace(self, scores=scores, traces={s: self.traces[s] for s in scorers if s in self.traces})
 
 
 class Scores(Mapping[TakeKey, TakeScore]):
     """The scores of all takes of a run by their key: ``scores[key].scores["manifold", "full"]`` is a number.
 
-    ``fingerprint`` says which takes, library and encoder they were made from; ``scorers`` maps the name of each scorer
-    to its own fingerprint. ``length``: scorers that depend on what follows a window, which can give the outcome away.
-    ``probability``: scorers that say how likely a take succeeded. ``lost`` says why scorers that were asked gave none;
-    it is not kept.
+    Attributes:
+        scorers: The fingerprint of each scorer, by its name.
+        length: Scorers that depend on what follows a window, which can give the outcome away.
+        seconds: Seconds per take that each scorer took.
+        lost: Why scorers that were asked gave no scores; this is not kept.
+        new: How many frames were scored now, and not read; this is not kept.
     """
 
     def __init__(
-        self, table: dict[TakeKey, TakeScore], fingerprint: str, scorers: Mapping[str, str] | None = None
+        self,
+        table: dict[TakeKey, TakeScore],
+        scorers: Mapping[str, str] | None = None,
+        *,
+        length: Iterable[str] = (),
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         self._takes = table
-        self.fingerprint = fingerprint
         self.scorers = dict(scorers or {})
-        self.length: frozenset[str] = frozenset()
-        self.probability: frozenset[str] = frozenset()
+        self.length = frozenset(length)
+        self.seconds = dict(seconds or {})
         self.lost: dict[str, str] = {}
+        self.new = 0
 
     def __getitem__(self, key: TakeKey) -> TakeScore:
         return self._takes[key]
@@ -101,122 +114,101 @@ class Scores(Mapping[TakeKey, TakeScore]):
         """How many frames were scored."""
         return sum(len(score.steps) for score in self.values())
 
-    def with_length(self, length: Iterable[str]) -> Self:
-        """The same, where these scorers depend on what follows a window."""
-        self.length = frozenset(length)
-        return self
+    def has(self, key: TakeKey, scorer: str) -> bool:
+        """Whether a take has scores by ``scorer``."""
+        return key in self._takes and ScoreName(scorer, WINDOWS[0]) in self._takes[key].scores
 
-    def with_probability(self, probability: Iterable[str]) -> Self:
-        """The same, where these scorers say how likely a take succeeded."""
-        self.probability = frozenset(probability)
-        return self
-
-    def with_lost(self, lost: Mapping[str, str]) -> Self:
-        """The same, where these scorers failed, for these reasons."""
-        self.lost = dict(lost)
-        return self
-
-    def joined(self, table: Mapping[TakeKey, TakeScore], scorers: Mapping[str, str]) -> Scores:
-        """These scores and those that ``scorers`` gave the same takes."""
-        merged = dict(table)
-        for key, old in self.items():
-            new = table[key]
+    def joined(self, other: Scores) -> Scores:
+        """These scores and ``other`` ones, which may be of other takes, by other scorers, or both."""
+        table = {**self._takes, **other._takes}
+        for key in self.keys() & other.keys():
+            old, new = self[key], other[key]
             compared = old if (old.nearest >= 0).any() else new
-            scores, traces = {**old.scores, **new.scores}, {**old.traces, **new.traces}
-            merged[key] = replace(compared, scores=scores, traces=traces)
-        every = Scores(merged, self.fingerprint, {**self.scorers, **scorers})
-        return every.with_length(self.length).with_probability(self.probability)
+            table[key] = replace(
+                compared, scores={**old.scores, **new.scores}, traces={**old.traces, **new.traces}, source=new.source
+            )
+        table = {key: table[key] for key in sorted(table)}
+        scorers, seconds = {**self.scorers, **other.scorers}, {**self.seconds, **other.seconds}
+        return Scores(table, scorers, length=self.length | other.length, seconds=seconds)
 
     def only(self, scorers: Iterable[str]) -> Scores:
         """The scores of these scorers alone, in this order."""
         names = list(scorers)
         if names == list(self.scorers):
             return self
-        table = {
-            key: replace(
-                one,
-                scores={name: one.scores[name] for scorer in names for name in one.scores if name.scorer == scorer},
-                traces={name: one.traces[name] for name in names if name in one.traces},
-            )
-            for key, one in self.items()
-        }
+        table = {key: one.only(names) for key, one in self.items()}
         own = {name: self.scorers[name] for name in names if name in self.scorers}  # none where no take was scored
-        left = Scores(table, self.fingerprint, own)
-        return left.with_length(self.length & {*names}).with_probability(self.probability & {*names})
+        seconds = {name: self.seconds[name] for name in names if name in self.seconds}
+        return Scores(table, own, length=self.length & {*names}, seconds=seconds)
 
     @classmethod
     def open(cls, run: str | Path) -> Self | None:
         """The scores kept in a run directory; None when there are none, RunError when they are damaged."""
-        scores, damaged = cls.intact(run, older=True)
-        if damaged:
-            raise RunError(
-                f"{Path(run) / _FILE} is damaged ({', '.join(damaged)}); run the same diagnosis again: it makes these"
-                " scores anew"
-            )
-        return scores
+        path = Path(run) / _FILE
+        try:
+            data = read_regular(path)
+            head = json.loads(safetensors_metadata(data)["head"])
+            arrays = load(data)
+            if head["schema"] == _SCHEMA and head.pop("sha256") == _checksum(head, arrays):
+                return cls._assembled(head, arrays)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError):
+            pass
+        raise RunError(f"{path} is damaged; run the same diagnosis again: it makes the scores anew")
 
     @classmethod
-    def intact(cls, run: str | Path, *, older: bool = False) -> tuple[Self | None, list[str]]:
-        """The scores of a run that are what was written, and the names of those that are not.
+    def _assembled(cls, head: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        ends = np.cumsum(arrays["counts"])[:-1]
+        steps, best, nearest = (np.split(arrays[name], ends) for name in ("steps", "best", "nearest"))
+        names = [ScoreName.parse(text) for text in head["names"]]
+        traces = {scorer: np.split(arrays[f"trace {scorer}"], ends) for scorer in head["traces"]}
+        table = {}
+        for i, (key, source) in enumerate(zip(head["keys"], head["sources"], strict=True)):
+            values = dict(zip(names, arrays["scores"][i].tolist(), strict=True))
+            own = {scorer: trace[i] for scorer, trace in traces.items()}
+            table[TakeKey(*key)] = TakeScore(steps[i], best[i], nearest[i], values, own, source)
+        return cls(table, head["scorers"], length=head["length"], seconds=head["seconds"])
 
-        Scores of a version that kept no checksums count as none unless ``older`` is asked for.
-        """
-        try:
-            data = read_regular(Path(run) / _FILE)
-        except FileNotFoundError:
-            return None, []
-        except OSError as error:
-            return None, [error.strerror or "cannot be read"]
-        except ValueError as error:
-            return None, [str(error)]
-        try:
-            head = json.loads(safetensors_metadata(data)["head"])
-            if "schema" not in head and "sha256" not in head:
-                return (_older(cls, head, load(data)) if older else None), []
-            if head.pop("sha256", None) != _sha256(json.dumps(head, sort_keys=True).encode()):
-                return None, ["its head"]
-            arrays = load(data)
-            whole = {name for name, checksum in head["checks"].items() if checksum == _array_checksum(arrays.get(name))}
-            if not whole.issuperset(_COMMON):
-                return None, [f"the array {min(set(_COMMON) - whole)!r}"]
-            lost = [s for s in head["scorers"] if not whole.issuperset(_own_arrays(s, head["traces"]))]
-            return _assembled(cls, head, arrays, lost), lost
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError):
-            return None, ["all of it"]
+    @staticmethod
+    def remove(store: Store) -> None:
+        """Remove the scores of a run."""
+        (store.path / _FILE).unlink(missing_ok=True)
 
     def save(self, store: Store) -> None:
-        """Keep the scores in the run directory, each array with a checksum."""
+        """Keep the scores in the run directory, with a checksum; without any scorer, remove those that are there.
+
+        All takes must have the same scores.
+        """
+        if not self.scorers:
+            self.remove(store)
+            return
         entries = list(self.values())
         arrays = {
             "counts": np.array([len(entry.steps) for entry in entries], np.int64),
             "steps": _joined((entry.steps for entry in entries), np.int32),
             "best": _joined((entry.best for entry in entries), np.float32),
             "nearest": _joined((entry.nearest for entry in entries), np.int64),
+            "scores": np.array([[entry.scores[name] for name in self.names] for entry in entries], np.float64),
         }
-        kinds = {
-            scorer: [name for name in self.names if name.scorer == scorer]
-            for scorer in dict.fromkeys(name.scorer for name in self.names)
-        }
-        for scorer, names in kinds.items():
-            values = np.array([[entry.scores[name] for name in names] for entry in entries], np.float64)
-            arrays[f"scores {scorer}"] = values.reshape(-1, len(names))
         traces = sorted({scorer for entry in entries for scorer in entry.traces})
         for scorer in traces:
             none = [np.full(len(entry.steps), np.nan) for entry in entries]
             own = (entry.traces.get(scorer, nan) for entry, nan in zip(entries, none, strict=True))
             arrays[f"trace {scorer}"] = _joined(own, np.float32)
-        head = {
+        head: dict[str, Any] = {
             "schema": _SCHEMA,
             "keys": [astuple(key) for key in self],
-            "kinds": {scorer: [str(name) for name in names] for scorer, names in kinds.items()},
-            "fingerprint": self.fingerprint,
-            "scorers": {scorer: self.scorers.get(scorer, "") for scorer in {**kinds, **self.scorers}},
+            "sources": [entry.source for entry in entries],
+            "names": [str(name) for name in self.names],
+            "scorers": self.scorers,
             "traces": traces,
             "length": sorted(self.length),
-            "probability": sorted(self.probability),
-            "checks": {name: _array_checksum(array) for name, array in arrays.items()},
+            "seconds": self.seconds,
         }
-        head["sha256"] = _sha256(json.dumps(head, sort_keys=True).encode())
+        head["sha256"] = _checksum(head, arrays)
         store.write_bytes(_FILE, bytes(save(arrays, {"head": json.dumps(head)})))
 
     def digest(self) -> str:
@@ -234,53 +226,16 @@ class Scores(Mapping[TakeKey, TakeScore]):
 
 def run_digest(takes: str, scores: Scores | None) -> str:
     """The digest of a run: of its takes with their outcomes (`Store.digest`) and of its scores."""
-    return _sha256(f"{takes} {'' if scores is None else scores.digest()}".encode())
+    return hashlib.sha256(f"{takes} {'' if scores is None else scores.digest()}".encode()).hexdigest()
 
 
-_S = TypeVar("_S", bound=Scores)
-
-
-def _assembled(cls: type[_S], head: Any, arrays: Mapping[str, NDArray[Any]], lost: Collection[str]) -> _S:
-    """Scores from what was read, without those of the scorers in ``lost``."""
-    ends = np.cumsum(arrays["counts"])[:-1]
-    parts = [np.split(arrays[name], ends) for name in ("steps", "best", "nearest")]
-    keys = [TakeKey(*key) for key in head["keys"]]
-    table = {key: TakeScore(steps, best, nearest, {}) for key, steps, best, nearest in zip(keys, *parts, strict=False)}
-    for scorer, texts in head["kinds"].items():
-        names = [ScoreName.parse(text) for text in texts]
-        for one, values in zip(table.values(), arrays[f"scores {scorer}"] if scorer not in lost else (), strict=False):
-            one.scores.update(zip(names, values.tolist(), strict=True))
-    for scorer in head["traces"]:
-        if scorer not in lost:
-            for one, trace in zip(table.values(), np.split(arrays[f"trace {scorer}"], ends), strict=True):
-                one.traces[scorer] = trace
-    own = {name: text for name, text in head["scorers"].items() if name not in lost}
-    length, probability = ({*head.get(key, ())} & {*own} for key in ("length", "probability"))
-    return cls(table, head["fingerprint"], own).with_length(length).with_probability(probability)
-
-
-def _older(cls: type[_S], head: Any, arrays: Mapping[str, NDArray[Any]]) -> _S:
-    """Scores of a version that kept all scorers in one array, and no checksums."""
-    names = [ScoreName.parse(text) for text in head["kinds"]]
-    kinds = {s: [str(n) for n in names if n.scorer == s] for s in dict.fromkeys(n.scorer for n in names)}
-    own = {f"scores {s}": arrays["scores"][:, [n.scorer == s for n in names]] for s in kinds}
-    whole = {"scorers": {}, "traces": [], **head, "kinds": kinds}
-    return _assembled(cls, whole, {**arrays, **own}, ())
-
-
-def _own_arrays(scorer: str, traces: Collection[str]) -> set[str]:
-    return {f"scores {scorer}", *([f"trace {scorer}"] if scorer in traces else [])}
-
-
-def _array_checksum(array: NDArray[Any] | None) -> str:
-    """Of type, shape and content."""
-    if array is None:
-        return ""
-    return _sha256(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _checksum(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Of everything that the file holds."""
+    whole = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    for name in sorted(arrays):
+        whole.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        whole.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return whole.hexdigest()
 
 
 def _joined(parts: Iterable[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:

@@ -21,20 +21,30 @@ from besttake.core.warmstart import warm_start
 from besttake.errors import ComponentError, one_clear_error, one_line
 from besttake.files import version
 from besttake.options import Reader
-from besttake.policies.lerobot_checkpoint import Asked, Checkpoint, load, steps_key, trained_on
-from besttake.policies.lerobot_compute import AUTO, DTYPES, best_width, kept_width, machine
+from besttake.policies.lerobot_checkpoint import (
+    AUTO,
+    DTYPES,
+    Checkpoint,
+    LoadOptions,
+    best_width,
+    kept_width,
+    load,
+    machine,
+    steps_key,
+    trained_on,
+)
 from besttake.policies.lerobot_families import (
     STATE,
     Family,
     Seeded,
     family_of,
     images_in,
+    libero_steps,
     resizes,
     sizes_of,
     turned_gripper,
     unfed,
 )
-from besttake.policies.lerobot_xvla import libero_steps
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
@@ -69,7 +79,7 @@ def make(
     measures = width == AUTO
     wide, executed = 1 if measures else read.whole("width", width), read.optional_whole("replan", replan)
     command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
-    asked = Asked(
+    asked = LoadOptions(
         revision=more.get("revision"),
         device=more.get("device"),
         steps=read.optional_whole("steps", steps),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from besttake.conventions import CLOSES_UP, Gripper
+from besttake.conventions import CLOSES_UP, EE6D_STATE, POSE, Convention, Gripper
 from besttake.errors import one_line
 from besttake.policies.torch_noise import given_noise, given_tokens
 from besttake.takes.draws import Draw
@@ -83,7 +83,7 @@ class Padded(Family):
         return latent
 
 
-class Inward(Padded):
+class InternalNoise(Padded):
     """EO-1, VLA-JEPA, WALL-X, FastWAM and GR00T: they draw noise where no argument reaches it, and are given the row's.
 
     Their processors fill instructions up to the longest of a batch, so rows go one by one.
@@ -99,15 +99,15 @@ class Inward(Padded):
             return policy.predict_action_chunk(dict(batch))
 
 
-class InwardTogether(Inward):
-    """X-VLA: as `Inward`, with instructions of one length."""
+class XVla(InternalNoise):
+    """X-VLA: `InternalNoise` with instructions of one length."""
 
     alone = False
     resizes = False
 
 
-class InwardCut(Inward):
-    """MolmoAct2: as `Inward`; what it hands out is the beginning of the chunk that it denoises."""
+class MolmoAct2(InternalNoise):
+    """MolmoAct2: `InternalNoise`, but what it hands out is the beginning of the chunk that it denoises."""
 
     def place(self, chunk: Any) -> Any:
         """The last action stands for those after it, as DiffusionPolicy's does."""
@@ -115,8 +115,8 @@ class InwardCut(Inward):
         return super().place(chunk[:, index])
 
 
-class InwardUniform(Inward):
-    """EVO-1: as `Inward`, but its noise is uniform from -1 to 1, the range that it normalises actions to."""
+class Evo1(InternalNoise):
+    """EVO-1: `InternalNoise`, but its noise is uniform from -1 to 1, the range that it normalises actions to."""
 
     def noise(self, draw: Draw) -> F32:
         """Uniform numbers."""
@@ -254,7 +254,7 @@ class Greedy(Family):
             return torch.zeros(1, self.horizon, sizes_of(policy.config)[1], device=policy.config.device)
 
 
-class Spoken(Greedy):
+class Pi0Fast(Greedy):
     """pi0-FAST at a temperature: it draws its tokens from torch's global generator, seeded from the row's draw."""
 
     kind = "tokens"
@@ -274,7 +274,7 @@ class Spoken(Greedy):
             config.temperature = plain
 
 
-class SpokenInward(Greedy):
+class MolmoAct2Tokens(Greedy):
     """MolmoAct2's tokens at a temperature, which LeRobot lacks: each is drawn where its class takes the likeliest."""
 
     kind = "tokens"
@@ -300,10 +300,10 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     if name == "pi0_fast" or getattr(config, "inference_action_mode", "") == "discrete":
         hot = bool(getattr(config, "temperature", 0))
         note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse; ?temperature= above 0 samples"
-        spoken = Spoken if name == "pi0_fast" else SpokenInward
-        return (spoken if hot else Greedy)(replan, replan, notes=(note, ZEROS))
-    if name in _INWARD:
-        return _inward(name, config, policy, replan)
+        sampled = Pi0Fast if name == "pi0_fast" else MolmoAct2Tokens
+        return (sampled if hot else Greedy)(replan, replan, notes=(note, ZEROS))
+    if name in _INTERNAL_NOISE:
+        return _internal_noise(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):
         past = int(config.n_obs_steps) - 1
         note = f"its window of {past + 1} observations is the current one repeated: rows have no history"
@@ -323,15 +323,15 @@ def family_of(name: str, config: Any, policy: Any) -> Family:
     return Seeded(ready, ready, notes=(note,))
 
 
-_INWARD: Mapping[str, type[Inward]] = {
-    **dict.fromkeys(("eo1", "fastwam", "groot", "vla_jepa", "wall_x"), Inward),
-    "xvla": InwardTogether,
-    "molmoact2": InwardCut,
-    "evo1": InwardUniform,
+_INTERNAL_NOISE: Mapping[str, type[InternalNoise]] = {
+    **dict.fromkeys(("eo1", "fastwam", "groot", "vla_jepa", "wall_x"), InternalNoise),
+    "xvla": XVla,
+    "molmoact2": MolmoAct2,
+    "evo1": Evo1,
 }
 
 
-def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
+def _internal_noise(name: str, config: Any, policy: Any, replan: int) -> Family:
     steps, dim = int(getattr(config, "chunk_size", 0)), int(getattr(config, "max_action_dim", 0))
     horizon = steps
     if name == "vla_jepa":
@@ -350,7 +350,7 @@ def _inward(name: str, config: Any, policy: Any, replan: int) -> Family:
         dim = int(policy.model.dim_action)
     if name == "molmoact2":
         horizon, dim = replan, int(config.expected_max_action_dim)
-    return _INWARD[name](horizon, replan, (steps, dim))
+    return _INTERNAL_NOISE[name](horizon, replan, (steps, dim))
 
 
 def _repeat(value: Any, times: int) -> Any:
@@ -394,3 +394,51 @@ def turned_gripper(config: Any) -> tuple[list[int], Gripper] | None:
         return None
     low, high = (float(getattr(config, f"gripper_{side}_threshold_value")) for side in ("below", "above"))
     return [int(config.gripper_index)], Gripper(min(low, high), max(low, high), open=high)
+
+
+_TURNED = "observation.images.image"
+_NORMALISES = "XVLAImageNetNormalizeProcessorStep"
+
+
+class LiberoSteps:
+    """What lerobot-eval puts between LIBERO and an X-VLA that commands poses (``action_mode=ee6d``).
+
+    The state is that of ``libero:…?state=ee6d``; the wrist picture is not turned, where every other policy's is;
+    pictures are normalised before the checkpoint's own preprocessor (``before``) sees them; and its answer, twenty
+    numbers with a rotation of six, becomes a pose of seven.
+    """
+
+    sizes = 20, 7
+    """Of the state and of an action."""
+    convention = Convention(Gripper(-1, 1), EE6D_STATE, POSE)
+
+    def __init__(self, before: Any) -> None:
+        from lerobot.policies.xvla.processor_xvla import LiberoProcessorStep, make_xvla_libero_pre_post_processors
+        from lerobot.processor import PolicyProcessorPipeline
+
+        first, self._last = make_xvla_libero_pre_post_processors()
+        # `libero:` gives the state as it is. A checkpoint that normalises pictures itself cannot be run by
+        # lerobot-eval, which would normalise them twice and refuse; here that step is left out.
+        own = {type(step).__name__ for step in before.steps}
+        steps = [step for step in first.steps if not isinstance(step, LiberoProcessorStep)]
+        kept = [step for step in steps if type(step).__name__ != _NORMALISES or _NORMALISES not in own]
+        self._first: Any = PolicyProcessorPipeline(steps=kept)
+
+    def turns_back(self, feature: str) -> bool:
+        """Whether it wants a picture as robosuite renders it, where `libero:` turns it by 180 degrees."""
+        return feature != _TURNED
+
+    def before(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch as the checkpoint's own preprocessor then takes it."""
+        return dict(self._first(batch))
+
+    def after(self, actions: Any) -> Any:
+        """Poses (B, horizon, 7) from what the checkpoint's postprocessor gives (B, horizon, 20)."""
+        rows, horizon, dim = actions.shape
+        return self._last({"action": actions.reshape(-1, dim)})["action"].reshape(rows, horizon, -1)
+
+
+def libero_steps(config: Any, before: Any) -> LiberoSteps | None:
+    """Those of an X-VLA that commands poses; None for every other policy."""
+    poses = config.type == "xvla" and config.action_mode == "ee6d"
+    return LiberoSteps(before) if poses else None

@@ -22,7 +22,7 @@ from besttake.encoders.torch_common import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory
-from besttake.policies.lerobot_compute import DTYPES
+from besttake.policies.lerobot_checkpoint import DTYPES
 from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms

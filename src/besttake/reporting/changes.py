@@ -12,7 +12,7 @@ from besttake.reporting.numbers import estimate_percent, estimate_points, points
 from besttake.result import Estimate
 
 if TYPE_CHECKING:
-    from besttake.verbs.changes import Change
+    from besttake.verbs.compare import Change
 
 _COLORS = {"better": "accent", "worse": "warn"}
 

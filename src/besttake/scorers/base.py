@@ -38,14 +38,11 @@ class ScorerSpec:
         length: Whether a score may depend on what follows its window, such as the length of the take. If episodes stop
             at success, that gives the outcome away, and the report says so.
         compares: Whether a score may depend on the other takes of its start. Such a scorer gets one start at a time.
-        small: Whether every worker may hold a copy, made from the same URI.
-        probability: Whether a score is the probability of success, from 0 to 1; its calibration is then measured.
+        probability: Whether a score is the probability of success, from 0 to 1.
         notes: Remarks for the report.
         camera: The camera whose frames it needs; empty for any.
         trained_on: Starts (env, task, start) that it was trained on; it is never judged on them.
         encoder: Fingerprint of the encoder whose embeddings it needs; empty for any.
-        seconds: Longest time that a call may take, per take. A scorer that takes longer is given up.
-        loading: Seconds that the first call may take in addition.
     """
 
     name: str
@@ -53,14 +50,11 @@ class ScorerSpec:
     fingerprint: str
     length: bool = False
     compares: bool = False
-    small: bool = True
     probability: bool = False
     notes: tuple[str, ...] = ()
     camera: str = ""
     trained_on: frozenset[tuple[str, str, int]] = frozenset()
     encoder: str = ""
-    seconds: float = 60.0
-    loading: float = 600.0
 
     def __post_init__(self) -> None:
         """ComponentError for a name or a ``reads`` that cannot be."""
@@ -75,7 +69,7 @@ class ScorerSpec:
         if isinstance(self.reads, str):
             raise ComponentError(f'scorer {self.name}: reads is a tuple, as in reads=("{self.reads}",)')
         for field_name, kind in (("reads", tuple), ("notes", tuple), ("trained_on", frozenset)):
-            object.__setattr__(self, field_name, kind(getattr(self, field_name)))  # workers know scorers by their spec
+            object.__setattr__(self, field_name, kind(getattr(self, field_name)))
         for field_name in self.reads:
             if field_name not in get_args(Reads):
                 known = ", ".join(get_args(Reads))
@@ -93,7 +87,7 @@ class Footage:
         frames: Images of the score camera, uint8 (F, H, W, 3).
         embeddings: Their embeddings, float32 (F, dim).
         nearest: For each frame, the most similar demonstration frame.
-        visited: For each window, how much of the best demonstration it visits, float64 (W,) (`besttake.core.cover`).
+        visited: For each window, how much of the best demonstration it visits, float64 (W,) (`besttake.core.score`).
         actions: Actions, float32 (T, action_dim).
         states: States, float32 (T + 1, state_dim).
         instruction: What the robot was asked to do, in words.

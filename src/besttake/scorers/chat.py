@@ -55,11 +55,6 @@ class Server:
     retries: int = 4
     pause: float = 0.5
 
-    @property
-    def longest(self) -> float:
-        """Seconds that one question may take, with all attempts and pauses."""
-        return (self.retries + 1) * (self.timeout + _LONGEST_PAUSE)
-
     @classmethod
     def at(cls, base: str, **limits: Any) -> Server:
         """The server whose API begins at ``base``, or at its ``/v1``; ComponentError unless it may be used."""

@@ -1,4 +1,4 @@
-"""``classifier:FILE``: the chance of success by a logistic regression on embeddings (`besttake train-scorer`).
+"""``classifier:FILE``: the chance of success by a logistic regression on embeddings (`besttake score --train`).
 
 The file is data: weights as safetensors with a checksum, no code.
 """
@@ -64,7 +64,7 @@ class Trained:
             arrays = load(data)
             checksum = head.pop("sha256")
             if checksum != _sum(head) or any(_checksum(arrays[n]) != given for n, given in head["checks"].items()):
-                raise ComponentError(f"{wrong}the file is damaged; make it again with `besttake train-scorer`")
+                raise ComponentError(f"{wrong}the file is damaged; make it again with `besttake score --train`")
             if head["schema"] > _SCHEMA:
                 raise ComponentError(f"{wrong}it is of a newer BestTake; upgrade besttake")
             models = {
@@ -74,9 +74,9 @@ class Trained:
             trained_on = frozenset((str(env), str(task), int(start)) for env, task, start in head["trained_on"])
             return cls(models, str(head["encoder"]), trained_on)
         except OSError as error:
-            raise ComponentError(f"{wrong}{error.strerror}; `besttake train-scorer` makes one") from error
+            raise ComponentError(f"{wrong}{error.strerror}; `besttake score --train` makes one") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-            raise ComponentError(f"{wrong}this is no file of `besttake train-scorer`") from error
+            raise ComponentError(f"{wrong}this is no file of `besttake score --train`") from error
 
     @property
     def fingerprint(self) -> str:
@@ -119,5 +119,5 @@ def _sum(head: Mapping[str, Any]) -> str:
 def make(rest: str, name: str = "classifier") -> Classifier:
     """The scorer ``classifier:FILE``, known by ``name``."""
     if not rest:
-        raise ComponentError("classifier: name a file that `besttake train-scorer` made, classifier:FILE")
+        raise ComponentError("classifier: name a file that `besttake score --train` made, classifier:FILE")
     return Classifier(Trained.load(Path(rest)), name)

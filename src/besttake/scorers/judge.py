@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from traceback import extract_tb
@@ -11,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.cover import Demos, cover
+from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
@@ -101,11 +103,12 @@ def asked(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None
     demos = view if "library" in spec.reads else None
     calls = starts if spec.compares else [takes]
     try:
-        scores = [
-            score  # no more than one too many, however many it would give
-            for call in calls
-            for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
-        ]
+        with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON that we print
+            scores = [
+                score  # no more than one too many, however many it would give
+                for call in calls
+                for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
+            ]
     except BestTakeError:
         raise
     except Exception as error:

@@ -46,7 +46,6 @@ _PROMPT = (
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _TOP = 20
-_WINDOWS = 3
 _log = logging.getLogger(__name__)
 
 
@@ -76,8 +75,7 @@ class Judge:
         tail = model.rstrip("/").rpartition("/")[2]
         self.spec = ScorerSpec(
             name or f"judge {tail}{' yes' if answer == 'yes' else ''}",
-            reads=("frames", "instruction"), fingerprint=f"judge {made_of}", small=False, probability=True,
-            seconds=_WINDOWS * server.longest,
+            reads=("frames", "instruction"), fingerprint=f"judge {made_of}", probability=True,
         )  # fmt: skip
         self._kept = _Answers(cache_dir() / "answers" / f"{made_of}.sqlite")
 

@@ -35,8 +35,6 @@ _READS: dict[str, tuple[Reads, ...]] = {
     "robometer": ("frames", "instruction"),
     "topreward": ("frames", "instruction"),
 }
-_SECONDS, _LOADING = 600.0, 3600.0
-"""Large models on a processor are slow, and the first call may download one."""
 _ROBOMETER_FRAMES = 4
 """As many as LeRobot's own tool and Robometer's server give it."""
 
@@ -60,7 +58,7 @@ class RewardModel:
             name or f"{self.family} {where.resolve().name}",
             reads=_READS[self.family],
             fingerprint=f"lerobot-reward 1 {digest(where, FILES)} {below} {frames} {head}",
-            small=False, probability=two, seconds=_SECONDS, loading=_LOADING,
+            probability=two,
         )  # fmt: skip
 
     @cached_property

@@ -1,31 +1,55 @@
-"""The scores of a run's takes, made once and kept in ``scores.safetensors`` beside them (`besttake.measure.scores`).
+"""From takes to scores: `score_takes` scores whatever finished takes of a run have no scores yet.
 
-They are made again when takes, library or encoder have changed; a scorer that is asked for later is added to them. A
-scorer that fails loses its own scores alone (`besttake.scorers.guard`).
+Scores are kept in ``scores.safetensors`` beside the takes (`besttake.measure.scores`). They are made again where takes
+of the same start, the library, the encoder or the scorer have changed.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import astuple, replace
+import hashlib
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
-from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake import registry
+from besttake.core.score import window_until
 from besttake.demos.library import Library
+from besttake.demos.view import View
 from besttake.encoders.base import Encoder
-from besttake.errors import ComponentError, one_line
-from besttake.files import read_sealed_json, sealed_json
-from besttake.measure.scores import SCORERS, Scores
-from besttake.scorers.guard import Elsewhere, longest
-from besttake.scorers.journal import Journal
-from besttake.scorers.portion import Context, InWorker, Made, Start, Work, guard_of, numberless, score_portion
+from besttake.errors import BestTakeError, ComponentError, RunError, one_line
+from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
+from besttake.progress import Reporter, as_reporter
+from besttake.scorers.base import Footage, Score, Scorer
+from besttake.scorers.judge import (
+    Judged,
+    asked,
+    compares_frames,
+    cut,
+    embed,
+    judge,
+    needs_demos,
+    reads_of,
+    sees_embeddings,
+)
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.pool import LocalPool
 from besttake.takes.store import Store
+from besttake.takes.take import Take
 
-_PORTION = 16
-_log = logging.getLogger(__name__)
+_BATCH = 16
+"""Starts whose frames are embedded together."""
+_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge_server")
+"""Modules of this package whose scorers run models of others or wait for servers."""
+_RTOL, _ATOL = 1e-3, 1e-6
+"""How far the same score may move with the length of the take, by rounding."""
 
 
 def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
@@ -34,199 +58,329 @@ def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[st
     return tuple(dict.fromkeys((*(SCORERS if demos else ()), *given)))
 
 
-def score_run(
+def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
+    """Scorers by URI; ComponentError when two of them have one name, by which scores are kept."""
+    scorers = {uri: registry.scorer(uri) for uri in uris}
+    of: dict[str, str] = {}
+    for uri, scorer in scorers.items():
+        other = of.setdefault(scorer.spec.name, uri)
+        if other != uri:
+            raise ComponentError(
+                f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are kept by name: give"
+                " one another name (?name=… for those of BestTake, in its spec for your own)"
+            )
+    return scorers
+
+
+@dataclass(frozen=True)
+class Context:
+    """What takes are scored with besides the library: the words and the camera of each task, where they are known."""
+
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    cameras: Mapping[str, str] = field(default_factory=dict)
+
+
+def score_takes(
     store: Store,
     library: Library | None,
     encoder: Encoder | None,
-    scorers: Sequence[str] = SCORERS,
+    scorers: Sequence[Scorer],
     *,
     context: Context | None = None,
     reported: Collection[str] = (),
-    pool: LocalPool | Callable[[], LocalPool | None] | None = None,
-    on_takes: Callable[[int], None] = lambda count: None,
+    progress: bool | Reporter = False,
 ) -> Scores:
-    """Score every finished take of a run by ``scorers`` (URIs), or read the scores where they are there and still true.
+    """The scores of every finished take of a run by ``scorers``; those that the run has already are read.
 
-    Instructions of the ``context`` find demonstrations that the names of tasks do not. ``reported``: scorers whose kept
-    scores a report shows, so that they may not be replaced by those of another scorer of the same name. With a ``pool``
-    (or what starts one, called only when there is work) its workers share the work, each with an encoder and scorers of
-    its own, unless a scorer is not small. Without a ``library`` only scorers that need none can score. `Scores.lost`
-    says which scorers failed, and why.
+    Short scorers of this package are asked together, then each other one alone, and the scores are stored after each of
+    these steps: who stops a slow scorer with Ctrl-C keeps the scores of those before it. A scorer that raises loses its
+    scores, and no other does; `Scores.lost` says why in one line. Instructions of the ``context`` find demonstrations
+    that the names of tasks do not. ``reported``: names of scorers that a report shows, whose scores may not be replaced
+    by those of another scorer of the same name. Without a ``library`` only scorers that need none can score.
     """
-    work = Work.made(library, encoder, scorers, context or Context())
-    stored = _intact(store)
-    if callable(pool) and (stored is None or any(stored.scorers.get(name) != own for name, own in work.wanted.items())):
-        pool = pool()  # its processes start while the digest of all takes is made
-    kept = Scores({}, work.sources(store))
-    if stored is not None and stored.fingerprint == kept.fingerprint:
-        kept = stored
-    missing = [uri for uri, s in work.scorers.items() if kept.scorers.get(s.spec.name) != work.fingerprint(s)]
-    for uri in missing:
-        name = work.scorers[uri].spec.name
-        if name in {*reported} & {*kept.scorers}:
+    sources, reporter = _Sources(library, encoder, context or Context()), as_reporter(progress)
+    rows = [row for row in store.rows() if row.status == "done"]
+    starts = [_Start(own, sources.hash(own)) for own in by_start(rows)]
+    wanted = {scorer.spec.name: sources.fingerprint(scorer) for scorer in scorers}
+    scores = _still_true(store, {row.key: start.source for start in starts for row in start.rows})
+    for name, fingerprint in wanted.items():
+        if name in reported and scores.scorers.get(name, fingerprint) != fingerprint:
             raise ComponentError(
-                f"{uri}: {store.path} was diagnosed with another scorer named {name!r}; rename this one, "
-                "or diagnose again with it"
+                f"{store.path} was diagnosed with another scorer named {name!r}; rename this one, or diagnose again"
+                " with it"
             )
-    lost: dict[str, str] = {}
-    if missing:
-        own = replace(work, scorers={uri: work.scorers[uri] for uri in missing})
-        rows = [row for row in store.rows() if row.status == "done"]
-        made = _scored(store, own, pool() if callable(pool) else pool, on_takes, rows)
-        left = [name for name in own.wanted if name not in made.lost]
-        made = replace(made, lost={**made.lost, **numberless(made.table, left)}).whole()
-        lost = made.lost
-        if made.table:
-            kept = kept.joined(made.table, {name: made_by for name, made_by in own.wanted.items() if name not in lost})
-        kept = kept.with_length({*kept.length, *made.length} - {*lost})
-        kept = kept.with_probability({*kept.probability, *own.probability} - {*lost})
-        if kept.scorers:
-            kept.save(store)
-            _keep_costs(store, made)
-        if not lost:
-            Journal(store.path).clear()
-    return kept.only(name for name in work.wanted if name not in lost).with_lost(lost)
+    scores = scores.only(name for name, made_by in scores.scorers.items() if wanted.get(name, made_by) == made_by)
+    lost = {s.spec.name: why for s in scorers if (why := sources.barred(s))}
+    new: set[TakeKey] = set()
+    for group in _asked_together([s for s in scorers if s.spec.name not in lost]):
+        lacking = [s for s in group if not all(scores.has(row.key, s.spec.name) for row in rows)]
+        todo = [one for one in starts if any(not scores.has(r.key, s.spec.name) for r in one.rows for s in lacking)]
+        if not todo:
+            continue
+        panel = _Panel(store, sources, lacking)
+        with reporter.stage("scores", sum(len(start.rows) for start in todo), "takes") as stage:
+            made = panel.score(todo, stage.advance)
+        new |= made.keys()
+        scores = scores.joined(made)
+        lost |= panel.lost | _numberless(scores, [s.spec.name for s in lacking if s.spec.name not in panel.lost])
+        complete = [n for n in scores.scorers if n not in lost and all(scores.has(row.key, n) for row in rows)]
+        scores.only(complete).save(store)
+    scores = scores.only(name for name in wanted if name not in lost)
+    scores.lost, scores.new = lost, sum(len(scores[key].steps) for key in new)
+    return scores
 
 
-class Scoring:
-    """Scores the takes of a run as they come in, round by round; scores that are there and still true are read.
+def by_start(rows: Iterable[Row]) -> list[list[Row]]:
+    """The takes that a selector chooses among: those of one policy, start and arm. ``rows`` are in canonical order."""
+    groups = groupby(rows, key=lambda row: (row.key.policy, row.key.env, row.key.task, row.key.start, row.key.arm))
+    return [list(group) for _, group in groups]
 
-    The arguments are those of `score_run`. Takes of a round are scored together in canonical order, so that a run that
-    was killed gives each take the same score again.
-    """
 
-    def __init__(
-        self,
-        store: Store,
-        library: Library | None,
-        encoder: Encoder | None,
-        scorers: Sequence[str] = SCORERS,
-        context: Context | None = None,
-    ) -> None:
-        self._store, self._work = store, Work.made(library, encoder, scorers, context or Context())
-        stored, wanted = _intact(store), self._work.wanted
-        current = (
-            stored is not None
-            and stored.fingerprint == self._current()
-            and all(stored.scorers.get(name) == made_by for name, made_by in wanted.items())
-        )
-        own = stored.only(wanted) if stored is not None and current else Scores({}, "")
-        self._table, self._length = dict(own), set(own.length)
-        self._lost: dict[str, str] = {}
-        self._costs = Made()
+@dataclass(frozen=True)
+class _Start:
+    """The takes of one policy, start and arm, and a hash of what their scores are made from."""
 
-    def add(
-        self,
-        keys: Collection[TakeKey],
-        *,
-        pool: LocalPool | None = None,
-        on_takes: Callable[[int], None] = lambda count: None,
-    ) -> Scores:
-        """Score the finished takes of ``keys``; returns all scores so far."""
-        wanted = {*keys} - self._table.keys()
-        rows = [row for row in self._store.rows() if row.status == "done" and row.key in wanted]
-        if rows:
-            left = {uri: s for uri, s in self._work.scorers.items() if s.spec.name not in self._lost}
-            made = _scored(self._store, replace(self._work, scorers=left), pool, on_takes, rows)
-            self._lost |= made.lost
-            self._length |= made.length
-            self._table.update(made.table)
-            self._costs.add(replace(made, table={}))
-        return self._so_far("")
+    rows: list[Row]
+    source: str
 
-    def finish(self) -> Scores:
-        """Score what is left of the run, keep all scores beside it, and return them."""
-        self.add([row.key for row in self._store.rows()])
-        scores = self._so_far(self._current())
-        if scores.scorers:
-            self._with_others(scores).save(self._store)
-            _keep_costs(self._store, self._costs)
-        if not self._lost:
-            Journal(self._store.path).clear()
+
+def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
+    """The scores that the run keeps of takes that are as they were; none where the file is damaged."""
+    try:
+        kept = Scores.open(store.path)
+    except RunError as error:
+        store.mended.append(one_line(error))
+        Scores.remove(store)
+        return Scores({})
+    if kept is None:
+        return Scores({})
+    table = {key: one for key, one in kept.items() if sources.get(key) == one.source}
+    return Scores(table, kept.scorers, length=kept.length, seconds=kept.seconds)
+
+
+def _asked_together(scorers: Sequence[Scorer]) -> Iterator[list[Scorer]]:
+    """Short scorers of this package, which cannot hang, share the work of reading takes; others come one by one."""
+    yield [scorer for scorer in scorers if _is_short(scorer)]
+    yield from ([scorer] for scorer in scorers if not _is_short(scorer))
+
+
+def _is_short(scorer: Scorer) -> bool:
+    """Whether a scorer is one of this package, and a short piece of numpy."""
+    module = type(scorer).__module__
+    return module.startswith("besttake.scorers.") and module not in _FOREIGN
+
+
+def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:
+    """The scorers that gave no take a number, and so are lost."""
+    empty = {}
+    for name in scorers:
+        values = (value for one in scores.values() for score, value in one.scores.items() if score.scorer == name)
+        if not any(map(math.isfinite, values)):
+            empty[name] = f"scorer {name}: it gave none of {len(scores)} takes a number"
+    return empty
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What takes are scored with."""
+
+    library: Library | None
+    encoder: Encoder | None
+    context: Context
+
+    @cached_property
+    def _matching(self) -> dict[str, str]:
+        """The instructions of tasks whose name matches no demonstrations, but whose instruction does."""
+        library = self.library
+        if library is None:
+            return {}
+        return {
+            task: text
+            for task, text in self.context.instructions.items()
+            if library.view(task).matched == "all" and library.view(task, text).matched != "all"
+        }
+
+    @cached_property
+    def _made_with(self) -> tuple[str | None, str | None]:
+        library = None if self.library is None else self.library.fingerprint
+        return library, None if self.encoder is None else self.encoder.spec.fingerprint
+
+    def view(self, task: str) -> View | None:
+        """The demonstrations of a task."""
+        return None if self.library is None else self.library.view(task, self._matching.get(task, ""))
+
+    def hash(self, rows: Sequence[Row]) -> str:
+        """A hash of what the scores of the takes of one start are made from."""
+        return _sha256([row.identity for row in rows], *self._made_with, self._matching.get(rows[0].key.task))
+
+    def fingerprint(self, scorer: Scorer) -> str:
+        """What the scores of a scorer depend on, besides takes, library and encoder."""
+        spec = scorer.spec
+        if "instruction" not in spec.reads:
+            return spec.fingerprint
+        return _sha256(spec.fingerprint, dict(self.context.instructions))
+
+    def barred(self, scorer: Scorer) -> str:
+        """Why a scorer cannot score this run at all; "" where it can."""
+        spec = scorer.spec
+        if self.library is None and needs_demos(scorer):
+            return f"scorer {spec.name}: it needs demonstrations; name them with `demos`"
+        if spec.encoder and (self.encoder is None or self.encoder.spec.fingerprint != spec.encoder):
+            return f"scorer {spec.name}: it was made with another encoder, or with one fitted to another library"
+        return ""
+
+
+def _sha256(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class _Panel:
+    """Scorers that are asked about the same takes. ``lost`` says which failed, and why."""
+
+    def __init__(self, store: Store, sources: _Sources, scorers: Sequence[Scorer]) -> None:
+        self.lost: dict[str, str] = {}
+        self._store, self._sources, self._scorers = store, sources, scorers
+        self._length = {scorer.spec.name for scorer in scorers if scorer.spec.length}
+        self._watched = {*self._length, *(scorer.spec.name for scorer in scorers if _is_short(scorer))}
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def score(self, starts: Sequence[_Start], done: Callable[[int], None]) -> Scores:
+        """The scores of all takes of ``starts``, without those of scorers that failed."""
+        table: dict[TakeKey, TakeScore] = {}
+        for first in range(0, len(starts), _BATCH):
+            batch = starts[first : first + _BATCH]
+            table |= self._score_batch(batch)
+            done(sum(len(start.rows) for start in batch))
+        left = [scorer for scorer in self._scorers if scorer.spec.name not in self.lost]
+        names = {scorer.spec.name: self._sources.fingerprint(scorer) for scorer in left}
+        return Scores(
+            {key: one.only(names) for key, one in table.items()} if names else {}, names,
+            length=self._length & names.keys(), seconds={name: self._seconds[name] / len(table) for name in names},
+        )  # fmt: skip
+
+    def _score_batch(self, batch: Sequence[_Start]) -> dict[TakeKey, TakeScore]:
+        """Frames of all takes are embedded together, and those of one task compared with demonstrations together."""
+        starts = [[self._store.load(row) for row in start.rows] for start in batch]
+        scorers = [scorer for scorer in self._scorers if scorer.spec.name not in self.lost]
+        takes, embeds = [take for start in starts for take in start], sees_embeddings(scorers)
+        frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(scorers) else {}
+        embedded = {}
+        with self._timed([scorer.spec.name for scorer in scorers if sees_embeddings([scorer])]):
+            if embeds and self._sources.encoder is not None:
+                embedded = dict(zip(frames, embed(self._sources.encoder, list(frames.values())), strict=True))
+        tasks: dict[str, list[tuple[list[Take], str]]] = {}
+        for start, of in zip(starts, batch, strict=True):
+            tasks.setdefault(start[0].key.task, []).append((start, of.source))
+        context = self._sources.context
+        table: dict[TakeKey, TakeScore] = {}
+        for task, own in tasks.items():
+            view = self._sources.view(task)
+            footage = [
+                [
+                    replace(
+                        one, frames=frames.get(take.key), embeddings=embedded.get(take.key),
+                        instruction=context.instructions.get(take.key.task, ""),
+                        camera=context.cameras.get(take.key.task, ""),
+                    )
+                    for take, one in zip(start, windowed(start), strict=True)
+                ]
+                for start, _ in own
+            ]  # fmt: skip
+            asking = sum(self._seconds.values())
+            began = time.perf_counter()
+            judged = judge(scorers, footage, view, self._ask)
+            comparing = time.perf_counter() - began - (sum(self._seconds.values()) - asking)
+            for scorer in filter(compares_frames, scorers):
+                self._seconds[scorer.spec.name] += comparing
+            for (start, source), each in zip(own, judged, strict=True):
+                table |= {take.key: _take_score(take, one, source) for take, one in zip(start, each, strict=True)}
+        return {take.key: table[take.key] for take in takes}
+
+    def _ask(self, scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score] | None:
+        """The scores of all takes of ``starts``; None where the scorer fails or has failed."""
+        name = scorer.spec.name
+        if name in self.lost:
+            return None
+        try:
+            with self._timed([name]):
+                _check_camera(scorer, starts)
+                scores = asked(scorer, starts, view)
+            self._watch_length(scorer, starts, scores, view)
+        except BestTakeError as error:
+            reason = one_line(error)
+            self.lost[name] = reason if name in reason else f"scorer {name}: {reason}"
+            return None
         return scores
 
-    def _with_others(self, scores: Scores) -> Scores:
-        """``scores`` and those that `besttake.score` has added to the same takes since."""
-        kept = _intact(self._store)
-        if kept is None or kept.fingerprint != scores.fingerprint:
-            return scores
-        others = kept.only(name for name in kept.scorers if name not in self._work.wanted)
-        if not others.scorers:
-            return scores
-        return (
-            scores.joined(dict(others), others.scorers)
-            .with_length(scores.length | others.length)
-            .with_probability(scores.probability | others.probability)
-        )
+    @contextmanager
+    def _timed(self, names: Iterable[str]) -> Iterator[None]:
+        """Count the time within for each of the scorers ``names``."""
+        began = time.perf_counter()
+        yield
+        for name in names:
+            self._seconds[name] += time.perf_counter() - began
 
-    def _so_far(self, fingerprint: str) -> Scores:
-        left = [name for name in self._work.wanted if name not in self._lost]
-        lost = {**self._lost, **numberless(self._table, left)}
-        wanted = [name for name in left if name not in lost]
-        every = Scores({key: self._table[key] for key in sorted(self._table)}, fingerprint, self._work.wanted)
-        every = every.with_length(self._length).with_probability(self._work.probability)
-        return every.only(wanted).with_lost(lost)
-
-    def _current(self) -> str:
-        return self._work.sources(self._store)
-
-
-def _intact(store: Store) -> Scores | None:
-    """The scores that the run keeps, as far as they are whole; the store notes what is damaged."""
-    stored, damaged = Scores.intact(store.path)
-    if damaged:
-        store.mended.append(f"scores.safetensors was damaged ({', '.join(damaged)}); what it lacks is scored anew")
-    return stored
+    def _watch_length(
+        self, scorer: Scorer, starts: Sequence[Sequence[Footage]], scores: Sequence[Score], view: View | None
+    ) -> None:
+        """Once, at a start whose takes go on after their last window: do scores change if the rest is cut away?"""
+        name, first = scorer.spec.name, 0
+        for start in starts if name not in self._watched else ():
+            if not all(take.windows[-1].all() for take in start):
+                break
+            first += len(start)
+        else:
+            return
+        self._watched.add(name)
+        whole = _last(scores[first : first + len(start)])
+        short = _last(asked(scorer, [[cut(take) for take in start]], view))
+        if np.allclose(whole, short, rtol=_RTOL, atol=_ATOL, equal_nan=True):
+            return
+        gaps = np.abs(_last(asked(scorer, [start], view)) - whole)  # it may never give the same take the same score
+        noise = 3 * float(np.max(gaps, initial=0.0, where=np.isfinite(gaps)))
+        if not np.allclose(whole, short, rtol=_RTOL, atol=_ATOL + noise, equal_nan=True):
+            self._length.add(name)
 
 
-COSTS = "scoring.json"
+def _last(scores: Sequence[Score]) -> NDArray[np.float64]:
+    """The score of each take on its last window."""
+    return np.array([score.values[-1] for score in scores], np.float64)
 
 
-def costs_of(run: Path) -> dict[str, float]:
-    """The seconds per take that each scorer took when its scores were made, as far as the run has kept them."""
-    try:
-        return {str(name): float(value) for name, value in read_sealed_json(run / COSTS).items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError) as error:
-        _log.warning("%s is damaged (%s); what scoring cost is not known", run / COSTS, one_line(error, 100))
-        return {}
+def _check_camera(scorer: Scorer, starts: Sequence[Sequence[Footage]]) -> None:
+    wanted = scorer.spec.camera
+    for given in {take.camera for start in starts for take in start} if wanted else ():
+        if given and given != wanted:
+            raise ComponentError(
+                f"scorer {scorer.spec.name}: it needs the camera {wanted!r}, and takes keep the pictures of {given!r}"
+            )
 
 
-def _keep_costs(store: Store, made: Made) -> None:
-    """Keep the seconds per take of each scorer with the run."""
-    each = {name: made.seconds[name] / made.takes[name] for name in made.seconds if made.takes[name]}
-    store.write_bytes(COSTS, sealed_json({**costs_of(store.path), **each}))
-
-
-def _scored(
-    store: Store, work: Work, pool: LocalPool | None, on_takes: Callable[[int], None], rows: Sequence[Row]
-) -> Made:
-    """The scores of finished takes (``rows``), some starts at a time, here or by the workers of ``pool``."""
-    starts = [list(group) for _, group in groupby(rows, key=lambda row: astuple(row.key)[:5])]
-    portions = [starts[first : first + _PORTION] for first in range(0, len(starts), _PORTION)]
-
-    def done(portion: list[Start]) -> None:
-        on_takes(sum(map(len, portion)))
-
-    made = Made(lost={s.spec.name: why for s in work.scorers.values() if (why := work.barred(s))})
-    work = replace(work, scorers={uri: s for uri, s in work.scorers.items() if s.spec.name not in made.lost})
-    shared = pool if all(s.spec.small for s in work.scorers.values()) and work.library is not None else None
-    if not work.scorers or not portions:
-        return made
-    if shared is not None and work.library is not None:
-        most = max(sum(map(len, portion)) for portion in portions)
-        task = InWorker(
-            str(store.path), str(work.library.path),
-            tuple((uri, s if isinstance(s, Elsewhere) else None) for uri, s in work.scorers.items()),
-            work.context, work.matching,
-            patience=sum(longest(scorer, most) for scorer in work.scorers.values()),
+def windowed(takes: Sequence[Take]) -> list[Footage]:
+    """The takes that a selector chooses among, with their windows in the order of `WINDOWS`."""
+    ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
+    footage = []
+    for take, end in zip(takes, ends, strict=True):
+        until = (end, take.steps, min(ends))
+        windows = tuple(window_until(take.frame_steps, last) for last in until)
+        footage.append(
+            Footage(
+                take.frame_steps, windows, until, actions=take.actions, states=take.states, policy=take.key.policy,
+                task=take.key.task,
+            )
         )  # fmt: skip
-        for part in shared.map(task, portions, done):
-            made.add(part)
-    else:
-        with guard_of(store.path, work.scorers) as guard:
-            for portion in portions:
-                made.add(score_portion(store.path, work, portion, guard))
-                done(portion)
-    return made.whole()
+    return footage
+
+
+def _take_score(take: Take, judged: Judged, source: str) -> TakeScore:
+    values = {
+        ScoreName(scorer, window): float(value)
+        for scorer, score in judged.scores.items()
+        for window, value in zip(WINDOWS, score.values, strict=True)
+    }
+    traces = {
+        scorer: np.asarray(score.trace, np.float32)
+        for scorer, score in judged.scores.items()
+        if score.trace is not None and score.trace is not judged.best
+    }
+    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, traces, source)

@@ -13,7 +13,6 @@ from besttake.errors import RunError, one_line
 from besttake.files import read_json, read_regular
 
 SCHEMA = 2
-"""2: ``run.json`` has a checksum."""
 
 
 class NewerRun(Exception):
@@ -38,7 +37,7 @@ class Manifest(BaseModel):
 
     A run goes on only where it is the same. ``skipped`` has the planned arms that each policy cannot run. ``library``
     is the path of the demonstrations. ``outgrown`` has the extents with which takes were made before the run was given
-    more starts or seeds. Runs of older versions may lack any entry but ``schema``.
+    more starts or seeds.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
@@ -76,8 +75,7 @@ class Manifest(BaseModel):
                 raise NewerRun(
                     f"was written by a newer BestTake (schema {schema}, this one knows {SCHEMA}); upgrade besttake"
                 )
-            sealed = schema > 1 or "sha256" in values  # the number of the schema may be what is damaged
-            if sealed and values.pop("sha256", None) != _checksum(values):
+            if values.pop("sha256", None) != _checksum(values):
                 raise ValueError("its checksum is wrong")
             return cls.model_validate(values)
         except (KeyError, TypeError, ArithmeticError, AttributeError) as error:

@@ -48,11 +48,6 @@ class Store:
         self._ordered: list[Row] | None = None
         self._table: Table | None = None
         self._lock: FileLock | None = None
-        for row in content.unsealed:
-            if self._agrees(row):
-                self._rows[row.key] = row
-            else:
-                self.torn += 1
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -104,20 +99,20 @@ class Store:
         mended, content, rows = _table_to_write(directory)
         try:
             old = _known_manifest(directory, content)
-            if old is None and (content.rows or content.unsealed):
+            if old is None and content.rows:
                 raise RunError(
                     f"{directory} has takes but no run.json; restore it, or choose another directory with `out`"
                 )
             if old is not None:
                 if not _intact(directory):
                     mended.append("run.json was damaged and is restored from its copy")
-                manifest = old.continued_by(manifest, directory, begun=bool(content.rows or content.unsealed))
+                manifest = old.continued_by(manifest, directory, begun=bool(content.rows))
             for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
                 if not leftover.is_dir():
                     leftover.unlink(missing_ok=True)
             store = cls(directory, manifest, content)
             store._table, store.mended = rows, mended
-            store._mend(bool(content.unsealed))
+            store._mend()
             store._keep_manifest()
         except BaseException:
             rows.close()
@@ -261,19 +256,7 @@ class Store:
         self._rows[row.key], self._ordered = row, None
         return row
 
-    def _agrees(self, row: Row) -> bool:
-        """Whether the file of a row without a checksum says the same."""
-        if row.status != "done":
-            return row.status == "error"
-        data, fault = _read_take(self.path, row)
-        if fault:
-            return False
-        try:
-            return _row_of(Take.from_bytes(data), data, row.seconds) == row
-        except RunError:
-            return False
-
-    def _mend(self, unsealed: bool) -> None:
+    def _mend(self) -> None:
         """Take in files that have no row, and leave out rows that are not what was written."""
         folder = self.path / "takes"
         if not folder.is_dir():
@@ -288,7 +271,7 @@ class Store:
             self.mended.append(f"{len(adopted)} takes that had a file but no row are kept")
         self._rows |= {row.key: row for row in adopted}
         self._ordered = None
-        if self.mended or unsealed:
+        if self.mended:
             self._writer.replace(self.rows())
         self.torn = 0
 

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from besttake.errors import RunError
 from besttake.measure.scores import Scores, run_digest
 from besttake.takes.store import Store
 
@@ -28,7 +29,7 @@ class ArmProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """``failures`` counts reasons. ``damaged`` takes, and the scores in ``damaged_scores``, are made again when the run
+    """``failures`` counts reasons. ``damaged`` takes, and scores where ``damaged_scores``, are made again when the run
     goes on. ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
 
     path: str
@@ -37,7 +38,7 @@ class Summary:
     failed: int
     missing: int
     damaged: int
-    damaged_scores: tuple[str, ...]
+    damaged_scores: bool
     digest: str
     takes_digest: str
     lines: tuple[ArmProgress, ...]
@@ -52,7 +53,11 @@ def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
     with Store.inspect(path) as store:
         rows, damaged, takes, torn, manifest = store.rows(), store.damaged(), store.digest(), store.torn, store.manifest
-    scores, lost = Scores.intact(path, older=True)
+    scores, lost = None, False
+    try:
+        scores = Scores.open(path)
+    except RunError:
+        lost = True
     extent, bad = manifest.extent, {row.key for row in damaged}
     # A run until decided plans as it goes: what it has is what was asked for.
     until = manifest.plan.get("until") is not None
@@ -76,6 +81,6 @@ def summarise(path: str | Path) -> Summary:
     failures = tuple(reasons.most_common())
     planned = done + failed if until else each * len(counts)
     return Summary(
-        str(path), planned, done, failed, missing, len(damaged) + torn, tuple(lost), run_digest(takes, scores), takes,
+        str(path), planned, done, failed, missing, len(damaged) + torn, lost, run_digest(takes, scores), takes,
         lines, failures,
     )  # fmt: skip

@@ -48,11 +48,9 @@ _KINDS = (
 
 @dataclass
 class Content:
-    """What a table holds. ``torn``: rows that are not what was written; ``unsealed``: rows of a version without
-    checksums, to be believed only if their file agrees. ``manifest`` is the copy of ``run.json``."""
+    """What a table holds. ``torn``: rows that are not what was written. ``manifest``: the copy of ``run.json``."""
 
     rows: dict[TakeKey, Row] = field(default_factory=dict)
-    unsealed: list[Row] = field(default_factory=list)
     torn: int = 0
     manifest: bytes | None = None
 
@@ -68,9 +66,6 @@ class Table:
             self._db.execute("pragma synchronous = normal")
             _check_schema(self._db)
             self._db.executescript(_TABLES)
-            if "checksum" not in _columns(self._db):
-                with self._db:
-                    self._db.execute("alter table takes add column checksum text")
         except BaseException:
             self._db.close()
             raise
@@ -161,7 +156,6 @@ def _salvage(path: Path) -> Content:
         with suppress(sqlite3.Error):
             for line in _lines(db):
                 _take_in(content, line)
-    content.unsealed.clear()  # a damaged table is no witness
     return content
 
 
@@ -218,11 +212,11 @@ def _content(db: sqlite3.Connection) -> Content:
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
     content, names = Content(), _columns(db)
-    if names and (gone := set(_FIELDS) - set(names)):
+    if names and (gone := {*_FIELDS, "checksum"} - set(names)):
         raise sqlite3.DatabaseError(f"it has no column {min(gone)}")
     for line in _lines(db):
         _take_in(content, line)
-    with suppress(sqlite3.OperationalError):  # an older version kept no copy
+    with suppress(sqlite3.OperationalError):  # the writer was killed before it made the table of copies
         content.manifest = _copy_of(db, "run.json")
     return content
 
@@ -246,16 +240,12 @@ def _lines(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 def _take_in(content: Content, line: dict[str, Any]) -> None:
     """Sort a line of the table by whether it is what was written."""
     values: list[Any] = [line.get(name) for name in _FIELDS]
-    checksum = line.get("checksum")
-    if (checksum is not None and checksum != _checksum(values)) or not _is_row(values):
+    if line.get("checksum") is None or line["checksum"] != _checksum(values) or not _is_row(values):
         content.torn += 1
         return
     success = None if values[7] is None else bool(values[7])
     row = Row(TakeKey(*values[:6]), str(values[6]), success, *values[8:])
-    if checksum is None:
-        content.unsealed.append(row)
-    else:
-        content.rows[row.key] = row
+    content.rows[row.key] = row
 
 
 def _is_row(values: Sequence[Any]) -> bool:

@@ -19,7 +19,7 @@ from besttake.takes.orders import Act
 LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
 _OTHER_WORK = 10
-"""Scoring and statistics may take so many times a user's patience, which is meant for simulators."""
+"""Statistics may take so many times a user's patience, which is meant for simulators."""
 _TIMES, _LEAST, _UNKNOWN, _MOST_DOUBLED = 20.0, 300.0, 1800.0, 4.0
 
 
@@ -28,7 +28,6 @@ class _Message:
     kind: str
     units: int
     orders: bool = True
-    least: float = 0.0
 
 
 class Watch:
@@ -91,21 +90,18 @@ class Watch:
     def limit(self, message: _Message) -> float:
         """How many seconds a message may take."""
         if self._patience is not None:
-            return max(message.least, self._patience * (1 if message.orders else _OTHER_WORK))
+            return self._patience * (1 if message.orders else _OTHER_WORK)
         slowest = self._slowest.get(message.kind)
         own = _UNKNOWN if slowest is None else max(_LEAST, _TIMES * slowest * message.units)
-        return max(message.least, own * self._doubled.get(message.kind, 1.0))
+        return own * self._doubled.get(message.kind, 1.0)
 
 
 def _described(message: Any) -> _Message:
-    """Orders by their kinds and how many steps they ask for; other work by the name of its function.
-
-    Work that keeps deadlines of its own, such as scoring by a foreign model, says so by ``patience`` in seconds.
-    """
+    """Orders by their kinds and how many steps they ask for; other work by the name of its function."""
     if not isinstance(message, Sequence):
         function = message.func if isinstance(message, partial) else message
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        return _Message(name, 1, orders=False, least=getattr(function, "patience", 0.0))
+        return _Message(name, 1, orders=False)
     kinds = sorted({type(order).__name__ for order in message})
     steps = sum(len(order.actions) if isinstance(order, Act) else 1 for order in message)
     return _Message("+".join(kinds), max(1, steps))

@@ -29,7 +29,7 @@ from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verbs import answered
+from besttake.verbs.finished import finished_result
 from besttake.verbs.identity import manifest_of, versions
 from besttake.verbs.playing import check_replicas, replica_count
 from besttake.verbs.record import record
@@ -70,7 +70,7 @@ def diagnose(
         >>> besttake.diagnose(plan, out="runs/half").policies[0].verdict.headline       # doctest: +SKIP
     """
     plan, session = with_possible_arms(as_plan(plan)), Session(as_reporter(progress))
-    if (known := answered.answer(plan, out, versions())) is not None:
+    if (known := finished_result(plan, out)) is not None:
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
@@ -107,8 +107,6 @@ def diagnose(
             )  # fmt: skip
             store.keep("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
-            if not session.lost:  # what a scorer lost today, it may give when it is asked again
-                answered.keep(store, plan, result)
     return result
 
 
@@ -140,7 +138,7 @@ def _counted(
 
 
 def _digest(store: Store) -> str:
-    return run_digest(store.digest(), Scores.intact(store.path)[0])
+    return run_digest(store.digest(), Scores.open(store.path))
 
 
 def _previous(store: Store) -> Result | None:

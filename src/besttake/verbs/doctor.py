@@ -69,6 +69,7 @@ EXTRAS = (
     Extra("zarr", "demonstrations in Zarr (diffusion policy)", ("zarr",), "zarr"),
     Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
+    Extra("rlds", "demonstrations in RLDS (Open X, Bridge)", ("google_crc32c",), "google-crc32c"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
     Extra("pdf", "figures as PDF (besttake export --pdf)", ("svglib",), "svglib"),

@@ -42,10 +42,7 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
 
 
 def _code(uri: str, env: EnvSpec) -> str:
-    """What tells an edited env of the user's own from the one before, where its own fingerprint cannot.
-
-    Runs of older versions lack it, and go on without.
-    """
+    """What tells an edited env of the user's own from the one before, where its own fingerprint cannot."""
     known = env.fingerprint and registry.Uri.parse(uri).scheme == "python"  # its own, or else that of its file
     return "" if known else registry.fingerprint_of_code(uri)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake import registry
 from besttake.config import SCORER
 from besttake.core.score import window_until
 from besttake.demos.frames import jpeg
@@ -23,15 +24,14 @@ from besttake.demos.resolve import open_or_build
 from besttake.demos.view import View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
-from besttake.errors import ComponentError, PlanError
+from besttake.errors import PlanError
 from besttake.files import as_paths
+from besttake.recordings.footage import FPS, Clock, Film, clock_of, films_of
 from besttake.reporting.numbers import count
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.guard import Guard, make_scorer
 from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
-from besttake.verbs.footage import FPS, Clock, Film, clock_of, films_of
 from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
 
 WINDOWS = ("common", "episode")
@@ -89,8 +89,7 @@ def rank(
         library = open_or_build(str(demos), encoder)
         view, coder = library.view(task), cached(library.encoder())
         clock = clock_of(films, window, stride)
-        with Guard({chosen.spec.name: scorer}) as guard:
-            ranked, yardsticks = _Ranking(chosen, view, coder, clock, task, guard).of(films)
+        ranked, yardsticks = _Ranking(chosen, view, coder, clock, task).of(films)
     return RankResult(
         takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
         library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
@@ -111,7 +110,7 @@ def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: in
         raise PlanError(f"`fps` {fps}: must be above 0")
     if not str(demos).strip():
         raise PlanError("`demos` is empty; name a library directory, demonstrations (URI), or a folder of videos")
-    chosen = make_scorer(scorer)
+    chosen = registry.scorer(scorer)
     if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
         raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
     return chosen
@@ -126,7 +125,6 @@ class _Ranking:
     encoder: Encoder
     clock: Clock
     task: str
-    guard: Guard
 
     def of(self, films: Sequence[Film]) -> tuple[list[RankedTake], Yardsticks]:
         """Takes from best to worst, then those without a score; and the yardsticks."""
@@ -174,10 +172,8 @@ class _Ranking:
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
 
     def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[Judged]:
-        """What the scorer says of each take; ComponentError where it fails or gives no answer in time."""
-        (judged,) = judge([self.scorer], [takes], view or self.view, self.guard.ask)
-        if self.guard.lost:
-            raise ComponentError(*self.guard.lost.values())
+        """What the scorer says of each take; ComponentError where it fails."""
+        (judged,) = judge([self.scorer], [takes], view or self.view)
         return judged
 
     def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:

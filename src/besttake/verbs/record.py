@@ -32,12 +32,12 @@ from besttake.verbs.until import Course, budget_of, play_until_decided
 
 
 def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
-    """Make the takes, probes and scores that are missing. Workers that made takes also help to score them.
+    """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
     """
     plan, specs, probes = setup.plan, {}, {}
-    settings, scoring = settings_of(setup), TakeScores(setup, store, workers, session)
+    settings, scoring = settings_of(setup), TakeScores(setup, store, session)
     planned: list[TakeKey] = []
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
@@ -129,7 +129,7 @@ def _course(
 
     def observe(planned: Collection[TakeKey]) -> list[CellData]:
         with scoring.session.timed("scoring"):
-            scores = scoring.add(planned)
+            scores = scoring.so_far()
         cells = cells_of(
             Recorded(
                 settings, envs=setup.envs, policies={policy: spec}, rows=scoring.store.rows(), scores=scores, probes={},

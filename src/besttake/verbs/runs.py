@@ -1,19 +1,33 @@
-"""The runs below a directory with their verdicts (`besttake runs list`)."""
+"""Run directories: list them with their verdicts, join parts of one plan, and open one to read.
+
+A joined run (`merge`) holds the takes that one run of the whole plan would hold, so its digest is that run's. Scores
+and verdicts are not copied: `diagnose` with the whole plan finds all takes there, scores them and judges.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
+from besttake.config import is_tuning, parse_starts
 from besttake.errors import BestTakeError, RunError
+from besttake.files import version
+from besttake.measure.scores import Scores
 from besttake.reporting import words
 from besttake.reporting.notebook import Table, Tabular
 from besttake.result import Cell, Result
-from besttake.takes.manifest import Manifest
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Extent, Manifest
+from besttake.takes.store import Store
+from besttake.takes.take import Take
+from besttake.types import U8
 
 State = Literal["finished", "unfinished", "damaged"]
 _DEEPEST = 4
@@ -100,3 +114,229 @@ def _read(path: Path) -> ListedRun:
 def _line(policy: Cell) -> PolicyLine:
     pass_1 = policy.headroom.pass_1.value if policy.headroom is not None else None
     return PolicyLine(policy.policy, pass_1, words.needs_text(policy), words.headline(policy))
+
+
+_SPLIT = {"policies": "policy", "tasks": "task", "starts": "starts", "seeds": "seeds", "arms": "arms"}
+"""What a plan may be split by: the name in a run's extent, and the plan's key."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The joined run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
+
+    path: str
+    takes: int
+    left_out: int
+    digest: str
+
+
+def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> Merged:
+    """Join ``runs``, parts of one plan, as a new run in ``out``; RunError where they do not fit together."""
+    if len(runs) < 2:
+        raise RunError("name at least two runs to merge")
+    if (Path(out) / "run.json").exists():
+        raise RunError(f"{out} is a run already; choose another directory with `out`")
+    with ExitStack() as closing:
+        stores = [closing.enter_context(Store.open(run)) for run in runs]
+        manifest = _joined(stores, command)
+        _check_takes(stores)
+        closing.enter_context(_whole_or_gone(Path(out)))
+        joined = closing.enter_context(Store.write(out, manifest))
+        for store in stores:
+            there = {row.key for row in joined.rows()}
+            for row in store.rows():
+                if row.status == "done" and row.key not in there:
+                    joined.add(store.load(row), row.seconds)
+        left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in joined.rows()})
+        return Merged(str(out), len(joined.rows()), left_out, joined.digest())
+
+
+@contextmanager
+def _whole_or_gone(out: Path) -> Iterator[None]:
+    """Remove what was made in ``out`` where something goes wrong, as where a part has a damaged take."""
+    there = out.exists()
+    try:
+        yield
+    except BaseException:
+        if not there:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _joined(stores: Sequence[Store], command: str) -> Manifest:
+    """The manifest of all runs together."""
+    first = stores[0]
+    identity: dict[str, Any] = {}
+    for store in stores:
+        for name, value in store.manifest.identity.items():
+            if identity.setdefault(name, value) != value:
+                raise RunError(f"{store.path} does not fit {first.path}: its {name} is another")
+        if store.manifest.versions != first.manifest.versions:
+            names = sorted(dict(store.manifest.versions.items() ^ first.manifest.versions.items()))
+            raise RunError(f"{store.path} does not fit {first.path}: made with another version of {', '.join(names)}")
+    plans = [store.manifest.plan for store in stores]
+    parts = [store.manifest.extent.model_dump() for store in stores]
+    differing = [name for name in _SPLIT if any(part[name] != parts[0][name] for part in parts)]
+    if len(differing) > 1:
+        raise RunError(
+            f"the runs differ in {' and in '.join(differing)}: together they are no plan; split a plan by one of these"
+        )
+    extent = {name: list(dict.fromkeys(value for part in parts for value in part[name])) for name in _SPLIT}
+    extent["starts"].sort()
+    plan = dict(plans[0])
+    for name in differing:
+        key = _SPLIT[name]
+        plan[key] = _starts(stores) if name == "starts" else _together([each.get(key) for each in plans])
+    skipped = {policy: arms for store in stores for policy, arms in store.manifest.skipped.items()}
+    return Manifest(
+        besttake=version(), command=command, plan=plan, versions=first.manifest.versions,
+        library=first.manifest.library, identity=identity, extent=Extent(**extent), skipped=skipped,
+        outgrown=[outgrown for store in stores for outgrown in store.manifest.outgrown],
+    )  # fmt: skip
+
+
+def _starts(stores: Sequence[Store]) -> str:
+    """One range of starts; RunError where a part is missing in between, or some are tuning starts and some not."""
+    texts = [store.manifest.plan["starts"] for store in stores]
+    kinds = {is_tuning(text) for text in texts}
+    if len(kinds) > 1:
+        raise RunError("some of the runs are on tuning starts and some are not: together they are no plan")
+    spans, kind = sorted(map(parse_starts, texts)), "tuning:" if True in kinds else ""
+    first, end = spans[0]
+    for begin, stop in spans[1:]:
+        if begin > end:
+            gap = f"{kind}{end}:{begin}"
+            raise RunError(f"starts {gap} are in none of the runs: make them first (`starts` {gap})")
+        end = max(end, stop)
+    return f"{kind}{first}:{end}"
+
+
+def _together(values: Sequence[Any]) -> Any:
+    """Lists joined without repeats; of numbers the largest."""
+    if all(isinstance(value, list | tuple) for value in values):
+        return list(dict.fromkeys(each for value in values for each in value))
+    return max(values)
+
+
+def _check_takes(stores: Sequence[Store]) -> None:
+    """RunError where two runs hold different takes by the same name."""
+    known: dict[Any, tuple[Row, Path]] = {}
+    for store in stores:
+        for row in store.rows():
+            if row.status != "done":
+                continue
+            other, path = known.setdefault(row.key, (row, store.path))
+            if other.identity != row.identity:
+                key = row.key
+                raise RunError(
+                    f"{store.path} and {path} hold different takes of {key.task} start {key.start} seed {key.seed}"
+                    f" ({key.arm}): they were not made by the same policy and env"
+                )
+
+
+_KEY_COLUMNS = tuple(field.name for field in fields(TakeKey))
+
+
+class Takes(Mapping[TakeKey, Take], Tabular):
+    """The finished takes of a run by key, in canonical order. A take is read from disk when you access it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows = {row.key: row for row in store.rows() if row.status == "done"}
+
+    @property
+    def rows(self) -> list[Row]:
+        """The table of takes (key, outcome, number of steps), without reading a take."""
+        return list(self._rows.values())
+
+    def __getitem__(self, key: TakeKey) -> Take:
+        return self._store.load(self._rows[key])
+
+    def __iter__(self) -> Iterator[TakeKey]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} takes in {self._store.path}>"
+
+    def _table(self) -> Table:
+        rows = [(*astuple(row.key), row.success, row.success_step, row.steps) for row in self._rows.values()]
+        columns = (*_KEY_COLUMNS, "success", "success_step", "steps")
+        return Table(f"{len(rows)} takes in {self._store.path}", columns, rows)
+
+
+class RunScores(Scores, Tabular):
+    """The scores of a run by take, shown as a table with one column per scorer and window."""
+
+    def _table(self) -> Table:
+        rows = [(*astuple(key), *(take.scores[name] for name in self.names)) for key, take in self.items()]
+        return Table(f"Scores of {len(rows)} takes", (*_KEY_COLUMNS, *map(str, self.names)), rows)
+
+
+class Run:
+    """A run directory, opened for reading. Data is loaded when you first access it.
+
+    Examples:
+        >>> with besttake.Run.open("runs/demo") as run:                            # doctest: +SKIP
+        ...     print(run.result.policies[0].verdict.headline)
+        ...     actions = {key: take.actions for key, take in run.takes.items()}
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open the run in directory ``path``.
+
+        Raises:
+            RunError: The directory is not a run.
+        """
+        directory = Path(path)
+        if not any((directory / name).is_file() for name in ("run.json", "result.json")):
+            raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
+        return cls(directory)
+
+    @cached_property
+    def takes(self) -> Takes:
+        """The finished takes by key (policy, env, task, start, arm, seed). Each take is read when you access it.
+
+        ``take.actions`` is float32 (T, action_dim) and ``take.states`` float32 (T + 1, state_dim). Raises RunError if
+        the run has no takes, such as one made by `besttake.ingest`.
+        """
+        return Takes(self._store)
+
+    @cached_property
+    def scores(self) -> RunScores | None:
+        """The scores by the same keys, as in ``scores[key].scores["coverage", "full"]``; None if nothing was scored."""
+        return RunScores.open(self.path)
+
+    @cached_property
+    def result(self) -> Result:
+        """The result of the run. Raises RunError if the run is not finished."""
+        return Result.load(self.path / "result.json")
+
+    def films(self) -> Iterator[tuple[TakeKey, U8]]:
+        """Iterate over the finished takes, yielding the key and the scored frames, uint8 (F, H, W, 3), of each."""
+        for key, take in self.takes.items():
+            yield key, take.frames()
+
+    @cached_property
+    def _store(self) -> Store:
+        return Store.open(self.path)
+
+    def close(self) -> None:
+        """Close the table of takes. Leaving a ``with`` block does this for you."""
+        if "_store" in self.__dict__:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Run.open({str(self.path)!r})"

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 
-from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.skip import SkippingEncoder, SkipReport
 from besttake.measure.scores import SCORERS, Scores
 from besttake.progress import Reporter
-from besttake.scorers.portion import Context
-from besttake.scorers.scoring import Scoring, named_scorers, score_run
-from besttake.takes.key import TakeKey
-from besttake.takes.pool import LocalPool, Workers
+from besttake.scorers.scoring import score_takes
 from besttake.takes.store import Store
 from besttake.verbs.session import Session
 from besttake.verbs.setup import (
@@ -28,38 +23,36 @@ _log = logging.getLogger(__name__)
 
 
 class TakeScores:
-    """Scores takes: all at the end, or for a run until decided round by round."""
+    """Scores the takes of a diagnosis: all at the end, or for a run until decided round by round."""
 
-    def __init__(self, setup: Setup, store: Store, workers: Workers, session: Session) -> None:
-        self.setup, self.store, self.workers, self.session = setup, store, workers, session
+    def __init__(self, setup: Setup, store: Store, session: Session) -> None:
+        self.setup, self.store, self.session = setup, store, session
         plan, encoder = setup.plan, setup.encoder
         if encoder is None:  # there are no demonstrations: scorers that need none may still see embeddings
             encoder = encoder_without_demos(plan.encoder)
         self.encoder: Encoder = encoder
         self.skipping = SkippingEncoder(encoder, plan.skip_still) if plan.skip_still else None
-        self.scoring: Scoring | None = None
+        self._new = 0
 
-    def add(self, keys: Collection[TakeKey]) -> Scores:
-        """Score the takes of ``keys``; all scores so far."""
-        if self.scoring is None:
-            self.scoring = Scoring(*self._sources(), self._context())
-        return self.scoring.add(keys, pool=self._pool())
+    def so_far(self, progress: bool | Reporter = False) -> Scores:
+        """The scores of all takes that are there; those that the run has already are read."""
+        scores = score_takes(
+            self.store, self.setup.library, self.skipping or self.encoder, self.setup.panel,
+            context=context_of(self.setup.envs.values()), progress=progress,
+        )  # fmt: skip
+        self._new += scores.new
+        return scores
 
     def finish(self) -> Scores | None:
-        """The scores of all takes, None where there are none; those that the run has already are read."""
-        count = sum(row.status == "done" for row in self.store.rows())
-        with self.session.reporter.stage("scores", count, "takes") as stage:
-            if self.scoring is not None:
-                scores = self.scoring.finish()
-            else:
-                scores = score_run(*self._sources(), on_takes=stage.advance, pool=self._pool(), context=self._context())
+        """The scores of all takes, None where there are none, with what there is to say about them."""
+        scores, encoder = self.so_far(self.session.reporter), self.encoder
         self._say_what_was_lost(scores)
-        made, encoder = bool(stage.done) or self.scoring is not None, self.encoder
-        if self.skipping is not None and made:
+        if self.skipping is not None and self._new:
             self.session.notes.append(_skipped_note(self.skipping.report()))
+        self.session.encoded = self._new
         if isinstance(encoder, CachedEncoder):
             _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
-        self.session.encoded = encoder.encoded if isinstance(encoder, CachedEncoder) else scores.frames if made else 0
+            self.session.encoded = encoder.encoded
         return scores if scores.scorers else None
 
     def _say_what_was_lost(self, scores: Scores) -> None:
@@ -78,17 +71,6 @@ class TakeScores:
         for why in scores.lost.values():
             self.session.reporter.note(why)
             self.session.notes.append(why)
-
-    def _sources(self) -> tuple[Store, Library | None, Encoder, tuple[str, ...]]:
-        library = self.setup.library
-        scorers = named_scorers(self.setup.plan.scorer, demos=library is not None)
-        return self.store, library, self.skipping or self.encoder, scorers
-
-    def _pool(self) -> LocalPool | None:
-        return self.workers.running if self.skipping is None and self.setup.cheap else None
-
-    def _context(self) -> Context:
-        return context_of(self.setup.envs.values())
 
 
 def say_what_was_mended(store: Store, reporter: Reporter) -> None:

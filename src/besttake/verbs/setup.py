@@ -26,9 +26,8 @@ from besttake.measure.looks import Unit
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
-from besttake.scorers.base import ScorerSpec
-from besttake.scorers.portion import Context, make_scorers
-from besttake.scorers.scoring import named_scorers
+from besttake.scorers.base import Scorer, ScorerSpec
+from besttake.scorers.scoring import Context, make_scorers, named_scorers
 from besttake.types import EnvSpec
 
 _log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class Setup:
     """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
 
     ``planned`` is the retrieval by the plan and by what was tuned; ``retrieval`` is that of the policy at hand. The
-    first of ``scorers`` picks.
+    first of ``scorers`` picks; takes are scored by all of ``panel``.
     """
 
     plan: Plan
@@ -50,6 +49,7 @@ class Setup:
     scorers: tuple[ScorerSpec, ...]
     notes: tuple[str, ...]
     planned: RetrievalConfig
+    panel: tuple[Scorer, ...]
 
     @property
     def cheap(self) -> bool:
@@ -78,7 +78,7 @@ def set_up(
 
     ``each`` is a `map`, by which demonstrations are made ready.
     """
-    made = make_scorers(dict.fromkeys((*named_scorers(plan.scorer), *plan.scorer)))
+    made = make_scorers(named_scorers(plan.scorer))
     scorers = tuple(made[uri].spec for uri in plan.scorer)
     starts = {
         (uri, task.name, start)
@@ -90,11 +90,12 @@ def set_up(
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
-        return Setup(plan, envs, None, None, config, scorers, (), config)
+        panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
+        return Setup(plan, envs, None, None, config, scorers, (), config, panel)
     notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), retrieval)
+    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), retrieval, (*made.values(),))
 
 
 def with_possible_arms(plan: Plan) -> Plan:

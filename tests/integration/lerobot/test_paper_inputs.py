@@ -16,8 +16,8 @@ import writers
 from typer.testing import CliRunner
 
 from besttake.cli.main import app
-from besttake.envs.libero_conventions import EVALUATIONS
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero.harness import EVALUATIONS
+from besttake.envs.libero.install import import_libero, locate
 from besttake.result import Result
 
 ROOT = Path(__file__).resolve().parents[3]

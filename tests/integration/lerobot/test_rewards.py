@@ -15,10 +15,10 @@ from besttake.config import Plan
 from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage
-from besttake.scorers.portion import windowed
+from besttake.scorers.scoring import windowed
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.run import Run
+from besttake.verbs.runs import Run
 from besttake.verbs.score import score
 
 KEY = "observation.images.wrist"

@@ -14,7 +14,7 @@ from bench.families import answered, lerobots
 
 from besttake import registry
 from besttake.compatibility import check_compatible
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy

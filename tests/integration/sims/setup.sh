@@ -13,7 +13,7 @@ else
 fi
 # uv does not see a CPU-only torch that pip is configured to find.
 "$dir/bin/python" -m pip install --quiet torch==2.13.0
-install -r "$base" "mujoco==3.8.1" "h5py>=3.10" "pytest>=8" "hypothesis>=6.100" \
+install -r "$base" "mujoco==3.8.1" "h5py>=3.10" "google-crc32c>=1.5" "pytest>=8" "hypothesis>=6.100" \
     "numba" "matplotlib" "opencv-python-headless" "easydict" "future" "cloudpickle" "termcolor" "PyOpenGL" \
     "gymnasium>=1.1" "imageio" "vla-eval==0.8.0" "msgpack>=1.0" "websockets>=12" \
     "dacite" "tqdm" "GitPython" "tabulate" "transforms3d" "trimesh" "IPython" "defusedxml" "nvidia-ml-py" "tyro" \

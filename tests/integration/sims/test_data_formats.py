@@ -13,7 +13,7 @@ from besttake import registry
 from besttake.demos.build import Options, build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
-from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero.env import LiberoEnv
 from besttake.types import Start
 from scripted_libero.expert import Manner, plan
 from scripted_libero.ground_truth import GroundTruth

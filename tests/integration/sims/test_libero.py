@@ -13,10 +13,10 @@ import pytest
 from bench.libero_bits import besttakes, robosuites
 
 from besttake import registry, testing
-from besttake.envs import libero_step
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_conventions import EVALUATIONS, REST
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero import control_step as libero_step
+from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.harness import EVALUATIONS, REST
+from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.types import Array, Start
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.envs import libero_render
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_render import Renderer, mesh_parts, unseen
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero import renderer as libero_render
+from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.install import import_libero, locate
+from besttake.envs.libero.renderer import Renderer, mesh_parts, unseen
 from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")

@@ -11,9 +11,9 @@ import pytest
 from bench.libero_bits import besttakes, drifts
 
 from besttake import registry
-from besttake.envs.libero import LiberoEnv
-from besttake.envs.libero_conventions import REST
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.harness import REST
+from besttake.envs.libero.install import import_libero, locate
 from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")
@@ -31,7 +31,7 @@ def env(assets: Path) -> Iterator[LiberoEnv]:
 def compiled(assets: Path) -> Any:
     """The module, which needs robosuite, and robosuite its configuration."""
     import_libero(locate())
-    from besttake.envs import libero_compiled
+    from besttake.envs.libero import compiled as libero_compiled
 
     return libero_compiled
 
@@ -52,7 +52,7 @@ def test_physics_steps_are_compiled_and_compute_what_interpreted_ones_do(env: Li
     states = _play(env)
     step = env.simulator()._step
     assert step._run is compiled._compiled()
-    step._run = compiled.libero_control.run
+    step._run = compiled.controller.run
     assert _play(env) == states
 
 
@@ -87,7 +87,7 @@ def test_what_compiles_to_other_bits_or_not_at_all_is_interpreted(
         assert _play(env, 5) == states
     assert "physics steps are interpreted, not compiled: " in caplog.text
     assert words in caplog.text
-    assert env.simulator()._step._run is compiled.libero_control.run
+    assert env.simulator()._step._run is compiled.controller.run
     env.close()
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from besttake import registry, testing
 from besttake.config import load_plan
-from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero.env import LiberoEnv
 from besttake.result import Result
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start

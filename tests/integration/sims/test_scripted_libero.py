@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from besttake import registry, testing
-from besttake.envs.libero import LiberoEnv
+from besttake.envs.libero.env import LiberoEnv
 from besttake.errors import ComponentError
 from besttake.types import Start
 from scripted_libero import DEMO_STARTS

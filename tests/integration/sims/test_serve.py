@@ -9,7 +9,7 @@ import pytest
 
 from besttake import registry
 from besttake.conventions import LIBERO_STATE, Convention
-from besttake.envs.libero_setup import import_libero, locate
+from besttake.envs.libero.install import import_libero, locate
 from besttake.serving import serve
 from besttake.types import PolicySpec, Start
 

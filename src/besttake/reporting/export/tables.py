@@ -90,6 +90,19 @@ def latex(result: Result) -> str:
     )
 
 
+def table_latex(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Plain rows as a LaTeX table; numbers with three digits."""
+    texts = [
+        [_escaped(f"{v:.3f}" if isinstance(v, float) else str(v)) if v is not None else "--" for v in r] for r in rows
+    ]
+    lines = [" & ".join(line) + r" \\" for line in [list(map(_escaped, columns)), *texts]]
+    body = "\n".join([lines[0], "\\midrule", *lines[1:]])
+    return (
+        "% Needs \\usepackage{booktabs,graphicx}.\n\\resizebox{\\linewidth}{!}{%\n"
+        f"\\begin{{tabular}}{{{'l' * len(columns)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}}}\n"
+    )
+
+
 def _answers(cell: Cell) -> list[str]:
     """Whether more takes, demonstrations and both together help."""
     if cell.verdict is None:

@@ -27,7 +27,7 @@ def render(summary: Summary) -> RenderableType:
     if summary.damaged:
         text.append(f"{summary.damaged} damaged: they are made again when the run goes on")
     if summary.damaged_scores:
-        text.append(f"scores damaged ({', '.join(summary.damaged_scores)}): they are made again when the run goes on")
+        text.append("scores damaged: they are made again when the run goes on")
     text += [f"failed {count} times: {reason}" for reason, count in summary.failures[:10]]
     text.append(f"digest {summary.digest}")
     return Group(table(("policy", "task", "arm", *_COUNTS), rows, right=_COUNTS), *map(Text, text))

@@ -7,29 +7,48 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from besttake.reporting.numbers import estimate_plain, estimate_points, percent
+from besttake.reporting.numbers import count, estimate_plain, estimate_points, number
 from besttake.reporting.terminal.tables import notes, table
 
 if TYPE_CHECKING:
+    from besttake.measure.comparison import Comparison, ScorerRow
     from besttake.verbs.score import ScoreResult
-    from besttake.verbs.train_scorer import TrainedScorer
+
+_HEAD = ("scorer", "gain over one take", "capture", "AUC", "harm", "minus the run's own", "s / take")
 
 
 def render(result: ScoreResult) -> RenderableType:
-    """How well each scorer picks in each cell, with 95 % intervals."""
+    """One table with a row per scorer, the highest gain first, for each policy; intervals are at 95 %."""
+    several = len(result.policies) > 1
     rows = [
-        (
-            cell.scorer, f"{cell.policy}  {cell.group}", f"best of {cell.n}", percent(cell.success.value),
-            estimate_points(cell.gain, ""), estimate_plain(cell.capture), estimate_plain(cell.auc),
-        )
-        for cell in result.cells
-    ]  # fmt: skip
-    head = ("scorer", "policy / task", "picked", "success", "gain over one take", "capture", "AUC")
-    return Group(table(head, rows, right=("success",)), *notes(result.notes))
+        (*([one.policy] if several else []), *values)
+        for one in result.policies
+        for values in (*map(_row, one.rows), ("shortest (control)", estimate_points(one.shortest, ""), *[""] * 5))
+    ]
+    parts: list[RenderableType] = [
+        table((*(["policy"] if several else []), *_HEAD), rows),
+        *map(Text, map(_about, result.policies)),
+    ]
+    if any(row.own for one in result.policies for row in one.rows):
+        parts.append(Text("* the run's own scorer, by which its verdict picks"))
+    if any(row.leak for one in result.policies for row in one.rows):
+        parts.append(Text("! reads the length of a take, which can give the outcome away"))
+    if result.trained is not None:
+        learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in result.trained.tasks)
+        parts.append(Text(f"Trained on {learned}. Use it with --scorer {result.trained.uri}, on other starts."))
+    return Group(*parts, *notes(result.notes))
 
 
-def render_trained(result: TrainedScorer) -> RenderableType:
-    """What a classifier was trained on, and how to use it."""
-    rows = [(task.task, str(task.takes), str(task.successes)) for task in result.tasks]
-    use = Text(f"Use it with --scorer {result.uri}, on other starts.")
-    return Group(table(("task", "takes", "successes"), rows, right=("takes", "successes")), use, *notes(result.notes))
+def _row(row: ScorerRow) -> tuple[str, ...]:
+    marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
+    return (
+        f"{row.scorer}{marks}", estimate_points(row.gain, ""), estimate_plain(row.capture), estimate_plain(row.auc),
+        estimate_points(row.harm, "").removeprefix("+"), estimate_points(row.over_own, ""), number(row.seconds, 3),
+    )  # fmt: skip
+
+
+def _about(one: Comparison) -> str:
+    return (
+        f"{one.policy}: best of {one.n} takes on {count(one.starts, 'start')}, window {one.window}; headroom"
+        f" {estimate_points(one.headroom)}."
+    )

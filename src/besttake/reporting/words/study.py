@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
     from besttake.result import Relation, Result
-    from besttake.verbs.changes import Change
+    from besttake.verbs.compare import Change
 
 
 def relation(measured: Relation) -> list[str]:

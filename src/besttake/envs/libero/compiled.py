@@ -1,4 +1,4 @@
-"""The physics steps of a LIBERO control step compiled by numba, which robosuite brings: `libero_control.run` without
+"""The physics steps of a LIBERO control step compiled by numba, which robosuite brings: `controller.run` without
 Python between them.
 
 Compiled code calls MuJoCo's C functions by address, so their declarations are compared first, and `faithful` compares
@@ -22,8 +22,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from besttake.envs import libero_control
-from besttake.envs.libero_control import Arm, arm_of
+from besttake.envs.libero import controller
+from besttake.envs.libero.controller import Arm, arm_of
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir, short_hash, versions
 
@@ -52,14 +52,14 @@ with suppress(ImportError):
     import numba
     from numba.core import config
 
-    _control = numba.njit(libero_control.control)
+    _control = numba.njit(controller.control)
     _step1, _step2 = _external("mj_step1", pointers=2), _external("mj_step2", pointers=2)
     _jac_site = _external("mj_jacSite", pointers=4, number=True)
     _full_masses = _external("mj_fullM", pointers=3)
 
 
 def _run(model: int, data: int, arm: Arm, count: int, begun: bool) -> None:
-    # As `libero_control.run`, with addresses.
+    # As `controller.run`, with addresses.
     for number in range(count):
         if number > 0 or not begun:
             _step1(model, data)
@@ -80,7 +80,7 @@ def runner(env: Any) -> Run:
             problem = one_line(error, 200)
         if problem:
             _log.info("LIBERO's physics steps are interpreted, not compiled: %s", problem)
-        _proven[size] = libero_control.run if problem else run
+        _proven[size] = controller.run if problem else run
     return _proven[size]
 
 
@@ -94,7 +94,7 @@ def faithful(run: Run, env: Any) -> bool:
         aim, gains, grip = rng.normal(0, 0.1, 3), rng.uniform(10, 200, (4, 3)), rng.uniform(-1, 1, 2)
         wanted, _ = np.linalg.qr(rng.normal(size=(3, 3)))
         ends = []
-        for one, data, arm in ((libero_control.run, known, arms[0]), (run, tried, arms[1])):
+        for one, data, arm in ((controller.run, known, arms[0]), (run, tried, arms[1])):
             mujoco.mj_resetData(model, data)
             data.qpos[:] = env.sim.data.qpos
             arm.joint_pos[:] += turns
@@ -144,7 +144,7 @@ def _kept_in(folder: Path | None) -> Iterator[bool]:
 
 def _own_folder() -> Path | None:
     """Where compiled code is kept, by all that it is made of; None where somebody else could put theirs."""
-    sources = [Path(file).read_bytes() for file in (__file__, libero_control.__file__)]
+    sources = [Path(file).read_bytes() for file in (__file__, controller.__file__)]
     made_of = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
     folder = cache_dir() / "compiled" / short_hash(made_of, *sources)
     try:

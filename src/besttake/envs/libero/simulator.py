@@ -6,9 +6,9 @@ Departures from robosuite's own loop, none of which changes a bit of what it com
 * cameras are not sampled at every step: when robosuite would sample them, the poses that a picture depends on are
   copied (a few kilobytes), and a picture is drawn from the copy if anyone asks for it;
 * the position and velocity stages of MuJoCo run once per physics step instead of three times;
-* the controller does its arithmetic without looking everything up again, and compiled (`libero_step`);
+* the controller does its arithmetic without looking everything up again, and compiled (`control_step`);
 * whether the goal holds is asked once per step instead of twice;
-* what a camera cannot see is not drawn, and meshes stay uploaded when the scene is built anew (`libero_render`);
+* what a camera cannot see is not drawn, and meshes stay uploaded when the scene is built anew (`renderer`);
 * the whole state, of MuJoCo and of robosuite's Python objects, can be saved and restored.
 """
 
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
-from besttake.envs.libero_conventions import REST
-from besttake.envs.libero_render import Renderer
-from besttake.envs.libero_step import OscStep, unlike
+from besttake.envs.libero.control_step import OscStep, unlike
+from besttake.envs.libero.harness import REST
+from besttake.envs.libero.renderer import Renderer
 from besttake.envs.process import global_seed
 from besttake.errors import ComponentError, one_line
 from besttake.types import F32, U8, Array

@@ -13,15 +13,21 @@ from besttake.core.logistic import fit
 from besttake.demos.build import build
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
+from besttake.progress import as_reporter
 from besttake.scorers.classifier import features
-from besttake.scorers.portion import windowed
+from besttake.scorers.scoring import windowed
+from besttake.scorers.training import TrainedScorer, train_classifier
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 from besttake.testing.scorer import _Squares
-from besttake.verbs.train_scorer import train_scorer
+
+
+def train(run: Path, out: Path) -> TrainedScorer:
+    with Store.open(run) as store:
+        return train_classifier(store, out, as_reporter(False))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_trained_scorer_tells_success_and_is_the_regression_of_its_features(run: Path, tmp_path: Path) -> None:
-    trained = train_scorer(run, tmp_path / "mine.scorer")
+    trained = train(run, tmp_path / "mine.scorer")
     (task,) = trained.tasks
     assert (task.task, task.takes) == ("check", 48)
     scorer = registry.scorer(trained.uri)
@@ -67,14 +73,14 @@ def test_a_trained_scorer_tells_success_and_is_the_regression_of_its_features(ru
 
 def test_a_file_that_was_changed_is_refused_in_one_line(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.scorer"
-    train_scorer(run, path)
+    train(run, path)
     data = bytearray(path.read_bytes())
     data[-3] ^= 1
     path.write_bytes(data)
     with pytest.raises(BestTakeError, match=r"classifier:.*: the file is damaged; make it again"):
         registry.scorer(f"classifier:{path}")
     path.write_bytes(b"something else")
-    with pytest.raises(BestTakeError, match=r"this is no file of `besttake train-scorer`"):
+    with pytest.raises(BestTakeError, match=r"this is no file of `besttake score --train`"):
         registry.scorer(f"classifier:{path}")
     with pytest.raises(BestTakeError, match="No such file"):
         registry.scorer(f"classifier:{tmp_path / 'none'}")
@@ -90,13 +96,13 @@ def test_a_run_with_too_few_of_one_outcome_cannot_be_learned_from(run: Path, tmp
         for take in takes:
             store.add(take)
     with pytest.raises(BestTakeError, match="no task has 5 successes and as many failures"):
-        train_scorer(few, tmp_path / "mine.scorer")
+        train(few, tmp_path / "mine.scorer")
 
 
 def test_no_scorer_is_judged_on_a_start_that_it_learned_from(run: Path, tmp_path: Path) -> None:
     from besttake.verbs.setup import check_not_trained_on
 
-    trained = train_scorer(run, tmp_path / "mine.scorer")
+    trained = train(run, tmp_path / "mine.scorer")
     spec = registry.scorer(trained.uri).spec
     check_not_trained_on([spec], {("e", "check", 24)})
     with pytest.raises(BestTakeError, match="scorer classifier was trained on start 3 of check in e; judge it on"):

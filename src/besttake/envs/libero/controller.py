@@ -1,7 +1,7 @@
 """Between two physics steps of LIBERO: robosuite's operational space controller, to the same bits.
 
 `control` uses the same functions of robosuite and numpy as robosuite does, on arrays of the same layout, on which the
-last bits of a product depend. It is plain Python, and within what numba compiles (`libero_compiled`).
+last bits of a product depend. It is plain Python, and within what numba compiles (`compiled`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 robosuite computes four Jacobians per physics step where one does, looks names up again and again and asks for its
 action limits three times; a control step of LIBERO is 25 physics steps. `OscStep` does the same arithmetic
-(`libero_control`), compiled where that gives the same bits (`libero_compiled`), and finds what does not change once per
+(`controller`), compiled where that gives the same bits (`compiled`), and finds what does not change once per
 scene. It knows one set-up, the one that LIBERO uses; `unlike` says how another one differs from it, and `LiberoSim`
 then takes robosuite's own step.
 """
@@ -55,8 +55,8 @@ class OscStep:
 
     def __init__(self, env: Any, clock: Any) -> None:
         # These need robosuite, and robosuite numba.
-        from besttake.envs.libero_compiled import runner
-        from besttake.envs.libero_control import arm_of
+        from besttake.envs.libero.compiled import runner
+        from besttake.envs.libero.controller import arm_of
 
         self._env, self._clock = env, clock
         self._robot = env.robots[0]

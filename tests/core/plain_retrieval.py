@@ -1,7 +1,6 @@
 """Retrieval written out: every candidate is compared with every query, and all are held in memory.
 
-This is how BestTake retrieved before there were bounds. It stays as the brute force that `besttake.core.retrieve` must
-agree with to the last bit (tests/core/test_retrieve.py), and that ``python -m bench.retrieval`` is measured against.
+This is the brute force that `besttake.core.retrieve` must agree with to the last bit.
 """
 
 from __future__ import annotations

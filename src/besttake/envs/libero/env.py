@@ -2,8 +2,8 @@
 
 Starts 0..49 are the benchmark's fixed initial states. Higher indexes are placed by LIBERO's own sampler, seeded by
 the index: `spec.tuning` and scripted demonstrations take theirs from there, so that nothing is chosen or learned on
-a start that is evaluated. Conventions (flipped pictures, gripper, settling) are in `libero_conventions`, the simulator
-is in `libero_sim`, the installation and its files of initial states in `libero_setup`.
+a start that is evaluated. Conventions (flipped pictures, gripper, settling) are in `harness`, the simulator
+is in `simulator`, the installation and its files of initial states in `install`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.conventions import EE6D_STATE, FAMILIES, POSE
-from besttake.envs import libero_conventions as conventions
 from besttake.envs.checks import check_action, check_cameras, check_task, named_task
-from besttake.envs.libero_conventions import CAMERAS, EVALUATIONS, Convention, Evaluation
-from besttake.envs.libero_setup import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate
-from besttake.envs.libero_sim import LiberoSim, SimState
+from besttake.envs.libero import harness
+from besttake.envs.libero.harness import CAMERAS, EVALUATIONS, Convention, Evaluation
+from besttake.envs.libero.install import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate
+from besttake.envs.libero.simulator import LiberoSim, SimState
 from besttake.errors import ComponentError, one_line
 from besttake.files import short_hash, versions
 from besttake.options import Reader, names
@@ -143,8 +143,8 @@ class LiberoEnv:
         starts = range(FIXED_STARTS) if fixed else range(FIXED_STARTS, 2 * FIXED_STARTS)
         self.spec = EnvSpec(
             name, tuple(task.spec for task in tasks), starts, action_dim=7, state_dim=_STATE_DIMS[view.state],
-            cameras=tuple(CAMERAS), score_camera="wrist", tuning=TUNING_STARTS, gripper_dim=conventions.GRIPPER_DIM,
-            gripper_open=conventions.GRIPPER_OPEN, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=20.0,
+            cameras=tuple(CAMERAS), score_camera="wrist", tuning=TUNING_STARTS, gripper_dim=harness.GRIPPER_DIM,
+            gripper_open=harness.GRIPPER_OPEN, eef_dims=(0, 1, 2), goes_on=True, at_once=2, fps=20.0,
             fingerprint=_fingerprint(name, tasks, view),
             convention=replace(
                 LIBERO, state=_LAYOUTS[view.state], action=POSE if view.absolute else LIBERO.action,
@@ -164,7 +164,7 @@ class LiberoEnv:
             opened.sim.set_init_state(opened.init[start.index])
         else:
             opened.sim.hard_reset(start.index)
-        opened.sim.settle(conventions.SETTLE_STEPS)
+        opened.sim.settle(harness.SETTLE_STEPS)
         if self._view.absolute:
             opened.sim.take_poses()
         self._success = False
@@ -190,8 +190,7 @@ class LiberoEnv:
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
         images = {
-            camera: conventions.as_evaluated(conventions.upright(image), view.given)
-            for camera, image in rendered.items()
+            camera: harness.as_evaluated(harness.upright(image), view.given) for camera, image in rendered.items()
         }
         own = sim.ee6d() if view.state == "ee6d" else sim.proprio(folded=view.evaluation.folds)
         state = np.concatenate([own, sim.goal_poses()]) if view.state == "objects" else own

@@ -1,0 +1,186 @@
+"""How well each scorer of a run picks takes: all scorers side by side, on the same takes of the arm ``base``.
+
+Everything is a mean over starts with a 95 % interval. Of start i, when the best of n takes is kept:
+
+| quantity | of a start | what it says |
+| --- | --- | --- |
+| gain | S_i - pass@1_i | S_i is the success of the chosen take; a random choice gains nothing |
+| over shortest | gain_i - gain_i of the shortest take | what is left when length alone could have given it away |
+| over own | gain_i - gain_i of the run's own scorer | what another choice of the scorer would change |
+| harm | pass@n_i - S_i | it picks a failure though a success was there; of a random choice this is the headroom |
+| AUC | chance that a success of the start scores above a failure of it | only starts with both count |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from besttake.core import headroom, ranking, select, stats
+from besttake.core.estimate import Estimate
+from besttake.core.sequential import Looks, fixed_stake
+from besttake.core.verdict import estimate_again
+from besttake.measure.again import base_of, chosen_from, units_of
+from besttake.measure.cells import CellData, leading
+from besttake.measure.looks import Past, Unit, looks_at, looks_until
+from besttake.measure.questions import Kind, question
+from besttake.measure.scores import ScoreName, Scores
+from besttake.result import Cell
+from besttake.takes.key import Row, TakeKey
+from besttake.types import F64
+
+
+@dataclass(frozen=True)
+class ScorerRow:
+    """One scorer, on the window that the verdict reads.
+
+    Attributes:
+        scorer: Name of the scorer.
+        own: Whether the run's verdict picks by it.
+        success: Success rate of the picked take.
+        gain: Its gain over a single take, as a fraction.
+        capture: Gain divided by headroom.
+        auc: How often a success scores above a failure of the same start.
+        harm: How often it picks a failure where a success was among the takes.
+        over_shortest: Its gain minus that of picking the shortest take.
+        over_own: Its gain minus that of the run's own scorer, on the same starts.
+        leak: Whether it depends on the length of a take, which gives the outcome away if episodes stop at success.
+        unscored: How many takes it gave no number.
+        seconds: Seconds per take that it took; None where that is not known.
+    """
+
+    scorer: str
+    own: bool
+    success: Estimate
+    gain: Estimate
+    capture: Estimate
+    auc: Estimate
+    harm: Estimate
+    over_shortest: Estimate
+    over_own: Estimate
+    leak: bool
+    unscored: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All scorers of a run on the takes of one policy and task group (``*``: of all its tasks).
+
+    Attributes:
+        policy: URI of the policy.
+        env: URI of the environment.
+        group: Task group.
+        window: Part of a take that was scored: ``full``, ``common`` or ``episode``.
+        n: Number of takes from which one is picked.
+        starts: Number of starts that count.
+        headroom: What a choice that knew the outcomes would gain.
+        shortest: What picking the shortest take gains: a control.
+        rows: The scorers, from the highest gain to the lowest.
+    """
+
+    policy: str
+    env: str
+    group: str
+    window: str
+    n: int
+    starts: int
+    headroom: Estimate
+    shortest: Estimate
+    rows: tuple[ScorerRow, ...]
+
+
+def compare_scorers(
+    cell: Cell, rows: Mapping[TakeKey, Row], scores: Scores, places: Mapping[Unit, int] | None
+) -> Comparison | None:
+    """Every scorer on the takes of a cell of a finished run; None where it has no scored take.
+
+    ``places``: of every start of the plan in the order of a run until decided, whose intervals hold at any time; None
+    for a fixed sample.
+    """
+    scorers = list(dict.fromkeys((cell.scorer, *scores.scorers)))
+    data = base_of(cell, units_of(cell, rows), rows, scores, scorers)
+    if places is not None and cell.group == "*":
+        data = leading(data, rows.keys(), places)
+    picks = _Picks(data, chosen_from(cell), _looks(cell, data, places))
+    base, window = data.arms["base"], data.windows[0]
+    known = {scorer: own for scorer in scorers if (own := base.score(ScoreName(scorer, window))) is not None}
+    if not known:
+        return None
+    own = picks.gains(known[cell.scorer]) if cell.scorer in known else None
+    listed = [
+        picks.row(scorer, values, own, is_own=scorer == cell.scorer, seconds=scores.seconds.get(scorer))
+        for scorer, values in known.items()
+    ]
+    return Comparison(
+        cell.policy, cell.env, cell.group, window, picks.n, int(np.isfinite(base.outcomes).any(axis=1).sum()),
+        picks.estimate("headroom", headroom.start_headroom(base.outcomes, picks.n)),
+        picks.estimate("choice", picks.shortest),
+        tuple(sorted(listed, key=lambda row: -(row.gain.value or 0.0))),
+    )  # fmt: skip
+
+
+def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> Looks:
+    """How often the cell was looked at, as its result remembers."""
+    if places is not None:
+        return looks_until(data.units, places)
+    verdict = cell.verdict
+    looks = () if verdict is None else tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
+    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), cell.seeds
+    return looks_at(data.units, now, Past(looks))
+
+
+@dataclass(frozen=True)
+class _Picks:
+    """The best of ``n`` takes of a cell, by any scores, with intervals that hold for its ``looks``."""
+
+    data: CellData
+    n: int
+    looks: Looks
+
+    @property
+    def outcomes(self) -> F64:
+        return self.data.arms["base"].outcomes
+
+    @property
+    def shortest(self) -> F64:
+        """The gain (S,) of picking the shortest take."""
+        return select.shortest(self.outcomes, self.data.arms["base"].lengths, self.n).gains
+
+    def gains(self, scores: F64) -> F64:
+        """The gain (S,) of picking by ``scores`` (S, N)."""
+        return select.select(self.outcomes, scores, self.n).gains
+
+    def row(self, scorer: str, scores: F64, own: F64 | None, *, is_own: bool, seconds: float | None) -> ScorerRow:
+        """What ``scorer`` gives, whose scores are (S, N); ``own``: the gain (S,) of the run's own scorer."""
+        name, chosen = ScoreName(scorer, self.data.windows[0]), select.select(self.outcomes, scores, self.n)
+        harm = headroom.start_pass_at_k(self.outcomes, self.n) - chosen.successes
+        over_own = Estimate(reason="this is the run's own scorer" if is_own else "the run's own scorer has no scores")
+        if own is not None and not is_own:
+            over_own = self._mean(chosen.gains - own, stats.pick_scale())
+        return ScorerRow(
+            scorer, is_own, self._mean(chosen.successes, stats.unit_scale()), self.estimate("choice", chosen.gains),
+            self._capture(chosen.gains), self._auc(scores), self._mean(harm, stats.unit_scale()),
+            self._mean(chosen.gains - self.shortest, stats.pick_scale()), over_own, self.data.leaks(name),
+            select.pick(scores, self.outcomes).invalid, seconds,
+        )  # fmt: skip
+
+    def estimate(self, kind: Kind, values: F64) -> Estimate:
+        """The mean of ``values`` (S,), with the interval that a diagnosis gives the same quantity."""
+        takes = headroom.tally(self.outcomes)[0]
+        return question("", kind, values, self.n, takes, seeds=self.outcomes.shape[1]).estimate(self.looks)
+
+    def _mean(self, values: F64, scale: stats.Scale) -> Estimate:
+        return estimate_again(values, scale, self.looks, fixed_stake("content", self.outcomes.shape[1]))
+
+    def _auc(self, scores: F64) -> Estimate:
+        if not self.looks.until:
+            return ranking.within_auc(self.outcomes, scores)
+        return self._mean(ranking.start_auc(self.outcomes, scores), stats.unit_scale())
+
+    def _capture(self, gains: F64) -> Estimate:
+        """Gain over headroom. No interval of a ratio holds at any time, so a run until decided has none here."""
+        capture = stats.capture_interval(gains, headroom.start_headroom(self.outcomes, self.n))
+        return replace(capture, low=None, high=None) if self.looks.until else capture
