@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -26,15 +25,6 @@ def silent_for(watch: Watch, clock: Clock, worker: int = 0, most: int = 100_000)
             watch.replaced(worker)
             return second
     raise AssertionError("it was never given up")
-
-
-class Judging:
-    """Work that keeps deadlines of its own."""
-
-    patience = 4000.0
-
-    def __call__(self, item: int) -> None:
-        raise AssertionError("it is only described here")
 
 
 def act(steps: int) -> list[Act]:
@@ -118,11 +108,3 @@ def test_a_worker_that_still_starts_has_longer() -> None:
         assert watch.overdue([], starting=[0]) == []
     watch.started(0)
     assert silent_for(watch, clock) == 3
-
-
-def test_work_that_keeps_its_own_deadlines_has_as_long_as_it_says() -> None:
-    for patience in (None, 5.0):
-        clock = Clock()
-        watch = Watch(1, patience, clock)
-        watch.sent(0, partial(Judging(), 1))
-        assert silent_for(watch, clock) == 4001
