@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from besttake.errors import PlanError
-from besttake.takes.tempo import Load
+from besttake.takes.autoscale import Load
 
 AUTO = "auto"
 _PER_WORKER = 1 << 30

@@ -16,6 +16,7 @@ from besttake.encoders.cache import Arrivals, CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
+from besttake.takes.autoscale import Load, Measured
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import Job
@@ -25,7 +26,6 @@ from besttake.takes.replica import Course
 from besttake.takes.runner import Tally, UnderWay, play
 from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
-from besttake.takes.tempo import Load, Measured
 from besttake.types import F32, EnvSpec, PolicySpec
 from besttake.verbs.setup import Setup
 
