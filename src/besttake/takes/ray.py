@@ -17,7 +17,6 @@ from typing import Any, Self
 
 from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
-from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import End, Failed, Job
 from besttake.takes.replica import THREADS, Course, Joined, LibraryCopy, Replica
@@ -25,6 +24,7 @@ from besttake.takes.runner import Tally
 from besttake.takes.schedule import Queue
 from besttake.takes.sizes import Layout, laid_out
 from besttake.takes.store import Store
+from besttake.takes.writer import Writer
 from besttake.types import F32
 
 _LIVES = 3
@@ -136,7 +136,7 @@ class Replicas:
 
         for actor in self._actors:
             begin(actor)
-        with Keeper(store, on_take) as keeper:
+        with Writer(store, on_take) as writer:
             while queue or playing or embedding:
                 for call in self._ended([*beginning, *playing, *embedding]):
                     if call in embedding:
@@ -149,7 +149,7 @@ class Replicas:
                         continue  # it was replaced
                     if (result := self._result(call, actor)) is None:
                         for failed in queue.give_back(list(actor.jobs.values()), "the replica"):
-                            keeper.put(failed)
+                            writer.put(failed)
                             actor.deaths = 0  # the take was to blame, and is out
                         begin(self._replace(actor))
                     elif isinstance(result, Joined):
@@ -159,15 +159,15 @@ class Replicas:
                         answer, actor.takes = result
                         actor.deaths = 0
                         del actor.jobs[_key(answer)]
-                        keeper.put(answer)
+                        writer.put(answer)
                         if course.embeds and isinstance(answer, End):
                             embedding.add(actor.handle.embed.remote(answer.take.key))
                 for actor in self._actors:
                     others = [other for other in self._actors if other.takes]
                     for job in hand_out(queue, actor.jobs, actor.takes, [other.jobs for other in others]):
                         playing[actor.handle.play.remote(job)] = actor
-                keeper.check()
-        return Tally(keeper.done, keeper.failed)
+                writer.check()
+        return Tally(writer.done, writer.failed)
 
     def _ended(self, calls: list[Any]) -> list[Any]:
         """Calls that have ended, after waiting for one; none where all take long."""

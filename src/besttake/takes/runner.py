@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from besttake.takes.autoscale import Autoscale, Load, Measured
 from besttake.takes.draws import Draw
-from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.orders import End, Failed, Job, Need, Sampler, next_blocks
 from besttake.takes.pool import Pool
 from besttake.takes.schedule import AHEAD, Queue, Schedule, Waiting
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
+from besttake.takes.writer import Writer
 from besttake.types import F32
 
 
@@ -51,10 +51,10 @@ def play(
 ) -> Tally:
     """Play ``jobs`` and keep their takes in ``store``. ``batch`` takes are under way at once, over all workers."""
     stalled, under_way = pool.stalled, UnderWay(batch) if isinstance(batch, int) else batch
-    with Keeper(store, on_take) as keeper:
+    with Writer(store, on_take) as writer:
         engine = Engine(Queue(jobs), sampler, draw, pool, under_way)
-        engine.run(keeper.put, keeper.check)
-    return Tally(keeper.done, keeper.failed, pool.stalled - stalled, engine.sampling)
+        engine.run(writer.put, writer.check)
+    return Tally(writer.done, writer.failed, pool.stalled - stalled, engine.sampling)
 
 
 @dataclass(frozen=True)
