@@ -13,7 +13,7 @@ from besttake.takes.autoscale import Autoscale, Load, Measured, first, suited
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import UnderWay, play
 from besttake.takes.sizes import room_for

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from besttake.takes.orders import Act
+from besttake.takes.messages import Act
 from besttake.takes.watch import Watch
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Failed
+from besttake.takes.messages import Failed
 from besttake.takes.store import Store
 from besttake.takes.writer import Writer
 

@@ -13,7 +13,7 @@ from multiprocessing.connection import Pipe, wait
 from typing import Any, Protocol, Self, TypeVar
 
 from besttake.errors import RolloutError
-from besttake.takes.orders import Answer, Order
+from besttake.takes.messages import Answer, Order
 from besttake.takes.process import READY, WorkerProcess
 from besttake.takes.watch import LOOK, Watch
 

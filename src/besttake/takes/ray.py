@@ -18,7 +18,7 @@ from typing import Any, Self
 from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import End, Failed, Job
+from besttake.takes.messages import End, Failed, Job
 from besttake.takes.replica import THREADS, Course, Joined, LibraryCopy, Replica
 from besttake.takes.runner import Tally
 from besttake.takes.schedule import Queue

@@ -26,7 +26,7 @@ from besttake.errors import RolloutError, one_line
 from besttake.files import cache_dir, leads_out
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import End, Failed, Job, Sampler
+from besttake.takes.messages import End, Failed, Job, Sampler
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Engine, UnderWay
 from besttake.takes.schedule import Queue

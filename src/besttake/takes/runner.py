@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from besttake.takes.autoscale import Autoscale, Load, Measured
 from besttake.takes.draws import Draw
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import End, Failed, Job, Need, Sampler, next_blocks
+from besttake.takes.messages import End, Failed, Job, Need, Sampler, next_blocks
 from besttake.takes.pool import Pool
 from besttake.takes.schedule import AHEAD, Queue, Schedule, Waiting
 from besttake.takes.sizes import room_for

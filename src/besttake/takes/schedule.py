@@ -15,7 +15,7 @@ from besttake.arms.base import Request
 from besttake.errors import one_line
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
+from besttake.takes.messages import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.types import F32
 
 AHEAD = 2

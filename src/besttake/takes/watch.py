@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from besttake.takes.orders import Act
+from besttake.takes.messages import Act
 
 LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from besttake.takes.key import Row
-from besttake.takes.orders import End, Failed
+from besttake.takes.messages import End, Failed
 from besttake.takes.store import Store
 
 _THREADS = 4

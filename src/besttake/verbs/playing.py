@@ -19,7 +19,7 @@ from besttake.progress import Reporter
 from besttake.takes.autoscale import Load, Measured
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import Workers
 from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
 from besttake.takes.replica import Course

@@ -28,7 +28,7 @@ import toy  # noqa: E402
 from besttake.errors import RolloutError  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.orders import Job  # noqa: E402
+from besttake.takes.messages import Job  # noqa: E402
 from besttake.takes.pool import LocalPool  # noqa: E402
 from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
 from besttake.takes.replica import Course, LibraryCopy  # noqa: E402
