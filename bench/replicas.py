@@ -26,7 +26,7 @@ from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.ray import Cluster, Replicas
 from besttake.takes.replica import Course
-from besttake.takes.runner import UnderWay, play
+from besttake.takes.runner import Concurrency, play
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -101,7 +101,7 @@ def jobs(takes: int) -> list[Job]:
 def alone(path: Path, takes: int) -> str:
     """One replica in this process; prints how busy it was."""
     with Store.write(path, Manifest()) as store, closing(LocalPool(WORKERS)) as pool:
-        under_way = UnderWay(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
+        under_way = Concurrency(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
         pool.map(abs, range(WORKERS))
         tally = play(jobs(takes), Sleeping(), draw, store, pool, batch=under_way)
         print(f"one process: busy {tally.sampling:.1%} of the time, {takes} takes", flush=True)

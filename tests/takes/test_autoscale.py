@@ -15,7 +15,7 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import UnderWay, play
+from besttake.takes.runner import Concurrency, play
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
 
@@ -48,7 +48,10 @@ def test_a_run_measures_grows_and_plays_the_same_takes(tmp_path: Path) -> None:
     loads: list[tuple[Load, Measured]] = []
     pool = LocalPool(2)
     digests = []
-    for name, batch in (("auto", UnderWay(None, on_load=lambda *chosen: loads.append(chosen))), ("two", UnderWay(2))):
+    for name, batch in (
+        ("auto", Concurrency(None, on_load=lambda *chosen: loads.append(chosen))),
+        ("two", Concurrency(2)),
+    ):
         with Store.write(tmp_path / name, Manifest()) as store:
             play(work, toy.Sleeping(0.002, width=2), draw, store, pool, batch=batch)
             digests.append(store.digest())

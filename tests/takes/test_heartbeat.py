@@ -49,7 +49,7 @@ def test_a_directory_that_is_gone_does_not_end_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "x"}', '{"text": "no number"}', '{"number": 1e999}'])
-def test_a_pulse_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / heartbeat.FILE).write_text(text)
     assert read_heartbeat(tmp_path) is None
 

@@ -1,7 +1,7 @@
 """A sign of life in the run directory: what the run is doing, for whoever watches it from another process.
 
-``heartbeat.json`` is written every second while a run goes on and is gone when it ends in order. Its number grows with each
-beat, so a watcher needs no clock in common with the writer. Nothing reads it but a watcher, and no digest sees it.
+``heartbeat.json`` is written every second while a run goes on and is gone when it ends in order. Its number grows with
+each beat, so a watcher needs no clock in common with the writer. Nothing reads it but a watcher, and no digest sees it.
 """
 
 from __future__ import annotations

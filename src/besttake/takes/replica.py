@@ -28,7 +28,7 @@ from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.messages import End, Failed, Job, Sampler
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import Engine, UnderWay
+from besttake.takes.runner import Concurrency, Engine
 from besttake.takes.schedule import Queue
 from besttake.takes.sizes import drawing, gpus
 from besttake.takes.take import Take
@@ -187,8 +187,8 @@ class Replica:
             raise
         except Exception as error:  # which may not be one that can be sent
             raise RolloutError(one_line(error, 300)) from None
-        under_way = UnderWay(course.takes, course.env.at_once, course.otherwise)
-        self._engine = Engine(Queue(ended=False), self._sampler, course.draw, self._pool, under_way)
+        concurrency = Concurrency(course.takes, course.env.at_once, course.otherwise)
+        self._engine = Engine(Queue(ended=False), self._sampler, course.draw, self._pool, concurrency)
         self._course = course
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
         self._thread.start()

@@ -46,19 +46,19 @@ def play(
     store: Store,
     pool: Pool,
     *,
-    batch: int | UnderWay,
+    batch: int | Concurrency,
     on_take: Callable[[Row], None] = lambda row: None,
 ) -> Tally:
     """Play ``jobs`` and keep their takes in ``store``. ``batch`` takes are under way at once, over all workers."""
-    stalled, under_way = pool.stalled, UnderWay(batch) if isinstance(batch, int) else batch
+    stalled, concurrency = pool.stalled, Concurrency(batch) if isinstance(batch, int) else batch
     with Writer(store, on_take) as writer:
-        engine = Engine(Queue(jobs), sampler, draw, pool, under_way)
+        engine = Engine(Queue(jobs), sampler, draw, pool, concurrency)
         engine.run(writer.put, writer.check)
     return Tally(writer.done, writer.failed, pool.stalled - stalled, engine.sampling)
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class Concurrency:
     """How many ``takes`` are under way at once, over all workers, and in one worker no more than ``at_once``.
 
     None: as many as measured times ask for, where the policy says how many rows it takes, else ``otherwise``.
@@ -86,12 +86,12 @@ class Engine:
     """Plays what is in ``queue``, until it has ended, with the workers of ``pool``."""
 
     def __init__(
-        self, queue: Queue, sampler: Sampler, draw: Callable[[TakeKey], Draw], pool: Pool, under_way: UnderWay
+        self, queue: Queue, sampler: Sampler, draw: Callable[[TakeKey], Draw], pool: Pool, concurrency: Concurrency
     ) -> None:
         self._queue, self._sampler, self._pool = queue, sampler, pool
         width = getattr(sampler, "width", 0)
-        self._autoscale = under_way.autoscale(pool, width)
-        self._schedule = Schedule(queue, draw, pool.size, under_way.slots(pool.size), width)
+        self._autoscale = concurrency.autoscale(pool, width)
+        self._schedule = Schedule(queue, draw, pool.size, concurrency.slots(pool.size), width)
         self._fresh = self._stopped = False
         self._resize()
         self.sampling = 0.0

@@ -23,7 +23,7 @@ from besttake.takes.messages import Job
 from besttake.takes.pool import Workers
 from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
 from besttake.takes.replica import Course
-from besttake.takes.runner import Tally, UnderWay, play
+from besttake.takes.runner import Concurrency, Tally, play
 from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, PolicySpec
@@ -136,7 +136,7 @@ class Playing:
                         keep = ending.enter_context(Arrivals(encoder)).add
                     tally = self._replicas().play(course, jobs, self.store, finished, keep)
             else:
-                tally = self._play_here(jobs, env, UnderWay(batch, env.at_once, usual, self._loaded), finished)
+                tally = self._play_here(jobs, env, Concurrency(batch, env.at_once, usual, self._loaded), finished)
         _log.info("%d workers; %s", count, f"sampling {tally.sampling:.0%} of the time")
         if tally.stalled:
             reporter.note(f"{tally.stalled} workers gave no answer in time; their takes were tried again")
@@ -153,10 +153,12 @@ class Playing:
         text = f"{load.workers} of {self.workers.count} workers, {load.takes} takes under way: {measured}"
         self.reporter.note(text)
 
-    def _play_here(self, jobs: list[Job], env: EnvSpec, under_way: UnderWay, finished: Callable[[Row], None]) -> Tally:
+    def _play_here(
+        self, jobs: list[Job], env: EnvSpec, concurrency: Concurrency, finished: Callable[[Row], None]
+    ) -> Tally:
         return play(
             jobs, self._sampler(env), partial(take_draw, self.setup.plan.seed), self.store, self.workers.pool(),
-            batch=under_way, on_take=finished,
+            batch=concurrency, on_take=finished,
         )  # fmt: skip
 
     def _sampler(self, env: EnvSpec) -> ArmSampler:
