@@ -25,7 +25,7 @@ from besttake.takes.manifest import Manifest
 from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.ray import Cluster, Replicas
-from besttake.takes.replica import Course
+from besttake.takes.replica import Assignment
 from besttake.takes.runner import Concurrency, play
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
@@ -111,14 +111,14 @@ def alone(path: Path, takes: int) -> str:
 def together(path: Path, cluster: Cluster, count: int, takes: int) -> tuple[float, str]:
     """Takes per second of replicas of which all have been at work before, and the digest of the takes."""
     notes: list[str] = []
-    course, everything = Course(Recipe(), World.spec, draw, None), jobs(10_000)
+    assignment, everything = Assignment(Recipe(), World.spec, draw, None), jobs(10_000)
     with Replicas(cluster, count, WORKERS, 0.0, None, notes.append) as replicas:
         with Store.write(path.with_name(f"{path.name} before"), Manifest()) as store:
             while not any(note.startswith(f"{count} replica") for note in notes):
-                replicas.play(course, [everything.pop() for _ in range(16 * count)], store)
+                replicas.play(assignment, [everything.pop() for _ in range(16 * count)], store)
         with Store.write(path, Manifest()) as store:
             began = time.perf_counter()
-            replicas.play(course, everything[:takes], store)
+            replicas.play(assignment, everything[:takes], store)
             return takes / (time.perf_counter() - began), store.digest()
 
 

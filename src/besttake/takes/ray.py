@@ -19,7 +19,7 @@ from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.messages import End, Failed, Job
-from besttake.takes.replica import THREADS, Course, Joined, LibraryCopy, Replica
+from besttake.takes.replica import THREADS, Assignment, Joined, LibraryCopy, Replica
 from besttake.takes.runner import Tally
 from besttake.takes.schedule import Queue
 from besttake.takes.sizes import Layout, laid_out
@@ -97,7 +97,7 @@ class _Actor:
 
 
 class Replicas:
-    """Actors that play one course after the other, each with ``workers`` cores and ``gpus`` GPUs.
+    """Actors that play one assignment after the other, each with ``workers`` cores and ``gpus`` GPUs.
 
     Takes go to whoever is free. An actor that dies gives its takes back and is replaced.
     """
@@ -120,19 +120,19 @@ class Replicas:
 
     def play(
         self,
-        course: Course,
+        assignment: Assignment,
         jobs: Sequence[Job],
         store: Store,
         on_take: Callable[[Row], None] = lambda row: None,
         on_vectors: OnVectors = lambda vectors, encoded: None,
     ) -> Tally:
-        """Play ``jobs`` and keep their takes in ``store``; embeddings that a course asks for go to ``on_vectors``."""
+        """Play ``jobs`` and keep their takes in ``store``; embeddings that it asks for go to ``on_vectors``."""
         queue, beginning, playing, embedding = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor](), set[Any]()
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
-            library = self._cluster.library_copy(course.recipe.library)
-            beginning[actor.handle.begin.remote(course, library)] = actor
+            library = self._cluster.library_copy(assignment.recipe.library)
+            beginning[actor.handle.begin.remote(assignment, library)] = actor
 
         for actor in self._actors:
             begin(actor)
@@ -160,7 +160,7 @@ class Replicas:
                         actor.deaths = 0
                         del actor.jobs[_key(answer)]
                         writer.put(answer)
-                        if course.embeds and isinstance(answer, End):
+                        if assignment.embeds and isinstance(answer, End):
                             embedding.add(actor.handle.embed.remote(answer.take.key))
                 for actor in self._actors:
                     others = [other for other in self._actors if other.takes]

@@ -1,7 +1,7 @@
 """A replica: a policy with its own simulators, as a Ray actor.
 
-It is told what to play (a `Course`) and then asked for takes, each by one call that returns when the take is over. Its
-driver (`ray`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which are
+It is told what to play (an `Assignment`) and then asked for takes, each by one call that returns when the take is over.
+Its driver (`ray`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which are
 played again.
 """
 
@@ -63,7 +63,7 @@ class Recipe(Protocol):
 
 
 @dataclass(frozen=True)
-class Course:
+class Assignment:
     """What is played: whose actions, in which env, with whose randomness, and how many takes at once.
 
     None: as many as measured times ask for, or ``otherwise`` where the policy does not say how many rows it takes.
@@ -139,7 +139,7 @@ class Replica:
         self._node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:6]})"
         self._pool = LocalPool(workers, patience)
         self._one_at_a_time = asyncio.Lock()
-        self._course: Course | None = None
+        self._assignment: Assignment | None = None
         self._loaded: tuple[Recipe, Any] | None = None
         self._sampler: Any = None
         self._engine: Engine | None = None
@@ -148,18 +148,18 @@ class Replica:
         self._embedding = ThreadPoolExecutor(1, "embedding")
         self._films: dict[TakeKey, Take] = {}
 
-    async def begin(self, course: Course, library: LibraryCopy | None) -> Joined:
-        """Make ready for takes of ``course``; a node that lacks the ``library`` gets it."""
+    async def begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
+        """Make ready for takes of ``assignment``; a node that lacks the ``library`` gets it."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._begin, course, library)
+            return await asyncio.to_thread(self._begin, assignment, library)
 
     async def play(self, job: Job) -> tuple[End | Failed, int]:
         """Play a take; with it comes how many takes this replica can have in progress now."""
         assert self._engine is not None
-        assert self._course is not None
+        assert self._assignment is not None
         future = self._waiting[job.key] = Future()
         if job.actor is not None:  # a worker that acts itself does so by this node's library
-            job = replace(job, actor=self._course.recipe)
+            job = replace(job, actor=self._assignment.recipe)
         self._engine.add([job])
         answer = await asyncio.wrap_future(future)
         return answer, self._engine.takes
@@ -171,36 +171,36 @@ class Replica:
         """
         return await asyncio.get_running_loop().run_in_executor(self._embedding, self._embed, key)
 
-    def _begin(self, course: Course, library: LibraryCopy | None) -> Joined:
+    def _begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
         import ray
 
         if self._engine is not None and self._thread is not None:
             self._engine.stop()
             self._thread.join()
         try:
-            if library is not None and course.recipe.library is not None:
-                place = library.place(Path(course.recipe.library), ray.get, cache_dir() / "libraries")
-                recipe: Any = course.recipe
-                course = replace(course, recipe=replace(recipe, library=str(place)))
-            self._load(course)
+            if library is not None and assignment.recipe.library is not None:
+                place = library.place(Path(assignment.recipe.library), ray.get, cache_dir() / "libraries")
+                recipe: Any = assignment.recipe
+                assignment = replace(assignment, recipe=replace(recipe, library=str(place)))
+            self._load(assignment)
         except ray.exceptions.RayError:
             raise
         except Exception as error:  # which may not be one that can be sent
             raise RolloutError(one_line(error, 300)) from None
-        concurrency = Concurrency(course.takes, course.env.at_once, course.otherwise)
-        self._engine = Engine(Queue(ended=False), self._sampler, course.draw, self._pool, concurrency)
-        self._course = course
+        concurrency = Concurrency(assignment.takes, assignment.env.at_once, assignment.otherwise)
+        self._engine = Engine(Queue(ended=False), self._sampler, assignment.draw, self._pool, concurrency)
+        self._assignment = assignment
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
         self._thread.start()
         return Joined(self._node, self._pool.size, self._engine.takes)
 
-    def _load(self, course: Course) -> None:
-        """Make the sampler of a course; what the last one loaded is used again where it is the same."""
-        if self._loaded is None or self._loaded[0] != course.recipe:
+    def _load(self, assignment: Assignment) -> None:
+        """Make the sampler of an assignment; what the last one loaded is used again where it is the same."""
+        if self._loaded is None or self._loaded[0] != assignment.recipe:
             self._loaded = self._sampler = None  # their memory is needed for the next
-            self._loaded = course.recipe, course.recipe.load()
-        if self._sampler is None or self._course is None or self._course.env.name != course.env.name:
-            self._sampler = course.recipe.sampler_of(self._loaded[1], course.env)
+            self._loaded = assignment.recipe, assignment.recipe.load()
+        if self._sampler is None or self._assignment is None or self._assignment.env.name != assignment.env.name:
+            self._sampler = assignment.recipe.sampler_of(self._loaded[1], assignment.env)
 
     def _run(self, engine: Engine) -> None:
         try:
@@ -217,7 +217,7 @@ class Replica:
 
     def _embeds(self) -> bool:
         waiting = sum(len(take.film.data) for take in list(self._films.values()))
-        return self._course is not None and self._course.embeds and waiting < _MOST_WAITING
+        return self._assignment is not None and self._assignment.embeds and waiting < _MOST_WAITING
 
     def _embed(self, key: TakeKey) -> tuple[dict[bytes, F32], int]:
         encoder: Any = getattr(self._sampler, "encoder", None)

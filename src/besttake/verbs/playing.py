@@ -22,7 +22,7 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.messages import Job
 from besttake.takes.pool import Workers
 from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
-from besttake.takes.replica import Course
+from besttake.takes.replica import Assignment
 from besttake.takes.runner import Concurrency, Tally, play
 from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
@@ -128,13 +128,13 @@ class Playing:
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
             if plan.on == "ray" or replica_count(plan, self.policy.spec) > 1:
-                course = Course(self._recipe, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
+                assignment = Assignment(self._recipe, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
                 with ExitStack() as ending:
                     encoder = self.setup.encoder
                     keep: OnVectors = _no_vectors
-                    if course.embeds and isinstance(encoder, CachedEncoder):
+                    if assignment.embeds and isinstance(encoder, CachedEncoder):
                         keep = ending.enter_context(Arrivals(encoder)).add
-                    tally = self._replicas().play(course, jobs, self.store, finished, keep)
+                    tally = self._replicas().play(assignment, jobs, self.store, finished, keep)
             else:
                 tally = self._play_here(jobs, env, Concurrency(batch, env.at_once, usual, self._loaded), finished)
         _log.info("%d workers; %s", count, f"sampling {tally.sampling:.0%} of the time")
