@@ -131,7 +131,7 @@ class Replicas:
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
-            library = self._cluster.library_copy(assignment.recipe.library)
+            library = self._cluster.library_copy(assignment.factory.library)
             beginning[actor.handle.begin.remote(assignment, library)] = actor
 
         for actor in self._actors:

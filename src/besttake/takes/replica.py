@@ -41,7 +41,7 @@ _MOST_WAITING = 1 << 30
 """Bytes of films that wait to be embedded; what comes beyond that is embedded where takes are scored."""
 
 
-class Recipe(Protocol):
+class SamplerFactory(Protocol):
     """How a replica makes the sampler that the driver has: small and picklable."""
 
     @property
@@ -70,7 +70,7 @@ class Assignment:
     ``embeds``: the frames of finished takes are embedded, too, by the sampler's encoder, while others are played.
     """
 
-    recipe: Recipe
+    factory: SamplerFactory
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     takes: int | None
@@ -140,7 +140,7 @@ class Replica:
         self._pool = LocalPool(workers, patience)
         self._one_at_a_time = asyncio.Lock()
         self._assignment: Assignment | None = None
-        self._loaded: tuple[Recipe, Any] | None = None
+        self._loaded: tuple[SamplerFactory, Any] | None = None
         self._sampler: Any = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
@@ -159,7 +159,7 @@ class Replica:
         assert self._assignment is not None
         future = self._waiting[job.key] = Future()
         if job.actor is not None:  # a worker that acts itself does so by this node's library
-            job = replace(job, actor=self._assignment.recipe)
+            job = replace(job, actor=self._assignment.factory)
         self._engine.add([job])
         answer = await asyncio.wrap_future(future)
         return answer, self._engine.takes
@@ -178,10 +178,10 @@ class Replica:
             self._engine.stop()
             self._thread.join()
         try:
-            if library is not None and assignment.recipe.library is not None:
-                place = library.place(Path(assignment.recipe.library), ray.get, cache_dir() / "libraries")
-                recipe: Any = assignment.recipe
-                assignment = replace(assignment, recipe=replace(recipe, library=str(place)))
+            if library is not None and assignment.factory.library is not None:
+                place = library.place(Path(assignment.factory.library), ray.get, cache_dir() / "libraries")
+                factory: Any = assignment.factory
+                assignment = replace(assignment, factory=replace(factory, library=str(place)))
             self._load(assignment)
         except ray.exceptions.RayError:
             raise
@@ -196,11 +196,11 @@ class Replica:
 
     def _load(self, assignment: Assignment) -> None:
         """Make the sampler of an assignment; what the last one loaded is used again where it is the same."""
-        if self._loaded is None or self._loaded[0] != assignment.recipe:
+        if self._loaded is None or self._loaded[0] != assignment.factory:
             self._loaded = self._sampler = None  # their memory is needed for the next
-            self._loaded = assignment.recipe, assignment.recipe.load()
+            self._loaded = assignment.factory, assignment.factory.load()
         if self._sampler is None or self._assignment is None or self._assignment.env.name != assignment.env.name:
-            self._sampler = assignment.recipe.sampler_of(self._loaded[1], assignment.env)
+            self._sampler = assignment.factory.sampler_of(self._loaded[1], assignment.env)
 
     def _run(self, engine: Engine) -> None:
         try:

@@ -80,7 +80,7 @@ class Playing:
         self._started: Replicas | None = None
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
-        self._recipe = SmallActor(
+        self._factory = SmallActor(
             settled(uri, spec),
             setup.retrieval,
             library,
@@ -96,7 +96,7 @@ class Playing:
             env = setup.envs[block.env]
             self.jobs[block.env] = block.jobs(
                 spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
-                actor=self._recipe if acting else None,
+                actor=self._factory if acting else None,
             )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -128,7 +128,7 @@ class Playing:
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
             if plan.on == "ray" or replica_count(plan, self.policy.spec) > 1:
-                assignment = Assignment(self._recipe, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
+                assignment = Assignment(self._factory, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
                 with ExitStack() as ending:
                     encoder = self.setup.encoder
                     keep: OnVectors = _no_vectors
