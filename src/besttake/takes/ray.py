@@ -22,7 +22,7 @@ from besttake.takes.messages import End, Failed, Job
 from besttake.takes.replica import THREADS, Assignment, Joined, LibraryCopy, Replica
 from besttake.takes.runner import Tally
 from besttake.takes.schedule import Queue
-from besttake.takes.sizes import Layout, laid_out
+from besttake.takes.sizes import ReplicaLayout, laid_out
 from besttake.takes.store import Store
 from besttake.takes.writer import Writer
 from besttake.types import F32
@@ -62,7 +62,7 @@ class Cluster:
                 " `replicas` 1"
             ) from error
 
-    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> Layout:
+    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> ReplicaLayout:
         """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return laid_out(nodes, replicas, workers, gpus)
