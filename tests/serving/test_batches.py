@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.serving import Limits, serve
-from besttake.serving.batches import Batches, Row
+from besttake.serving.batches import Batches, SampleRequest
 from besttake.serving.served import Episode, Served
 from besttake.types import Observation, PolicySpec
 
@@ -238,7 +238,9 @@ def test_a_call_waits_a_moment_for_those_who_were_just_answered_and_for_nobody_e
         batches._took = took
         for moment in answered:
             batches.client(lambda: True).answered = moment
-        first = Row(batches.client(lambda: True), Observation({}, np.zeros(5, np.float32)), None, None, came=10.0)
+        first = SampleRequest(
+            batches.client(lambda: True), Observation({}, np.zeros(5, np.float32)), None, None, came=10.0
+        )
         until = batches._wait_until(first, 10.0)
         await batches.close()
         return until - 10.0

@@ -20,7 +20,7 @@ from besttake.demos.library import Library
 from besttake.policies.augmented import Course, cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import Limits, serve
-from besttake.serving.batches import Row
+from besttake.serving.batches import SampleRequest
 from besttake.serving.served import Served
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
@@ -150,7 +150,7 @@ def test_clients_that_share_all_their_calls_get_the_arm_as_if_alone(library: Lib
     for chunk in range(STEPS // served.spec.replan + 1):
         draws = [Draw(SEED, TASK, start, 0, chunk) for start in expected]
         seen = [env.observe(("wrist",)) for env in envs]
-        rows = [Row(None, *row) for row in zip(seen, draws, courses, strict=True)]  # type: ignore[arg-type]
+        rows = [SampleRequest(None, *row) for row in zip(seen, draws, courses, strict=True)]  # type: ignore[arg-type]
         for env, course, sampled in zip(envs, courses, served.sample(rows), strict=True):
             assert not isinstance(sampled, Exception)
             for action in sampled[: served.spec.replan]:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Row:
+class SampleRequest:
     """A client's request for a chunk."""
 
     client: Client
@@ -63,7 +63,7 @@ class Client:
     async def sample(self, observation: Observation, draw: Draw, course: Course) -> F32:
         """One chunk (horizon, action_dim), sampled together with those of others."""
         self.answered = None
-        return await self._batches.sample(Row(self, observation, draw, course))
+        return await self._batches.sample(SampleRequest(self, observation, draw, course))
 
     def supplied(self, actions: int) -> None:
         """The client is answered, and ``actions`` are left for it before it needs another sample."""
@@ -80,10 +80,10 @@ class Batches:
     It gives one chunk (horizon, action_dim) per row, or why there is none; raising says nothing about single rows.
     """
 
-    def __init__(self, sampler: Callable[[Sequence[Row]], Sequence[F32 | Exception]], most: int) -> None:
+    def __init__(self, sampler: Callable[[Sequence[SampleRequest]], Sequence[F32 | Exception]], most: int) -> None:
         self._sampler, self._most = sampler, most
         self.clients: set[Client] = set()
-        self._waiting: list[Row] = []
+        self._waiting: list[SampleRequest] = []
         self._changed = asyncio.Event()
         self._took, self._free, self._closed = 0.0, 0.0, False
         self._thread = ThreadPoolExecutor(1, "besttake-sample")
@@ -95,7 +95,7 @@ class Batches:
         self.clients.add(client)
         return client
 
-    async def sample(self, row: Row) -> F32:
+    async def sample(self, row: SampleRequest) -> F32:
         """The chunk of ``row``, from the next call or one after it."""
         if self._closed:
             raise ComponentError("the server is closing")
@@ -128,7 +128,7 @@ class Batches:
                 row.client.answered = self._free
                 row.end(answer)
 
-    async def _gather(self) -> list[Row]:
+    async def _gather(self) -> list[SampleRequest]:
         """The rows of the next call, when it is time for it."""
         while True:
             rows, now = self._next(), time.monotonic()
@@ -141,20 +141,20 @@ class Batches:
                 async with asyncio.timeout(None if until is None else until - now):
                     await self._changed.wait()
 
-    def _next(self) -> list[Row]:
+    def _next(self) -> list[SampleRequest]:
         """The rows that could go now: the first that waits, and those that can share its call."""
         for row in [row for row in self._waiting if not row.client.is_open()]:
             self._waiting.remove(row)
             row.end(ComponentError("the client has gone"))
         return [row for row in self._waiting if row.shapes == self._waiting[0].shapes][: self._most]
 
-    def _wait_until(self, first: Row, now: float) -> float:
+    def _wait_until(self, first: SampleRequest, now: float) -> float:
         """When those who were answered a moment ago have asked again, or will not soon."""
         window = min(_LONGEST, self._took / 2)
         due = [client.answered + window for client in self.clients if client.answered is not None]
         return min(max(due, default=now), max(first.came, self._free) + window)
 
-    def _sample(self, rows: Sequence[Row]) -> list[F32 | Exception]:
+    def _sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
         """An answer for each row; where the call fails, halves of it are tried, so that one cannot spoil the others."""
         try:
             answers = list(self._sampler(rows))

@@ -18,7 +18,7 @@ from besttake.errors import ComponentError
 from besttake.policies.augmented import Augmented, Course
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
-from besttake.serving.batches import MOST_ROWS, Client, Row
+from besttake.serving.batches import MOST_ROWS, Client, SampleRequest
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
@@ -64,14 +64,14 @@ class Served:
         self._policy = policy
         self._episodes: Counter[tuple[str, int]] = Counter()
 
-    def sample(self, rows: Sequence[Row]) -> list[F32 | Exception]:
+    def sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
         """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
         seen, draws = [row.observation for row in rows], [row.draw for row in rows]
         if isinstance(self._policy, Augmented):
             return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._courses(rows))]
         return [self._finite(chunk) for chunk in self._policy.sample(seen, draws)]
 
-    def _courses(self, rows: Sequence[Row]) -> list[Course]:
+    def _courses(self, rows: Sequence[SampleRequest]) -> list[Course]:
         """An arm that does not look back has no use for what happened."""
         return [row.course if self.follows else Course(states=[row.observation.state]) for row in rows]
 
