@@ -30,7 +30,7 @@ class _Message:
     orders: bool = True
 
 
-class Watch:
+class Deadlines:
     """Keeps the time of ``size`` workers that answer messages one after the other.
 
     ``patience`` is the user's limit in seconds for a list of orders.
