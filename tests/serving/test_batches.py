@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.serving import Limits, serve
 from besttake.serving.batches import Batches, SampleRequest
-from besttake.serving.served import Episode, Served
+from besttake.serving.served import Served, ServedEpisode
 from besttake.types import Observation, PolicySpec
 
 WAIT = 120
@@ -280,13 +280,13 @@ def test_a_policy_that_uses_its_memory_again_does_not_mix_clients_up():
 
 
 def test_what_was_answered_with_an_error_is_not_remembered():
-    async def fail(seen, draw, course):
-        course.memory.append(seen)
+    async def fail(seen, draw, history):
+        history.memory.append(seen)
         raise RuntimeError("fell over")
 
     served = Served(Gated(), 0, {}, Limits())
-    episode = Episode(served, mock.Mock(sample=fail), served.episode("push", 0))
-    episode.course.memory.append("before")
+    episode = ServedEpisode(served, mock.Mock(sample=fail), served.episode("push", 0))
+    episode.history.memory.append("before")
     with pytest.raises(RuntimeError):
         asyncio.run(episode.sample(Observation({}, np.zeros(5, np.float32), "")))
-    assert episode.course.memory == ["before"]
+    assert episode.history.memory == ["before"]

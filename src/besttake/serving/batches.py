@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from besttake.errors import ComponentError, one_line
-from besttake.policies.augmented import Course
+from besttake.policies.augmented import EpisodeHistory
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation
 
@@ -33,7 +33,7 @@ class SampleRequest:
     client: Client
     observation: Observation
     draw: Draw
-    course: Course
+    history: EpisodeHistory
     came: float = field(default_factory=time.monotonic)
     answer: Future[F32] = field(default_factory=Future)
 
@@ -60,10 +60,10 @@ class Client:
         self.answered: float | None = None
         """When it was left without actions, and so is likely to ask for a sample soon; else None."""
 
-    async def sample(self, observation: Observation, draw: Draw, course: Course) -> F32:
+    async def sample(self, observation: Observation, draw: Draw, history: EpisodeHistory) -> F32:
         """One chunk (horizon, action_dim), sampled together with those of others."""
         self.answered = None
-        return await self._batches.sample(SampleRequest(self, observation, draw, course))
+        return await self._batches.sample(SampleRequest(self, observation, draw, history))
 
     def supplied(self, actions: int) -> None:
         """The client is answered, and ``actions`` are left for it before it needs another sample."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Augmented, Course
+from besttake.policies.augmented import Augmented, EpisodeHistory
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
 from besttake.serving.batches import MOST_ROWS, Client, SampleRequest
@@ -60,7 +60,7 @@ class Served:
         self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
         self.cameras = {camera: cameras.get(camera, camera) for camera in policy.spec.cameras}
         self.follows = isinstance(policy, Augmented) and policy.looks_back
-        """Whether the policy looks back over the episode, so that its course must be kept."""
+        """Whether the policy looks back over the episode, so that its history must be kept."""
         self._policy = policy
         self._episodes: Counter[tuple[str, int]] = Counter()
 
@@ -68,12 +68,12 @@ class Served:
         """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
         seen, draws = [row.observation for row in rows], [row.draw for row in rows]
         if isinstance(self._policy, Augmented):
-            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._courses(rows))]
+            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._histories(rows))]
         return [self._finite(chunk) for chunk in self._policy.sample(seen, draws)]
 
-    def _courses(self, rows: Sequence[SampleRequest]) -> list[Course]:
+    def _histories(self, rows: Sequence[SampleRequest]) -> list[EpisodeHistory]:
         """An arm that does not look back has no use for what happened."""
-        return [row.course if self.follows else Course(states=[row.observation.state]) for row in rows]
+        return [row.history if self.follows else EpisodeHistory(states=[row.observation.state]) for row in rows]
 
     def _finite(self, chunk: F32 | Exception) -> F32 | Exception:
         if isinstance(chunk, Exception):
@@ -130,24 +130,24 @@ class Served:
         return state.astype(np.float32)
 
 
-class Episode:
-    """One episode of a client: the draws of its chunks and its course so far.
+class ServedEpisode:
+    """One episode of a client: the draws of its chunks and its history so far.
 
-    ``sampled`` is the last chunk; its actions join the course when they are known to have been executed.
+    ``sampled`` is the last chunk; its actions join the history when they are known to have been executed.
     """
 
     def __init__(self, served: Served, client: Client, draw: Draw, task: str = "") -> None:
         self._client, self._draw = client, draw
-        self.course = Course(task)
+        self.history = EpisodeHistory(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
 
     async def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
-        known = len(self.course.memory)
+        known = len(self.history.memory)
         try:
-            self.sampled = await self._client.sample(seen, self._draw, self.course)
+            self.sampled = await self._client.sample(seen, self._draw, self.history)
         except Exception:
-            del self.course.memory[known:]  # what was not answered is not remembered: the client may ask again
+            del self.history.memory[known:]  # what was not answered is not remembered: the client may ask again
             raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled

@@ -1,6 +1,6 @@
 """One client of the server: frames in, frames out. A session knows a protocol; it knows nothing of sockets.
 
-A policy that looks back needs the course of the episode. vla-eval's harness sends every step's observation and gets
+A policy that looks back needs the history of the episode. vla-eval's harness sends every step's observation and gets
 one action for each, so its session has seen all there is. openpi's wire has neither episodes nor the steps between two
 requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
 
@@ -25,7 +25,7 @@ from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
 from besttake.serving.batches import Client
-from besttake.serving.served import MOST_STEPS, Episode, Served
+from besttake.serving.served import MOST_STEPS, Served, ServedEpisode
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation, PolicySpec
 
@@ -48,13 +48,13 @@ class _Session:
         """The first frame, where the server speaks first."""
         return None
 
-    def _begun(self, task: Any, start: Any) -> Episode:
+    def _begun(self, task: Any, start: Any) -> ServedEpisode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
-            return Episode(self._served, self._client, self._served.episode(task, start), task)
+            return ServedEpisode(self._served, self._client, self._served.episode(task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
         self._unnamed += 1
-        return Episode(self._served, self._client, draw, task if isinstance(task, str) else "")
+        return ServedEpisode(self._served, self._client, draw, task if isinstance(task, str) else "")
 
 
 class VlaEvalSession(_Session):
@@ -62,7 +62,7 @@ class VlaEvalSession(_Session):
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
-        self._episode = Episode(served, client, Draw(served.seed, "connection", connection, 0))
+        self._episode = ServedEpisode(served, client, Draw(served.seed, "connection", connection, 0))
         self._ready: deque[F32] = deque()
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:
@@ -102,8 +102,8 @@ class VlaEvalSession(_Session):
         }
 
     async def _act(self, payload: Mapping[str, Any]) -> F32:
-        course = self._episode.course
-        if len(course.actions) >= MOST_STEPS:
+        history = self._episode.history
+        if len(history.actions) >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
         images = payload.get("images")
@@ -113,13 +113,13 @@ class VlaEvalSession(_Session):
                 images if isinstance(images, Mapping) else {}, state, payload.get("task_description")
             )
         if self._served.follows:
-            del course.states[len(course.actions) :]  # of an observation that was answered with an error
-            course.states.append(self._served.state(state))
+            del history.states[len(history.actions) :]  # of an observation that was answered with an error
+            history.states.append(self._served.state(state))
         if seen is not None:
             self._ready.extend((await self._episode.sample(seen))[: self._served.spec.replan])
         action = self._ready.popleft()
         self._client.supplied(len(self._ready))
-        course.actions.append(action)
+        history.actions.append(action)
         return action
 
 
@@ -129,7 +129,7 @@ class OpenpiSession(_Session):
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
         self._draw = Draw(served.seed, "connection", connection, 0)
-        self._episode: Episode | None = None
+        self._episode: ServedEpisode | None = None
 
     def greeting(self) -> bytes | None:
         """The metadata frame."""
@@ -146,10 +146,10 @@ class OpenpiSession(_Session):
         return wire.pack_openpi({"actions": chunk})
 
     async def _alone(self, request: Mapping[str, Any]) -> F32:
-        """A request that says nothing of its episode: its course is what it shows."""
+        """A request that says nothing of its episode: its history is what it shows."""
         seen = self._observation(request)
-        episode = Episode(self._served, self._client, self._draw)
-        episode.course.states.append(seen.state)
+        episode = ServedEpisode(self._served, self._client, self._draw)
+        episode.history.states.append(seen.state)
         chunk = await episode.sample(seen)
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
@@ -168,9 +168,9 @@ class OpenpiSession(_Session):
         self._advance(self._episode, step, entry.get("states", [seen.state]))
         return await self._episode.sample(seen)
 
-    def _advance(self, episode: Episode, step: int, states: Any) -> None:
+    def _advance(self, episode: ServedEpisode, step: int, states: Any) -> None:
         """Add what happened since the last request: the states that the client saw, and our own actions."""
-        course, before = episode.course, len(episode.course.actions)
+        history, before = episode.history, len(episode.history.actions)
         executed = step - before
         if step and not 1 <= executed <= len(episode.sampled):
             raise ComponentError(
@@ -179,8 +179,8 @@ class OpenpiSession(_Session):
         rows: Array = np.asarray(states)
         if rows.ndim != 2 or len(rows) != max(executed, 1):
             raise ComponentError(f"states {rows.shape}, where the {max(executed, 1)} since the last request are needed")
-        course.states.extend(self._served.state(row) for row in rows)
-        course.actions.extend(episode.sampled[:executed])
+        history.states.extend(self._served.state(row) for row in rows)
+        history.actions.extend(episode.sampled[:executed])
 
     def _observation(self, request: Mapping[str, Any]) -> Observation:
         plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}

@@ -23,7 +23,7 @@ from besttake import registry
 from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, Convention
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
-from besttake.policies.augmented import Course, retrieving
+from besttake.policies.augmented import EpisodeHistory, retrieving
 from besttake.serving import serve, sessions
 from besttake.takes.draws import Draw
 from besttake.types import Observation, PolicySpec, Start
@@ -38,15 +38,15 @@ def played(sample, replan, index, horizon, task="push"):
     """Success and length of one take, rolled out here with the draws that the server is to use."""
     env = registry.env(f"testbed:{task}")
     env.reset(Start(task, env.spec.starts[index]))
-    course = Course(task)
+    history = EpisodeHistory(task)
     for step in range(horizon):
         seen = env.observe(("wrist",))
-        course.states.append(seen.state)
+        history.states.append(seen.state)
         if step % replan == 0:
             draw = Draw(3, task, index, 0, step // replan)
-            chunk = sample(Observation(seen.images, seen.state, task), draw, course)
-        course.actions.append(chunk[step % replan])
-        if env.step(course.actions[-1]).success:
+            chunk = sample(Observation(seen.images, seen.state, task), draw, history)
+        history.actions.append(chunk[step % replan])
+        if env.step(history.actions[-1]).success:
             return True, step + 1
     return False, horizon
 
@@ -75,7 +75,7 @@ def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, 
         got = evaluated(server.url)
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
 
-    def sample(seen, draw, course):
+    def sample(seen, draw, history):
         return policy.sample([seen], [draw])[0]
 
     assert got == [played(sample, policy.spec.replan, index, horizon) for index in range(3)]
