@@ -22,11 +22,11 @@ from besttake.arms.base import Request
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.ray import Cluster, Replicas
-from besttake.takes.replica import Course
-from besttake.takes.runner import UnderWay, play
+from besttake.takes.replica import Assignment
+from besttake.takes.runner import Concurrency, play
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
@@ -101,7 +101,7 @@ def jobs(takes: int) -> list[Job]:
 def alone(path: Path, takes: int) -> str:
     """One replica in this process; prints how busy it was."""
     with Store.write(path, Manifest()) as store, closing(LocalPool(WORKERS)) as pool:
-        under_way = UnderWay(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
+        under_way = Concurrency(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
         pool.map(abs, range(WORKERS))
         tally = play(jobs(takes), Sleeping(), draw, store, pool, batch=under_way)
         print(f"one process: busy {tally.sampling:.1%} of the time, {takes} takes", flush=True)
@@ -111,14 +111,14 @@ def alone(path: Path, takes: int) -> str:
 def together(path: Path, cluster: Cluster, count: int, takes: int) -> tuple[float, str]:
     """Takes per second of replicas of which all have been at work before, and the digest of the takes."""
     notes: list[str] = []
-    course, everything = Course(Recipe(), World.spec, draw, None), jobs(10_000)
+    assignment, everything = Assignment(Recipe(), World.spec, draw, None), jobs(10_000)
     with Replicas(cluster, count, WORKERS, 0.0, None, notes.append) as replicas:
         with Store.write(path.with_name(f"{path.name} before"), Manifest()) as store:
             while not any(note.startswith(f"{count} replica") for note in notes):
-                replicas.play(course, [everything.pop() for _ in range(16 * count)], store)
+                replicas.play(assignment, [everything.pop() for _ in range(16 * count)], store)
         with Store.write(path, Manifest()) as store:
             began = time.perf_counter()
-            replicas.play(course, everything[:takes], store)
+            replicas.play(assignment, everything[:takes], store)
             return takes / (time.perf_counter() - began), store.digest()
 
 

@@ -22,7 +22,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
+from besttake.takes.heartbeat import Beat, Heartbeat
 from besttake.takes.key import TakeKey
-from besttake.takes.pulse import Beat, Pulse
 from besttake.takes.store import Store
 
 
@@ -44,5 +44,5 @@ def going(small: ModuleType, tmp_path: Path) -> Iterator[Path]:
             for seed in range(small.SEEDS):
                 store.add(small.take(start, seed))
         store.add_error(TakeKey("<b>p</b>", "e", "pick", 24, "base", 0), "boom <script>alert(1)</script>")
-        with Pulse(store.path, lambda: Beat("takes p", 49, 60, 75.0)):
+        with Heartbeat(store.path, lambda: Beat("takes p", 49, 60, 75.0)):
             yield store.path

@@ -19,7 +19,7 @@ import pytest
 from besttake.live import server as module
 from besttake.live.observer import Observer
 from besttake.live.server import Access, LiveServer
-from besttake.takes.pulse import Beat
+from besttake.takes.heartbeat import Beat
 
 
 class Asking:
@@ -240,7 +240,7 @@ def test_a_run_that_gives_no_sign_of_life_is_said_to_be_lost(going: Path) -> Non
     now = [0.0]
     observer = Observer(going, clock=lambda: now[0])
     assert observer.state().phase == "running"
-    with patch("besttake.takes.pulse.read_pulse", return_value=Beat(number=7)):
+    with patch("besttake.takes.heartbeat.read_heartbeat", return_value=Beat(number=7)):
         observer.state()
         now[0] += 60
         assert observer.state().phase == "lost"

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from besttake.errors import ComponentError
 from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.serving import Limits, serve
-from besttake.serving import server as module
-from besttake.serving.batches import Batches, Seat, worth_waiting
-from besttake.serving.served import Episode, Served
+from besttake.serving.batches import Batches, SampleRequest
+from besttake.serving.served import Served, ServedEpisode
 from besttake.types import Observation, PolicySpec
 
 WAIT = 120
@@ -164,23 +162,17 @@ def test_clients_with_pictures_of_other_sizes_do_not_share_a_call():
     assert sorted(sorted(call) for call in policy.calls[1:]) == [["16 0", "16 1"], ["8 0", "8 1"]]
 
 
-def test_a_request_that_makes_the_policy_fail_costs_the_others_nothing_and_then_goes_alone():
+def test_a_request_that_makes_the_policy_fail_costs_the_others_nothing():
     policy = Gated()
     with serve(policy) as server:
         bad, good = Client(server.url, "fail"), [Client(server.url, f"good {number}") for number in range(3)]
-        for _ in range(2):
-            first = held(policy, server)
-            for client in (good[0], bad, *good[1:]):
-                client.ask()
-            waiting(server, 4)
-            policy.gate.set()
-            assert bad.answer() == "RuntimeError: fell over"
-            assert all(client.answer().shape == (3,) for client in (first, *good))
-            first.socket.close()
-            calls = policy.calls[:]
-            policy.calls.clear()
-    assert sorted(len(call) for call in calls) == [1, 1, 3]
-    assert ["fail"] in calls
+        first = held(policy, server)
+        for client in (good[0], bad, *good[1:]):
+            client.ask()
+        waiting(server, 4)
+        policy.gate.set()
+        assert bad.answer() == "RuntimeError: fell over"
+        assert all(client.answer().shape == (3,) for client in (first, *good))
 
 
 def test_a_policy_that_fails_on_many_rows_gets_fewer(caplog):
@@ -208,7 +200,7 @@ def test_a_client_that_leaves_while_it_waits_is_not_sampled():
         waiting(server, 2)
         leaves.socket.socket.shutdown(socket.SHUT_RDWR)
         for _ in range(WAIT * 100):
-            if not all(row.seat.there() for row in server._batches._waiting):
+            if not all(row.client.is_open() for row in server._batches._waiting):
                 break
             threading.Event().wait(0.01)
         policy.gate.set()
@@ -229,104 +221,35 @@ def test_a_client_in_the_middle_of_a_message_holds_nobody():
 
 def test_closing_turns_away_those_who_wait():
     policy = Gated()
-    batches = Batches(Served(policy, 0, {}, Limits()), 8)
-    seats = [batches.seat(lambda: True) for _ in range(2)]
-    seen = Observation({}, np.zeros(5, np.float32), "x")
-
-    def sample(seat: Seat):
-        return seat.sample(seen, None, None)
-
-    policy.gate.clear()
-    with ThreadPoolExecutor(3) as pool:
-        pool.submit(sample, seats[0])
-        assert policy.entered.acquire(timeout=WAIT)
-        waits = pool.submit(sample, seats[1])
-        while not batches._waiting:
-            pass
-        closing = pool.submit(batches.close)
-        while not batches._closed:
-            pass
-        policy.gate.set()
-        closing.result(WAIT)
-        with pytest.raises(ComponentError, match="the server is closing"):
-            waits.result(WAIT)
-    with pytest.raises(ComponentError, match="the server is closing"):
-        sample(seats[0])
+    server = serve(policy)
+    first, second = held(policy, server), Client(server.url, "second")
+    second.ask()
+    waiting(server, 1)
+    server.close()
+    for client in (first, second):
+        with suppress(ConnectionClosed):
+            assert client.answer() == "the server is closing"
+    policy.gate.set()
 
 
-class Preparing(Gated):
-    """Keeps the names of what it prepared."""
+def test_a_call_waits_a_moment_for_those_who_were_just_answered_and_for_nobody_else():
+    async def waits(took: float, answered: list[float | None]) -> float:
+        batches = Batches(lambda rows: [], 8)
+        batches._took = took
+        for moment in answered:
+            batches.client(lambda: True).answered = moment
+        first = SampleRequest(
+            batches.client(lambda: True), Observation({}, np.zeros(5, np.float32)), None, None, came=10.0
+        )
+        until = batches._wait_until(first, 10.0)
+        await batches.close()
+        return until - 10.0
 
-    def __init__(self):
-        super().__init__()
-        self.prepared = list[list[str]]()
-
-    def prepare(self, observations, draws, warm=None):
-        self.prepared.append([seen.instruction for seen in observations])
-        if "odd" in self.prepared[-1]:
-            raise SystemExit("cannot prepare this")
-        return observations, draws
-
-    def sample_prepared(self, prepared):
-        return super().sample(*prepared)
-
-    def sample(self, observations, draws, warm=None):
-        return self.sample_prepared(self.prepare(observations, draws))
-
-
-def test_a_whole_call_is_prepared_while_another_runs():
-    policy = Preparing()
-    with serve(policy) as server:
-        first = held(policy, server)
-        others = [Client(server.url, f"other {number}") for number in range(10)]
-        for client in others:
-            client.ask()
-        waiting(server, 2)
-        assert [len(call) for call in policy.prepared] == [1, 8]
-        assert policy.calls == [["first"]]
-        policy.gate.set()
-        assert all(client.answer().shape == (3,) for client in (first, *others))
-    assert [len(call) for call in policy.prepared] == [len(call) for call in policy.calls] == [1, 8, 2]
-
-
-def test_a_request_that_cannot_be_prepared_costs_the_others_nothing():
-    policy = Preparing()
-    with serve(policy) as server:
-        first, odd = held(policy, server), Client(server.url, "odd")
-        others = [Client(server.url, f"other {number}") for number in range(7)]
-        for client in (odd, *others):
-            client.ask()
-        waiting(server, 0)
-        policy.gate.set()
-        assert all(client.answer().shape == (3,) for client in (first, *others))
-        assert odd.answer() == "SystemExit: cannot prepare this"
-
-
-def total_waiting(here: int, due: list[float], took: float, begin: float) -> float:
-    """Seconds from each request to the call that it is in, where the first call begins at ``begin``."""
-    arrivals = [0.0] * here + due
-    return sum((begin if at <= begin else begin + took) - at for at in arrivals)
-
-
-@settings(max_examples=50)
-@given(
-    here=st.integers(1, 6),
-    due=st.lists(st.floats(0, 0.05), max_size=8).map(sorted),
-    took=st.floats(0.1, 1),
-)
-def test_waiting_for_company_is_what_makes_everyone_wait_least(here, due, took):
-    count = worth_waiting(here, due, took, most=99)
-    waits = [total_waiting(here, due, took, begin) for begin in (0.0, *due)]
-    chosen = 0.0 if not count else due[count - 1]
-    assert total_waiting(here, due, took, chosen) == pytest.approx(min(waits))
-
-
-def test_nobody_waits_for_nobody_nor_for_more_than_a_call_takes():
-    assert worth_waiting(1, [], 1.0, 8) == 0
-    assert worth_waiting(8, [0.0, 0.0], 1.0, 8) == 0
-    assert worth_waiting(7, [0.0, 0.0], 1.0, 8) == 1
-    assert worth_waiting(1, [0.6], 1.0, 8) == 0
-    assert worth_waiting(1, [0.4], 1.0, 8) == 1
+    for took, answered, expected in (
+        (1.0, [], 0.0), (1.0, [None], 0.0), (1.0, [9.99], 0.02), (1.0, [9.0], -0.97), (0.02, [10.0], 0.01),
+        (1.0, [9.99, 10.02], 0.03),
+    ):  # fmt: skip
+        assert asyncio.run(waits(took, answered)) == pytest.approx(expected)
 
 
 class Frugal(Gated):
@@ -356,27 +279,14 @@ def test_a_policy_that_uses_its_memory_again_does_not_mix_clients_up():
     np.testing.assert_array_equal(actions, alone)
 
 
-def test_clients_that_cannot_be_closed_hold_up_closing_once_and_not_each():
-    class Stuck:
-        def close(self):
-            threading.Event().wait(WAIT)
-
-    server = serve(Gated())
-    server._open |= {Stuck() for _ in range(6)}
-    began = time.monotonic()
-    server.close()
-    assert time.monotonic() - began < 5 * (module._CLOSING + 1), "six of them, one after the other"
-
-
 def test_what_was_answered_with_an_error_is_not_remembered():
-    def fail(seen, draw, course):
-        course.memory.append(seen)
+    async def fail(seen, draw, history):
+        history.memory.append(seen)
         raise RuntimeError("fell over")
 
-    seat = mock.Mock(sample=fail)
     served = Served(Gated(), 0, {}, Limits())
-    episode = Episode(served, seat, served.episode("push", 0))
-    episode.course.memory.append("before")
+    episode = ServedEpisode(served, mock.Mock(sample=fail), served.episode("push", 0))
+    episode.history.memory.append("before")
     with pytest.raises(RuntimeError):
-        episode.sample(Observation({}, np.zeros(5, np.float32), ""))
-    assert episode.course.memory == ["before"]
+        asyncio.run(episode.sample(Observation({}, np.zeros(5, np.float32), "")))
+    assert episode.history.memory == ["before"]

@@ -17,15 +17,15 @@ from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.demos.library import Library
-from besttake.policies.augmented import Course, cooled, retrieving
+from besttake.policies.augmented import EpisodeHistory, cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import Limits, serve
-from besttake.serving.batches import Row
+from besttake.serving.batches import SampleRequest
 from besttake.serving.served import Served
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store
@@ -143,26 +143,26 @@ def test_a_served_retrieving_policy_acts_as_the_arm_retrieve(
 def test_clients_that_share_all_their_calls_get_the_arm_as_if_alone(library: Library, diagnosed: Diagnosed) -> None:
     expected = diagnosed(LOOKS_BACK, "retrieve")
     served = Served(retrieving(registry.policy("testbed:half"), library, LOOKS_BACK), SEED, {}, Limits())
-    envs, courses = [registry.env("testbed:pick") for _ in expected], [Course(TASK) for _ in expected]
-    for env, course, start in zip(envs, courses, expected, strict=True):
+    envs, histories = [registry.env("testbed:pick") for _ in expected], [EpisodeHistory(TASK) for _ in expected]
+    for env, history, start in zip(envs, histories, expected, strict=True):
         env.reset(Start(TASK, start))
-        course.states.append(env.observe(()).state)
+        history.states.append(env.observe(()).state)
     for chunk in range(STEPS // served.spec.replan + 1):
         draws = [Draw(SEED, TASK, start, 0, chunk) for start in expected]
         seen = [env.observe(("wrist",)) for env in envs]
-        rows = [Row(None, *row) for row in zip(seen, draws, courses, strict=True)]  # type: ignore[arg-type]
-        for env, course, sampled in zip(envs, courses, served.sample(rows), strict=True):
+        rows = [SampleRequest(None, *row) for row in zip(seen, draws, histories, strict=True)]  # type: ignore[arg-type]
+        for env, history, sampled in zip(envs, histories, served.sample(rows), strict=True):
             assert not isinstance(sampled, Exception)
             for action in sampled[: served.spec.replan]:
                 env.step(action)
-                course.actions.append(action)
-                course.states.append(env.observe(()).state)
-    for course, start in zip(courses, expected, strict=True):
-        np.testing.assert_array_equal(course.actions[:STEPS], expected[start])
+                history.actions.append(action)
+                history.states.append(env.observe(()).state)
+    for history, start in zip(histories, expected, strict=True):
+        np.testing.assert_array_equal(history.actions[:STEPS], expected[start])
 
 
 def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diagnosed) -> None:
-    """The same policy, asked without the course of the episode, acts otherwise in these very episodes."""
+    """The same policy, asked without the history of the episode, acts otherwise in these very episodes."""
     expected = diagnosed(LOOKS_BACK, "retrieve")
     augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
 

@@ -20,7 +20,7 @@ from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.memory import Place, created
-from besttake.takes.orders import Answer, Job, Need
+from besttake.takes.messages import Answer, Job, Need
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import play
 from besttake.takes.store import Store

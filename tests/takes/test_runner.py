@@ -22,7 +22,7 @@ from besttake.errors import RolloutError
 from besttake.takes.draws import Draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job, Sampler
+from besttake.takes.messages import Job, Sampler
 from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Tally, play
 from besttake.takes.store import Store

@@ -7,10 +7,9 @@ import numpy as np
 from besttake.takes.draws import Draw
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import Begin, End, Job, Need
-from besttake.takes.queue import Queue
+from besttake.takes.messages import Begin, End, Job, Need
 from besttake.takes.ray import hand_out
-from besttake.takes.schedule import Schedule
+from besttake.takes.schedule import Queue, Schedule
 from besttake.takes.take import Take
 from besttake.types import Observation
 

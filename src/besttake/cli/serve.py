@@ -65,8 +65,8 @@ def serve(
     from besttake.errors import Interrupted, PlanError
     from besttake.escapes import printable
     from besttake.policies import augmented
-    from besttake.serving.limits import Limits
     from besttake.serving.retrieval import retrieval_from
+    from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 
     if retrieve is not None and cooled:

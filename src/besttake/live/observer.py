@@ -17,7 +17,7 @@ from besttake.measure.scores import Scores, run_digest
 from besttake.measure.sofar import ROUNDS, SoFar, fixed_cells, kept_cells, settings_of, so_far
 from besttake.reporting.live import Failure, NewTake, State
 from besttake.result import Result
-from besttake.takes import pulse, table
+from besttake.takes import heartbeat, table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import digest_of
@@ -47,7 +47,7 @@ class Observer:
 
     def stamp(self) -> Stamp:
         """Changes when there may be something new to see."""
-        beat = pulse.read_pulse(self.directory)
+        beat = heartbeat.read_heartbeat(self.directory)
         names = (*_TABLE, "run.json", "result.json", ROUNDS)
         return (
             self.phase,
@@ -61,7 +61,7 @@ class Observer:
         """Whether the run has a result of all its takes, and nobody is at work on it."""
         if self.phase not in (None, "finished") or not (self.directory / "result.json").is_file():
             return False
-        if self.phase is None and pulse.read_pulse(self.directory) is not None and self._silence() <= _SILENT:
+        if self.phase is None and heartbeat.read_heartbeat(self.directory) is not None and self._silence() <= _SILENT:
             return False
         if not (self.directory / table.NAME).is_file():
             return True  # outcomes alone, such as `besttake ingest` keeps
@@ -92,7 +92,7 @@ class Observer:
         except (sqlite3.Error, OSError) as error:
             if "no such table" not in str(error):  # it is being made
                 note = note or f"{self.directory / table.NAME} cannot be read ({one_line(error, 100)})"
-        beat, until = pulse.read_pulse(self.directory), manifest.plan.get("until") is not None
+        beat, until = heartbeat.read_heartbeat(self.directory), manifest.plan.get("until") is not None
         settings, cells = self._cells(manifest, rows, until)
         failed = [row for row in rows.values() if row.status == "error"]
         done = len(rows) - len(failed)
@@ -117,13 +117,13 @@ class Observer:
     def _phase(self) -> str:
         if self.phase is not None:
             return self.phase
-        if pulse.read_pulse(self.directory) is None:
+        if heartbeat.read_heartbeat(self.directory) is None:
             return "stopped"
         return "lost" if self._silence() > _SILENT else "running"
 
     def _silence(self) -> float:
         """Seconds since the run was last heard of, as far as we have listened."""
-        beat, now = pulse.read_pulse(self.directory), self._clock()
+        beat, now = heartbeat.read_heartbeat(self.directory), self._clock()
         if beat is None:
             self._heard = None
             return 0.0
@@ -175,7 +175,7 @@ def _planned(manifest: Manifest) -> int:
     return arms * len(extent.tasks) * len(extent.starts) * len(extent.seeds)
 
 
-def _budget(manifest: Manifest, made: int, beat: pulse.Beat | None) -> int:
+def _budget(manifest: Manifest, made: int, beat: heartbeat.Beat | None) -> int:
     """The most takes that a run until decided makes; 0 where that is not known."""
     budget = manifest.plan.get("budget")
     if isinstance(budget, int) and budget > 0:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from besttake.door import is_loopback, listening, shows_token
+from besttake.auth import is_loopback, shows_token
 from besttake.errors import ComponentError, one_line
 from besttake.live.content import Content
 from besttake.live.feed import Feed
@@ -48,6 +48,40 @@ class Access:
 
     token: str | None = None
     obey: Order | None = field(default=None, repr=False)
+
+
+class Doorkeeper(socket.socket):
+    """A listening socket that hangs up at once on what comes while ``most`` connections are open.
+
+    The server has a thread for each connection, from before anyone is known to be a client.
+    """
+
+    most = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection; it is closed for both sides where there are too many."""
+        there, address = super().accept()
+        self._there = [one for one in getattr(self, "_there", []) if one.fileno() >= 0]
+        if len(self._there) >= self.most:
+            with suppress(OSError):
+                there.shutdown(socket.SHUT_RDWR)
+        self._there.append(there)
+        return there, address
+
+
+def listening(host: str, port: int, most: int) -> socket.socket:
+    """A socket that listens on ``host``, as `socket.create_server` makes it."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    door = Doorkeeper(family, kind, protocol)
+    door.most = most
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(address)
+        door.listen(most)
+    except OSError:
+        door.close()
+        raise
+    return door
 
 
 class LiveServer:
@@ -145,7 +179,7 @@ class _Visit(BaseHTTPRequestHandler):
         access, name = self.live.access, urlsplit(self.path).path.strip("/")
         if access.obey is None or access.token is None:
             self._say(HTTPStatus.FORBIDDEN, "this page is read-only: its server takes no orders")
-        elif not shows_token(access.token, self.headers.get("Authorization", "")):
+        elif not shows_token(access.token, self.headers.get_all("Authorization", [])):
             time.sleep(0.3)  # guessing is slow
             self._say(HTTPStatus.UNAUTHORIZED, "the token is wrong: open the address that the command printed")
         elif name not in ("stop", "continue", "end"):

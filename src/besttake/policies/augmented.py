@@ -1,6 +1,6 @@
 """A policy with an arm built in, for whoever runs it: `besttake serve`, or your own loop.
 
-Some arms look back over the episode. `follow` takes its course so far, and is that arm of a diagnosis, by the same
+Some arms look back over the episode. `follow` takes its history so far, and is that arm of a diagnosis, by the same
 code. `sample`, the contract of every policy, knows one observation at a time: each of its rows is the first step of an
 episode, where there is nothing to look back at.
 """
@@ -27,7 +27,7 @@ from besttake.types import F32, Observation, PolicySpec, Warm, World
 
 
 @dataclass
-class Course:
+class EpisodeHistory:
     """An episode so far: ``states`` of each step up to now, ``actions`` executed (one fewer), and the arm's memory.
 
     ``task`` names the demonstrations to retrieve from, where the caller knows it; else the instruction does.
@@ -64,29 +64,31 @@ class Augmented:
         """As the policy in this arm, each row at the first step of an episode."""
         if any(one is not None for one in warm or ()):
             raise ComponentError(f"{self._spec.name} is augmented already and takes no further warm start")
-        chunks = self.follow_all(observations, draws, [Course(states=[seen.state]) for seen in observations])
+        chunks = self.follow_all(observations, draws, [EpisodeHistory(states=[seen.state]) for seen in observations])
         empty = np.empty((0, self._spec.horizon, self._spec.action_dim), np.float32)
         return np.stack([_raised(chunk) for chunk in chunks]) if chunks else empty
 
-    def follow(self, observation: Observation, draw: Draw, course: Course) -> F32:
-        """The arm of a diagnosis at this point of ``course``: one chunk (horizon, action_dim)."""
-        return _raised(self.follow_all([observation], [draw], [course])[0])
+    def follow(self, observation: Observation, draw: Draw, history: EpisodeHistory) -> F32:
+        """The arm of a diagnosis at this point of ``history``: one chunk (horizon, action_dim)."""
+        return _raised(self.follow_all([observation], [draw], [history])[0])
 
     def follow_all(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], courses: Sequence[Course]
+        self, observations: Sequence[Observation], draws: Sequence[Draw], histories: Sequence[EpisodeHistory]
     ) -> list[F32 | Exception]:
         """`follow` for several episodes at once: the chunk of each, or why there is none."""
-        rows = zip(observations, draws, courses, strict=True)
+        rows = zip(observations, draws, histories, strict=True)
         return self._arms.chunks([self._request(*row) for row in rows])
 
-    def _request(self, seen: Observation, draw: Draw, course: Course) -> Request:
+    def _request(self, seen: Observation, draw: Draw, history: EpisodeHistory) -> Request:
         library = self._library
         if library is not None and len(seen.state) != library.head.state_dim:
             raise ComponentError(
                 f"{library.path} is searched by {library.head.state_dim} state numbers, not {len(seen.state)}"
             )
-        task = self._task(course.task, seen.instruction)
-        return Request(task, self._arm, draw, seen, len(course.actions), course.states, course.actions, course.memory)
+        task = self._task(history.task, seen.instruction)
+        return Request(
+            task, self._arm, draw, seen, len(history.actions), history.states, history.actions, history.memory
+        )
 
     def _task(self, task: str, instruction: str) -> str:
         """The name that has demonstrations; empty (all of them) where neither has."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from besttake.errors import ComponentError
-from besttake.policies.remote import RemotePolicy, RemoteSettings, Shape, settings
-from besttake.policies.remote_connection import Connection
+from besttake.policies.remote import Connection, RemotePolicy, RemoteSettings, Shape, settings
 from besttake.policies.remote_wire import last_line, pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation

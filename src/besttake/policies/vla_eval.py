@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.remote import RemotePolicy, Shape, settings
-from besttake.policies.remote_connection import Connection
+from besttake.policies.remote import Connection, RemotePolicy, Shape, settings
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message, last_line, pack_message, unpack_message
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation

@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from besttake.door import is_loopback
+from besttake.auth import is_loopback
 from besttake.errors import ComponentError, one_line
 
 KEY = "BESTTAKE_JUDGE_API_KEY"

@@ -7,18 +7,18 @@ episode, whichever connection brings it, and ``seed`` counts how often the episo
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Augmented, Course
-from besttake.policies.base import Policy, Prepares
-from besttake.serving.batches import MOST_ROWS, Row, Seat
-from besttake.serving.limits import Limits
+from besttake.policies.augmented import Augmented, EpisodeHistory
+from besttake.policies.base import Policy
+from besttake.policies.remote_wire import MOST_BYTES
+from besttake.serving.batches import MOST_ROWS, Client, SampleRequest
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
@@ -26,6 +26,20 @@ _MOST_EPISODES = 1_000_000
 _MOST_LETTERS = 10_000
 MOST_STEPS = 1_000_000
 """What a server keeps of its clients is bounded: named episodes, letters of a name, steps of one episode."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may use: bytes of one message, connections at once, and the web pages (``Origin``) that may connect.
+
+    Programs send no ``Origin``; browsers always do, whatever page asked them to. ``"*"`` lets all pages in.
+    ``batch``: requests that are sampled in one call; 1: one by one, None: as many as the policy takes at once.
+    """
+
+    max_bytes: int = MOST_BYTES
+    max_sessions: int = 32
+    origins: tuple[str, ...] = ()
+    batch: int | None = None
 
 
 class Served:
@@ -46,29 +60,20 @@ class Served:
         self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
         self.cameras = {camera: cameras.get(camera, camera) for camera in policy.spec.cameras}
         self.follows = isinstance(policy, Augmented) and policy.looks_back
-        """Whether the policy looks back over the episode, so that its course must be kept."""
-        self.prepares = isinstance(policy, Prepares)
+        """Whether the policy looks back over the episode, so that its history must be kept."""
         self._policy = policy
-        self._lock = threading.Lock()
         self._episodes: Counter[tuple[str, int]] = Counter()
 
-    def prepare(self, rows: Sequence[Row]) -> Any:
-        """What `sample` can be spared: the policy's work on the host."""
-        assert isinstance(self._policy, Prepares)
-        return self._policy.prepare([row.observation for row in rows], [row.draw for row in rows])
-
-    def sample(self, rows: Sequence[Row], prepared: Any = None) -> list[F32 | Exception]:
+    def sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
         """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
-        if prepared is not None and isinstance(self._policy, Prepares):
-            return [self._finite(chunk) for chunk in self._policy.sample_prepared(prepared)]
         seen, draws = [row.observation for row in rows], [row.draw for row in rows]
         if isinstance(self._policy, Augmented):
-            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._courses(rows))]
+            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._histories(rows))]
         return [self._finite(chunk) for chunk in self._policy.sample(seen, draws)]
 
-    def _courses(self, rows: Sequence[Row]) -> list[Course]:
+    def _histories(self, rows: Sequence[SampleRequest]) -> list[EpisodeHistory]:
         """An arm that does not look back has no use for what happened."""
-        return [row.course if self.follows else Course(states=[row.observation.state]) for row in rows]
+        return [row.history if self.follows else EpisodeHistory(states=[row.observation.state]) for row in rows]
 
     def _finite(self, chunk: F32 | Exception) -> F32 | Exception:
         if isinstance(chunk, Exception):
@@ -79,11 +84,10 @@ class Served:
 
     def episode(self, task: str, start: int) -> Draw:
         """The draw of the next episode of ``task`` from ``start``."""
-        with self._lock:
-            if len(task) > _MOST_LETTERS or len(self._episodes) >= _MOST_EPISODES:
-                raise ComponentError("too many episodes, or too long a name; start the server again")
-            seed = self._episodes[task, start]
-            self._episodes[task, start] += 1
+        if len(task) > _MOST_LETTERS or len(self._episodes) >= _MOST_EPISODES:
+            raise ComponentError("too many episodes, or too long a name; start the server again")
+        seed = self._episodes[task, start]
+        self._episodes[task, start] += 1
         return Draw(self.seed, task, start, seed)
 
     def describe(self) -> dict[str, Any]:
@@ -126,24 +130,24 @@ class Served:
         return state.astype(np.float32)
 
 
-class Episode:
-    """One episode of a client: the draws of its chunks and its course so far.
+class ServedEpisode:
+    """One episode of a client: the draws of its chunks and its history so far.
 
-    ``sampled`` is the last chunk; its actions join the course when they are known to have been executed.
+    ``sampled`` is the last chunk; its actions join the history when they are known to have been executed.
     """
 
-    def __init__(self, served: Served, seat: Seat, draw: Draw, task: str = "") -> None:
-        self._seat, self._draw = seat, draw
-        self.course = Course(task)
+    def __init__(self, served: Served, client: Client, draw: Draw, task: str = "") -> None:
+        self._client, self._draw = client, draw
+        self.history = EpisodeHistory(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
 
-    def sample(self, seen: Observation) -> F32:
+    async def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
-        known = len(self.course.memory)
+        known = len(self.history.memory)
         try:
-            self.sampled = self._seat.sample(seen, self._draw, self.course)
+            self.sampled = await self._client.sample(seen, self._draw, self.history)
         except Exception:
-            del self.course.memory[known:]  # what was not answered is not remembered: the client may ask again
+            del self.history.memory[known:]  # what was not answered is not remembered: the client may ask again
             raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled

@@ -1,29 +1,29 @@
-"""The socket side of `besttake serve`: who may connect, how much they may send, and whether we are well."""
+"""`besttake serve`: websockets' asyncio server in a thread, who may connect to it, and whether it is well."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
-import socket
 import threading
-import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from besttake.door import is_loopback, listening, shows_token
-from besttake.errors import ComponentError, MissingExtra
+from besttake.auth import is_loopback, shows_token
+from besttake.errors import ComponentError, need
 from besttake.policies.base import Policy
 from besttake.serving.batches import Batches
-from besttake.serving.limits import Limits
-from besttake.serving.served import Served
+from besttake.serving.served import Limits, Served
 from besttake.serving.sessions import SESSIONS
 
 _HEALTH_PATHS = ("/health", "/healthz")
-_CLOSING = 1.0
-"""Seconds that a client has to say good-bye."""
+_HANDSHAKE = 10.0
+_GOODBYE = 1.0
+"""Seconds that a client has to introduce itself, and to say good-bye."""
+_PINGS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +48,7 @@ def serve(
         raise ComponentError(f"protocol {protocol!r} is unknown; known: {', '.join(SESSIONS)}")
     if not token and not is_loopback(host):
         raise ComponentError(f"`host` {host} opens the policy to other machines: give a `token`, or serve on 127.0.0.1")
+    need("websockets", "besttake serve", "serve")
     limits = limits or Limits()
     return Server(Served(policy, seed, cameras or {}, limits), protocol, (host, port), token, limits)
 
@@ -58,50 +59,28 @@ class Server:
     def __init__(
         self, served: Served, protocol: str, address: tuple[str, int], token: str | None, limits: Limits
     ) -> None:
-        try:
-            from websockets.sync.server import serve as listen
-        except ImportError:
-            raise MissingExtra("websockets", "serve", "besttake serve") from None
         self._served, self._protocol, self._token, self._limits = served, protocol, token, limits
-        self._connections = itertools.count()
-        self._open: set[Any] = set()
-        self._batches = Batches(served, served.at_once)
+        self._numbers, self._open = itertools.count(), set[Any]()
         self.host, port = address
-        try:
-            self._server = listen(
-                self._talk, sock=_watched(listening(self.host, port, limits.max_sessions)),
-                process_request=self._admit,
-                compression=None, max_size=limits.max_bytes, max_queue=4, server_header="besttake", logger=_log,
-                close_timeout=_CLOSING,
-                ping_interval=None,  # a slow sample is not a dead peer
-            )  # fmt: skip
-        except OSError as error:
-            self._batches.close()
-            raise ComponentError(f"cannot serve on {self.host}:{port}: {error.strerror or error}") from None
-        self.port = int(self._server.socket.getsockname()[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, name="besttake-serve", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="besttake-serve", daemon=True)
         self._thread.start()
+        try:
+            self._wait_for(self._start(port))
+        except OSError as error:
+            self._stop()
+            raise ComponentError(f"cannot serve on {self.host}:{port}: {error.strerror or error}") from None
+        self.port = int(self._server.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
         """Where clients connect: ``ws://host:port``."""
         return f"ws://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
-    def wait(self) -> None:
-        """Block until the server is closed."""
-        self._thread.join()
-
     def close(self) -> None:
         """Stop accepting, end the open sessions, and wait for the thread."""
-        self._server.shutdown()
-        self._batches.close()
-        closing = [threading.Thread(target=client.close, daemon=True) for client in list(self._open)]
-        for each in closing:
-            each.start()
-        end = time.monotonic() + _CLOSING + 1  # for all: those who never read would cost as much each
-        for each in closing:
-            each.join(max(0.0, end - time.monotonic()))
-        self._thread.join()
+        self._wait_for(self._end())
+        self._stop()
 
     def __enter__(self) -> Self:
         return self
@@ -109,47 +88,67 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _wait_for(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self, port: int) -> None:
+        from websockets.asyncio.server import serve as listen
+
+        limits = self._limits
+        self._server = await listen(
+            self._talk, self.host, port, process_request=self._admit,
+            # Programs send no Origin; browsers always do, whatever page asked them to.
+            origins=None if "*" in limits.origins else [None, *limits.origins],
+            compression=None, max_size=limits.max_bytes, max_queue=4, server_header="besttake", logger=_log,
+            open_timeout=_HANDSHAKE, close_timeout=_GOODBYE,
+            # Clients that vanished are noticed; those that simulate and cannot answer a ping are not closed.
+            ping_interval=_PINGS, ping_timeout=None,
+        )  # fmt: skip
+        self._batches = Batches(self._served.sample, self._served.at_once)
+
+    async def _end(self) -> None:
+        await self._batches.close()
+        self._server.close()
+        await self._server.wait_closed()
+
     def _admit(self, connection: Any, request: Any) -> Any:
+        """None lets a client in; else what it is answered."""
         try:
             address = urlsplit(request.path)
         except ValueError:
             return connection.respond(HTTPStatus.BAD_REQUEST, "besttake: not an address\n")
-        origins = request.headers.get_all("Origin")
-        if any(origin not in self._limits.origins for origin in origins) and "*" not in self._limits.origins:
-            text = f"besttake: a web page ({origins[0][:200]}) may connect only where allow-origin names it\n"
-            return connection.respond(HTTPStatus.FORBIDDEN, text)
         if address.path in _HEALTH_PATHS:
             body = {"status": "ok", "protocol": self._protocol, "policy": self._served.spec.name}
             response = connection.respond(HTTPStatus.OK, json.dumps(body) + "\n")
             del response.headers["Content-Type"]
             response.headers["Content-Type"] = "application/json"
             return response
-        if self._token and not shows_token(self._token, request.headers.get("Authorization", ""), address.query):
+        if self._token and not shows_token(self._token, request.headers.get_all("Authorization"), address.query):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "besttake: a token is needed\n")
+        if len(self._open) >= self._limits.max_sessions:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "besttake: too many connections\n")
         return None
 
-    def _talk(self, client: Any) -> None:
+    async def _talk(self, connection: Any) -> None:
         from websockets.exceptions import ConnectionClosed
         from websockets.protocol import State
 
-        seat = self._batches.seat(lambda: client.state is State.OPEN)
-        session = SESSIONS[self._protocol](self._served, next(self._connections), seat)
-        self._open.add(client)
+        client = self._batches.client(lambda: connection.state is State.OPEN)
+        session = SESSIONS[self._protocol](self._served, next(self._numbers), client)
+        self._open.add(connection)
         try:
-            for reply in itertools.chain([session.greeting()], map(session.answer, client)):
-                if reply is not None:
-                    client.send(reply)
+            if (greeting := session.greeting()) is not None:
+                await connection.send(greeting)
+            async for frame in connection:
+                if (reply := await session.answer(frame)) is not None:
+                    await connection.send(reply)
         except ConnectionClosed:
             return
         finally:
-            seat.leave()
-            self._open.discard(client)
-
-
-def _watched(door: socket.socket) -> socket.socket:
-    """Let the system notice clients that vanished without a word; connections inherit this from ``door``."""
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            door.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return door
+            client.leave()
+            self._open.discard(connection)

@@ -1,6 +1,6 @@
 """One client of the server: frames in, frames out. A session knows a protocol; it knows nothing of sockets.
 
-A policy that looks back needs the course of the episode. vla-eval's harness sends every step's observation and gets
+A policy that looks back needs the history of the episode. vla-eval's harness sends every step's observation and gets
 one action for each, so its session has seen all there is. openpi's wire has neither episodes nor the steps between two
 requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
 
@@ -12,60 +12,69 @@ the client likes), ``states`` are those seen after each action since the last re
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, OPENS_UP
+from besttake.demos.base import is_wrist
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
-from besttake.serving import declared
-from besttake.serving.batches import Seat
-from besttake.serving.served import MOST_STEPS, Episode, Served
+from besttake.serving.batches import Client
+from besttake.serving.served import MOST_STEPS, Served, ServedEpisode
 from besttake.takes.draws import Draw
-from besttake.types import F32, Array, Observation
+from besttake.types import F32, Array, Observation, PolicySpec
+
+_GRIPPERS = {
+    CLOSES_UP: "binary_close_positive",
+    OPENS_UP: "binary_close_negative",
+    OPENNESS: "continuous_01",
+}
+_ARM_AND_GRIPPER = 7
 
 
 class _Session:
     """What connections have in common: episodes that the client names, or that are counted."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        self._served, self._connection, self._seat = served, connection, seat
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        self._served, self._connection, self._client = served, connection, client
         self._unnamed = 0
 
     def greeting(self) -> bytes | None:
         """The first frame, where the server speaks first."""
         return None
 
-    def _begun(self, task: Any, start: Any) -> Episode:
+    def _begun(self, task: Any, start: Any) -> ServedEpisode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
-            return Episode(self._served, self._seat, self._served.episode(task, start), task)
+            return ServedEpisode(self._served, self._client, self._served.episode(task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
         self._unnamed += 1
-        return Episode(self._served, self._seat, draw, task if isinstance(task, str) else "")
+        return ServedEpisode(self._served, self._client, draw, task if isinstance(task, str) else "")
 
 
 class VlaEvalSession(_Session):
     """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        super().__init__(served, connection, seat)
-        self._episode = Episode(served, seat, Draw(served.seed, "connection", connection, 0))
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        super().__init__(served, connection, client)
+        self._episode = ServedEpisode(served, client, Draw(served.seed, "connection", connection, 0))
         self._ready: deque[F32] = deque()
 
-    def answer(self, frame: bytes | str) -> bytes | str | None:
+    async def answer(self, frame: bytes | str) -> bytes | str | None:
         """The frame to send back, or None; a failure becomes an error message and the session goes on."""
         seq = 0
         try:
-            message = wire.unpack_message(frame)
+            message = await asyncio.to_thread(wire.unpack_message, frame)
             seq = message.seq
             if message.type == "hello":
                 return wire.pack_message(Message("hello", self._hello(message.payload), seq))
             if message.type == "observation":
-                return wire.pack_message(Message("action", {"actions": self._act(message.payload)}, seq))
+                return wire.pack_message(Message("action", {"actions": await self._act(message.payload)}, seq))
             if message.type in ("episode_start", "episode_end"):
                 self._ready.clear()
             if message.type == "episode_start":
@@ -86,15 +95,15 @@ class VlaEvalSession(_Session):
             "protocol_version": VLA_EVAL_VERSION,
             "model_server": "besttake",
             "capabilities": {},
-            "observation_params": declared.observation_params(spec, self._served.cameras),
-            "action_spec": declared.action_spec(spec),
-            "observation_spec": declared.observation_spec(spec),
+            "observation_params": observation_params(spec, self._served.cameras),
+            "action_spec": action_spec(spec),
+            "observation_spec": observation_spec(spec),
             "besttake": self._served.describe(),
         }
 
-    def _act(self, payload: Mapping[str, Any]) -> F32:
-        course = self._episode.course
-        if len(course.actions) >= MOST_STEPS:
+    async def _act(self, payload: Mapping[str, Any]) -> F32:
+        history = self._episode.history
+        if len(history.actions) >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
         images = payload.get("images")
@@ -104,48 +113,48 @@ class VlaEvalSession(_Session):
                 images if isinstance(images, Mapping) else {}, state, payload.get("task_description")
             )
         if self._served.follows:
-            del course.states[len(course.actions) :]  # of an observation that was answered with an error
-            course.states.append(self._served.state(state))
+            del history.states[len(history.actions) :]  # of an observation that was answered with an error
+            history.states.append(self._served.state(state))
         if seen is not None:
-            self._ready.extend(self._episode.sample(seen)[: self._served.spec.replan])
+            self._ready.extend((await self._episode.sample(seen))[: self._served.spec.replan])
         action = self._ready.popleft()
-        self._seat.supplied(len(self._ready))
-        course.actions.append(action)
+        self._client.supplied(len(self._ready))
+        history.actions.append(action)
         return action
 
 
 class OpenpiSession(_Session):
     """A connection of openpi's client: metadata first, then one whole chunk per observation."""
 
-    def __init__(self, served: Served, connection: int, seat: Seat) -> None:
-        super().__init__(served, connection, seat)
+    def __init__(self, served: Served, connection: int, client: Client) -> None:
+        super().__init__(served, connection, client)
         self._draw = Draw(served.seed, "connection", connection, 0)
-        self._episode: Episode | None = None
+        self._episode: ServedEpisode | None = None
 
     def greeting(self) -> bytes | None:
         """The metadata frame."""
         return wire.pack_openpi({"besttake": self._served.describe()})
 
-    def answer(self, frame: bytes | str) -> bytes | str | None:
+    async def answer(self, frame: bytes | str) -> bytes | str | None:
         """The chunk, or a text frame with one line where something failed."""
         try:
-            request = wire.unpack_openpi(frame)
+            request = await asyncio.to_thread(wire.unpack_openpi, frame)
             entry = request.get("besttake")
-            chunk = self._alone(request) if entry is None else self._in_episode(request, entry)
+            chunk = await (self._alone(request) if entry is None else self._in_episode(request, entry))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
         return wire.pack_openpi({"actions": chunk})
 
-    def _alone(self, request: Mapping[str, Any]) -> F32:
-        """A request that says nothing of its episode: its course is what it shows."""
+    async def _alone(self, request: Mapping[str, Any]) -> F32:
+        """A request that says nothing of its episode: its history is what it shows."""
         seen = self._observation(request)
-        episode = Episode(self._served, self._seat, self._draw)
-        episode.course.states.append(seen.state)
-        chunk = episode.sample(seen)
+        episode = ServedEpisode(self._served, self._client, self._draw)
+        episode.history.states.append(seen.state)
+        chunk = await episode.sample(seen)
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
-    def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
+    async def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
         step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
@@ -157,11 +166,11 @@ class OpenpiSession(_Session):
             raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)
         self._advance(self._episode, step, entry.get("states", [seen.state]))
-        return self._episode.sample(seen)
+        return await self._episode.sample(seen)
 
-    def _advance(self, episode: Episode, step: int, states: Any) -> None:
+    def _advance(self, episode: ServedEpisode, step: int, states: Any) -> None:
         """Add what happened since the last request: the states that the client saw, and our own actions."""
-        course, before = episode.course, len(episode.course.actions)
+        history, before = episode.history, len(episode.history.actions)
         executed = step - before
         if step and not 1 <= executed <= len(episode.sampled):
             raise ComponentError(
@@ -170,12 +179,54 @@ class OpenpiSession(_Session):
         rows: Array = np.asarray(states)
         if rows.ndim != 2 or len(rows) != max(executed, 1):
             raise ComponentError(f"states {rows.shape}, where the {max(executed, 1)} since the last request are needed")
-        course.states.extend(self._served.state(row) for row in rows)
-        course.actions.extend(episode.sampled[:executed])
+        history.states.extend(self._served.state(row) for row in rows)
+        history.actions.extend(episode.sampled[:executed])
 
     def _observation(self, request: Mapping[str, Any]) -> Observation:
         plain = {str(key).removeprefix("observation/"): value for key, value in request.items()}
         return self._served.observation(plain, plain.get("state"), request.get("prompt"))
+
+
+# What the hello tells vla-eval's harness: it sets the first in the benchmark, and warns where the others differ.
+
+
+def observation_params(spec: PolicySpec, cameras: Mapping[str, str]) -> dict[str, bool]:
+    """What benchmarks leave out unless they are asked; the configuration of the harness goes first.
+
+    All public LIBERO data have the rotation of robosuite's quaternion as it is, and vla-eval by default that of the
+    shorter turn, which is another vector for the same pose.
+    """
+    state = spec.state_dim != 0
+    params = {
+        "send_wrist_image": len(cameras) > 1 or any(map(is_wrist, [*cameras, *cameras.values()])),
+        "send_state": state,
+        "quat_no_antipodal": state and spec.convention.state == LIBERO_STATE,
+    }
+    return {name: True for name, wanted in params.items() if wanted}
+
+
+def action_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
+    """The parts of an action by vla-eval's names, where the checkpoint tells what they are."""
+    known = spec.convention
+    if known.action == CONTROLLER and known.gripper in _GRIPPERS and spec.action_dim == _ARM_AND_GRIPPER:
+        return {
+            "position": _spec("position", 3, "delta_xyz"),
+            "rotation": _spec("rotation", 3, "axis_angle"),
+            "gripper": _spec("gripper", 1, _GRIPPERS[known.gripper]),
+        }
+    return {"actions": _spec("actions", spec.action_dim, "raw")}
+
+
+def observation_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
+    """What the policy reads besides pictures, as far as vla-eval has a name for it."""
+    wanted = {"language": _spec("language", 0, "language")} if spec.prompted else {}
+    if spec.convention.state == LIBERO_STATE:
+        wanted["state"] = _spec("state", 8, "eef_pos3_axisangle3_gripper2")
+    return wanted
+
+
+def _spec(name: str, dims: int, form: str) -> dict[str, Any]:
+    return {"name": name, "dims": dims, "format": form}
 
 
 SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {

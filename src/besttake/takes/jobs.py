@@ -8,7 +8,7 @@ from besttake import registry
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import Actor, Job
+from besttake.takes.messages import Actor, Job
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 
 

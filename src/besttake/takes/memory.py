@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.takes.orders import Answer, Need
+from besttake.takes.messages import Answer, Need
 from besttake.types import U8
 
 _REGION = 2 << 20

@@ -13,9 +13,9 @@ from multiprocessing.connection import Pipe, wait
 from typing import Any, Protocol, Self, TypeVar
 
 from besttake.errors import RolloutError
-from besttake.takes.orders import Answer, Order
+from besttake.takes.deadlines import LOOK, Deadlines
+from besttake.takes.messages import Answer, Order
 from besttake.takes.process import READY, WorkerProcess
-from besttake.takes.watch import LOOK, Watch
 
 _LIVES = 3
 _STILLBORN = 5
@@ -65,13 +65,13 @@ class Pool(Protocol):
 class LocalPool:
     """Workers as processes of this machine, which share other work between takes.
 
-    One that dies, or gives no answer in time (`besttake.takes.watch`), is replaced. ``stalled`` counts the latter.
+    One that dies, or gives no answer in time (`besttake.takes.deadlines`), is replaced. ``stalled`` counts the latter.
     """
 
     def __init__(self, size: int, patience: float | None = None) -> None:
         self.size, self.stalled = size, 0
         self._members: list[WorkerProcess] = []
-        self._watch = Watch(size, patience)
+        self._deadlines = Deadlines(size, patience)
         self._ready = [False] * size
         self._stillborn, self._closed = 0, False
         self._woken, self._waker = Pipe(duplex=False)
@@ -111,12 +111,12 @@ class LocalPool:
                     continue
                 if isinstance(message, str) and message == READY:
                     self._ready[worker], self._stillborn = True, 0
-                    self._watch.started(worker)
+                    self._deadlines.started(worker)
                 else:
-                    self._watch.answered(worker)
+                    self._deadlines.answered(worker)
                     answers.append((worker, message))
             starting = [worker for worker in range(self.size) if not self._ready[worker]]
-            for worker, seconds in self._watch.overdue(heard, starting):
+            for worker, seconds in self._deadlines.overdue(heard, starting):
                 self.stalled += 1
                 self._replace(worker, f"gave no answer for {seconds:.0f} s")
                 answers.append((worker, None))
@@ -129,7 +129,7 @@ class LocalPool:
                 self._waker.send_bytes(b"!")
 
     def _post(self, worker: int, message: Any) -> None:
-        self._watch.sent(worker, message)
+        self._deadlines.sent(worker, message)
         self._members[worker].send(message)
 
     def _replace(self, worker: int, why: str) -> None:
@@ -147,7 +147,7 @@ class LocalPool:
                     " the same command again: finished takes are safe"
                 )
             time.sleep(min(_WAIT * 2**self._stillborn, _LONGEST_WAIT))
-        self._watch.replaced(worker)
+        self._deadlines.replaced(worker)
         self._ready[worker] = False
         try:
             self._members[worker] = WorkerProcess(shares=True)

@@ -14,7 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
@@ -47,13 +47,10 @@ _STALLED = 60
 class WorkerProcess:
     """The parent's side: a process that finds the same modules as this one, and its pipe.
 
-    It runs ``serve`` of ``module``, with the variables ``env`` beside those of this process. A simulator's pictures
-    come by memory that it shares with us, if ``shares``.
+    It runs ``serve`` of ``module``. A simulator's pictures come by memory that it shares with us, if ``shares``.
     """
 
-    def __init__(
-        self, module: str = "besttake.takes.process", env: Mapping[str, str] = _ONE_THREAD, *, shares: bool = False
-    ) -> None:
+    def __init__(self, module: str = "besttake.takes.process", *, shares: bool = False) -> None:
         self.pipe, theirs = Pipe()
         _limit(self.pipe.fileno(), _STALLED)
         path = json.dumps([os.path.abspath(place) for place in sys.path])
@@ -62,9 +59,8 @@ class WorkerProcess:
         try:
             with memory as (self._memory, shared):
                 passed = [theirs.fileno(), *shared]
-                self._process = _started(
-                    [sys.executable, "-c", _CODE, path, str(os.getpid()), module, *map(str, passed)], passed, env
-                )
+                command = [sys.executable, "-c", _CODE, path, str(os.getpid()), module, *map(str, passed)]
+                self._process = _started(command, passed)
         except BaseException:
             self.pipe.close()
             raise
@@ -113,24 +109,17 @@ def _starter(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "starter", signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT}))
 
 
-def _started(command: Sequence[str], passed: Sequence[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _started(command: Sequence[str], passed: Sequence[int]) -> subprocess.Popen[bytes]:
     """A process that is started by a thread that lasts as long as we do.
 
     Linux ends a child when the *thread* that started it ends (`orphan`), and some of ours last for one course only.
     """
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, pass_fds=passed, stdin=subprocess.DEVNULL, env=_joined(env))
+        # A user's own numbers of threads stay.
+        return subprocess.Popen(command, pass_fds=passed, stdin=subprocess.DEVNULL, env={**_ONE_THREAD, **os.environ})
 
     return _starter(os.getpid()).submit(start).result()
-
-
-def _joined(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables of this process with ``env``; a user's own numbers of threads stay."""
-    return {
-        **os.environ,
-        **{name: value for name, value in env.items() if not (name in _ONE_THREAD and name in os.environ)},
-    }
 
 
 def _limit(descriptor: int, seconds: int) -> None:

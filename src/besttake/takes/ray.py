@@ -17,15 +17,14 @@ from typing import Any, Self
 
 from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.registry import Uri
-from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.library_copy import LibraryCopy
-from besttake.takes.orders import End, Failed, Job
-from besttake.takes.queue import Queue
-from besttake.takes.replica import THREADS, Course, Joined, Replica
+from besttake.takes.messages import End, Failed, Job
+from besttake.takes.replica import THREADS, Assignment, Joined, LibraryCopy, Replica
 from besttake.takes.runner import Tally
-from besttake.takes.sizes import Layout, laid_out
+from besttake.takes.schedule import Queue
+from besttake.takes.sizes import ReplicaLayout, laid_out
 from besttake.takes.store import Store
+from besttake.takes.writer import Writer
 from besttake.types import F32
 
 _LIVES = 3
@@ -63,7 +62,7 @@ class Cluster:
                 " `replicas` 1"
             ) from error
 
-    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> Layout:
+    def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> ReplicaLayout:
         """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return laid_out(nodes, replicas, workers, gpus)
@@ -98,7 +97,7 @@ class _Actor:
 
 
 class Replicas:
-    """Actors that play one course after the other, each with ``workers`` cores and ``gpus`` GPUs.
+    """Actors that play one assignment after the other, each with ``workers`` cores and ``gpus`` GPUs.
 
     Takes go to whoever is free. An actor that dies gives its takes back and is replaced.
     """
@@ -121,23 +120,23 @@ class Replicas:
 
     def play(
         self,
-        course: Course,
+        assignment: Assignment,
         jobs: Sequence[Job],
         store: Store,
         on_take: Callable[[Row], None] = lambda row: None,
         on_vectors: OnVectors = lambda vectors, encoded: None,
     ) -> Tally:
-        """Play ``jobs`` and keep their takes in ``store``; embeddings that a course asks for go to ``on_vectors``."""
+        """Play ``jobs`` and keep their takes in ``store``; embeddings that it asks for go to ``on_vectors``."""
         queue, beginning, playing, embedding = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor](), set[Any]()
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
-            library = self._cluster.library_copy(course.recipe.library)
-            beginning[actor.handle.begin.remote(course, library)] = actor
+            library = self._cluster.library_copy(assignment.factory.library)
+            beginning[actor.handle.begin.remote(assignment, library)] = actor
 
         for actor in self._actors:
             begin(actor)
-        with Keeper(store, on_take) as keeper:
+        with Writer(store, on_take) as writer:
             while queue or playing or embedding:
                 for call in self._ended([*beginning, *playing, *embedding]):
                     if call in embedding:
@@ -150,7 +149,7 @@ class Replicas:
                         continue  # it was replaced
                     if (result := self._result(call, actor)) is None:
                         for failed in queue.give_back(list(actor.jobs.values()), "the replica"):
-                            keeper.put(failed)
+                            writer.put(failed)
                             actor.deaths = 0  # the take was to blame, and is out
                         begin(self._replace(actor))
                     elif isinstance(result, Joined):
@@ -160,15 +159,15 @@ class Replicas:
                         answer, actor.takes = result
                         actor.deaths = 0
                         del actor.jobs[_key(answer)]
-                        keeper.put(answer)
-                        if course.embeds and isinstance(answer, End):
+                        writer.put(answer)
+                        if assignment.embeds and isinstance(answer, End):
                             embedding.add(actor.handle.embed.remote(answer.take.key))
                 for actor in self._actors:
                     others = [other for other in self._actors if other.takes]
                     for job in hand_out(queue, actor.jobs, actor.takes, [other.jobs for other in others]):
                         playing[actor.handle.play.remote(job)] = actor
-                keeper.check()
-        return Tally(keeper.done, keeper.failed)
+                writer.check()
+        return Tally(writer.done, writer.failed)
 
     def _ended(self, calls: list[Any]) -> list[Any]:
         """Calls that have ended, after waiting for one; none where all take long."""

@@ -14,16 +14,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from besttake.takes.autoscale import Autoscale, Load, Measured
 from besttake.takes.draws import Draw
-from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import End, Failed, Job, Need, Sampler, next_blocks
+from besttake.takes.messages import End, Failed, Job, Need, Sampler, next_blocks
 from besttake.takes.pool import Pool
-from besttake.takes.queue import Queue
-from besttake.takes.schedule import AHEAD, Schedule, Waiting
+from besttake.takes.schedule import AHEAD, Queue, Schedule, Waiting
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
-from besttake.takes.tempo import Load, Measured, Tempo
+from besttake.takes.writer import Writer
 from besttake.types import F32
 
 
@@ -47,19 +46,19 @@ def play(
     store: Store,
     pool: Pool,
     *,
-    batch: int | UnderWay,
+    batch: int | Concurrency,
     on_take: Callable[[Row], None] = lambda row: None,
 ) -> Tally:
     """Play ``jobs`` and keep their takes in ``store``. ``batch`` takes are under way at once, over all workers."""
-    stalled, under_way = pool.stalled, UnderWay(batch) if isinstance(batch, int) else batch
-    with Keeper(store, on_take) as keeper:
-        engine = Engine(Queue(jobs), sampler, draw, pool, under_way)
-        engine.run(keeper.put, keeper.check)
-    return Tally(keeper.done, keeper.failed, pool.stalled - stalled, engine.sampling)
+    stalled, concurrency = pool.stalled, Concurrency(batch) if isinstance(batch, int) else batch
+    with Writer(store, on_take) as writer:
+        engine = Engine(Queue(jobs), sampler, draw, pool, concurrency)
+        engine.run(writer.put, writer.check)
+    return Tally(writer.done, writer.failed, pool.stalled - stalled, engine.sampling)
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class Concurrency:
     """How many ``takes`` are under way at once, over all workers, and in one worker no more than ``at_once``.
 
     None: as many as measured times ask for, where the policy says how many rows it takes, else ``otherwise``.
@@ -76,23 +75,23 @@ class UnderWay:
         takes = self.otherwise if self.takes is None else self.takes
         return max(1, min(takes // workers, self.at_once or takes))
 
-    def tempo(self, pool: Pool, width: int) -> Tempo | None:
+    def autoscale(self, pool: Pool, width: int) -> Autoscale | None:
         """What measures and chooses, where that is to be done."""
         if self.takes is not None or not width:
             return None
-        return Tempo(pool.size, width, self.at_once, lambda load: room_for(pool.pids, load), self.on_load)
+        return Autoscale(pool.size, width, self.at_once, lambda load: room_for(pool.pids, load), self.on_load)
 
 
 class Engine:
     """Plays what is in ``queue``, until it has ended, with the workers of ``pool``."""
 
     def __init__(
-        self, queue: Queue, sampler: Sampler, draw: Callable[[TakeKey], Draw], pool: Pool, under_way: UnderWay
+        self, queue: Queue, sampler: Sampler, draw: Callable[[TakeKey], Draw], pool: Pool, concurrency: Concurrency
     ) -> None:
         self._queue, self._sampler, self._pool = queue, sampler, pool
         width = getattr(sampler, "width", 0)
-        self._tempo = under_way.tempo(pool, width)
-        self._schedule = Schedule(queue, draw, pool.size, under_way.slots(pool.size), width)
+        self._autoscale = concurrency.autoscale(pool, width)
+        self._schedule = Schedule(queue, draw, pool.size, concurrency.slots(pool.size), width)
         self._fresh = self._stopped = False
         self._resize()
         self.sampling = 0.0
@@ -104,8 +103,8 @@ class Engine:
 
     def _resize(self) -> None:
         """Let as many takes be under way as was decided last."""
-        if self._tempo is not None:
-            self._schedule.active, self._schedule.slots = self._tempo.load.workers, self._tempo.slots
+        if self._autoscale is not None:
+            self._schedule.active, self._schedule.slots = self._autoscale.load.workers, self._autoscale.slots
 
     def add(self, jobs: Sequence[Job]) -> None:
         """More takes to play, from any thread."""
@@ -140,8 +139,8 @@ class Engine:
             free.add(worker)
             over = self._schedule.died(worker) if answers is None else self._schedule.answered(worker, answers)
             for answer in answers or ():
-                if self._tempo is not None and isinstance(answer, Need):
-                    self._tempo.turned(answer.seconds)
+                if self._autoscale is not None and isinstance(answer, Need):
+                    self._autoscale.turned(answer.seconds)
             for answer in over:
                 put(answer)
         for group, blocks in samplers.finished():
@@ -151,7 +150,7 @@ class Engine:
             for worker, answer in failed:
                 free.add(worker)
                 put(answer)
-        if self._tempo is not None and self._tempo.grown(samplers.calls, samplers.seconds):
+        if self._autoscale is not None and self._autoscale.grown(samplers.calls, samplers.seconds):
             self._resize()
             self._fresh = True
         if self._fresh:

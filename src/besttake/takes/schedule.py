@@ -1,4 +1,4 @@
-"""Who plays and who is sampled next, as a plain state machine: no clock, no thread, no process.
+"""The takes that wait to be played, who plays and who is sampled next: a plain state machine, no clock, no process.
 
 `runner` drives it with real workers and a real policy. Each worker has slots and plays one take in each. A take either
 waits for actions, is being sampled, or is with its worker.
@@ -6,16 +6,16 @@ waits for actions, is being sampled, or is with its worker.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from besttake.arms.base import Request
 from besttake.errors import one_line
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
-from besttake.takes.orders import Act, Answer, Begin, End, Failed, Job, Need, Order
-from besttake.takes.queue import Queue
+from besttake.takes.messages import Act, Answer, Begin, End, Failed, Job, Need, Order
 from besttake.types import F32
 
 AHEAD = 2
@@ -24,6 +24,64 @@ _MOST = 64
 """Takes that are sampled at once at most, where the policy does not say how many."""
 _LANES = 2
 """Takes that begin together and have an actor are answered together; the other lane is for the time between."""
+LIVES = 3
+"""A take that was lost so often, the last time alone, is given up."""
+
+
+class Queue:
+    """Jobs in their order; threads may add to it. It knows which takes may be killing whoever plays them."""
+
+    def __init__(self, jobs: Iterable[Job] = (), *, ended: bool = True) -> None:
+        self._jobs = deque(jobs)
+        self._deaths: Counter[TakeKey] = Counter()
+        self._changed = threading.Condition()
+        self._ended = ended
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """More jobs, behind the others."""
+        with self._changed:
+            self._jobs.extend(jobs)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """No more jobs will be added."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait(self) -> bool:
+        """Wait for a job; False when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or bool(self._jobs))
+            return bool(self._jobs)
+
+    def next(self, beside: Iterable[Job]) -> Job | None:
+        """A job to play beside others, if there is one: a suspect plays alone."""
+        with self._changed:
+            others = list(beside)
+            if not self._jobs or (others and any(map(self.suspect, (self._jobs[0], *others)))):
+                return None
+            return self._jobs.popleft()
+
+    def suspect(self, job: Job) -> bool:
+        """Whether the take may be killing whoever plays it."""
+        return self._deaths[job.key] >= LIVES - 1
+
+    def give_back(self, lost: Sequence[Job], who: str) -> list[Failed]:
+        """Put jobs back in front, whose player (``who``) died; the answer for one that keeps killing players."""
+        given_up: list[Failed] = []
+        with self._changed:
+            for job in reversed(lost):
+                self._deaths[job.key] += 1
+                if self._deaths[job.key] >= LIVES and len(lost) == 1:
+                    given_up.append(Failed(0, job.key, f"{who} died or hung {LIVES} times on this take", 0.0))
+                else:
+                    self._jobs.appendleft(job)
+            self._changed.notify_all()
+        return given_up
 
 
 @dataclass(frozen=True)

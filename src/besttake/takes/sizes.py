@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from besttake.errors import PlanError
-from besttake.takes.tempo import Load
+from besttake.takes.autoscale import Load
 
 AUTO = "auto"
 _PER_WORKER = 1 << 30
@@ -42,7 +42,7 @@ def takes_under_way(asked: int | str, workers: int, width: int, *, acting: bool)
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReplicaLayout:
     """So many ``replicas`` on a cluster, each with ``workers`` and ``gpus``. ``room`` is how many fit at once."""
 
     replicas: int
@@ -53,14 +53,14 @@ class Layout:
 
 def laid_out(
     nodes: Sequence[Mapping[str, float]], replicas: int | None, workers: int | None, gpus: float | None
-) -> Layout:
+) -> ReplicaLayout:
     """How replicas lie on ``nodes``, each with its resources by Ray's names; what is None is chosen from them.
 
     A replica is on one node as a whole. There is one per GPU (or share of one), or one per node where there are none,
     each with as many workers as leave room for all.
 
     >>> laid_out([{"CPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}], None, None, None)
-    Layout(replicas=4, workers=8, gpus=1.0, room=4)
+    ReplicaLayout(replicas=4, workers=8, gpus=1.0, room=4)
     """
     each = gpus if gpus is not None else float(any(node.get("GPU") for node in nodes))
     if 0 < each < 1e-4 or (each > 1 and each != int(each)):
@@ -87,7 +87,7 @@ def laid_out(
             f"no node of the Ray cluster has room for a replica with {own} workers and {each:g} GPUs; the largest"
             f" has {largest.get('CPU', 0.0):g} cores and {largest.get('GPU', 0.0):g} GPUs; use fewer `workers`"
         )
-    return Layout(count, own, each, room(own))
+    return ReplicaLayout(count, own, each, room(own))
 
 
 def room_for(pids: Sequence[int], load: Load) -> int:

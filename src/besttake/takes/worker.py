@@ -18,7 +18,7 @@ from besttake import registry
 from besttake.envs.base import Env, Restorable
 from besttake.errors import one_line
 from besttake.takes.film import Film
-from besttake.takes.orders import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
+from besttake.takes.messages import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.take import Take
 from besttake.types import F32, U8, Observation, Start
 

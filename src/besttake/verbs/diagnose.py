@@ -23,8 +23,8 @@ from besttake.progress import Reporter, as_reporter
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
 from besttake.scorers.chat import uploads_allowed
+from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.pool import Workers
-from besttake.takes.pulse import Pulse
 from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
@@ -85,7 +85,7 @@ def diagnose(
             workers = closing.enter_context(Workers(count, plan.patience))
             setup = set_up(plan, envs, session.reporter, workers.map)
         session.notes += setup.notes
-        with Store.write(out, manifest_of(setup, command)) as store, Pulse(store.path, session.beat):
+        with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
             _forget_the_bad(store, session.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
             with session.reporter.whole(_to_make(setup, store)) as session.whole:

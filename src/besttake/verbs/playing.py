@@ -16,16 +16,16 @@ from besttake.encoders.cache import Arrivals, CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
+from besttake.takes.autoscale import Load, Measured
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import Workers
 from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
-from besttake.takes.replica import Course
-from besttake.takes.runner import Tally, UnderWay, play
+from besttake.takes.replica import Assignment
+from besttake.takes.runner import Concurrency, Tally, play
 from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
-from besttake.takes.tempo import Load, Measured
 from besttake.types import F32, EnvSpec, PolicySpec
 from besttake.verbs.setup import Setup
 
@@ -80,7 +80,7 @@ class Playing:
         self._started: Replicas | None = None
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
-        self._recipe = SmallActor(
+        self._factory = SmallActor(
             settled(uri, spec),
             setup.retrieval,
             library,
@@ -96,7 +96,7 @@ class Playing:
             env = setup.envs[block.env]
             self.jobs[block.env] = block.jobs(
                 spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
-                actor=self._recipe if acting else None,
+                actor=self._factory if acting else None,
             )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -128,15 +128,15 @@ class Playing:
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
             if plan.on == "ray" or replica_count(plan, self.policy.spec) > 1:
-                course = Course(self._recipe, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
+                assignment = Assignment(self._factory, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
                 with ExitStack() as ending:
                     encoder = self.setup.encoder
                     keep: OnVectors = _no_vectors
-                    if course.embeds and isinstance(encoder, CachedEncoder):
+                    if assignment.embeds and isinstance(encoder, CachedEncoder):
                         keep = ending.enter_context(Arrivals(encoder)).add
-                    tally = self._replicas().play(course, jobs, self.store, finished, keep)
+                    tally = self._replicas().play(assignment, jobs, self.store, finished, keep)
             else:
-                tally = self._play_here(jobs, env, UnderWay(batch, env.at_once, usual, self._loaded), finished)
+                tally = self._play_here(jobs, env, Concurrency(batch, env.at_once, usual, self._loaded), finished)
         _log.info("%d workers; %s", count, f"sampling {tally.sampling:.0%} of the time")
         if tally.stalled:
             reporter.note(f"{tally.stalled} workers gave no answer in time; their takes were tried again")
@@ -153,10 +153,12 @@ class Playing:
         text = f"{load.workers} of {self.workers.count} workers, {load.takes} takes under way: {measured}"
         self.reporter.note(text)
 
-    def _play_here(self, jobs: list[Job], env: EnvSpec, under_way: UnderWay, finished: Callable[[Row], None]) -> Tally:
+    def _play_here(
+        self, jobs: list[Job], env: EnvSpec, concurrency: Concurrency, finished: Callable[[Row], None]
+    ) -> Tally:
         return play(
             jobs, self._sampler(env), partial(take_draw, self.setup.plan.seed), self.store, self.workers.pool(),
-            batch=under_way, on_take=finished,
+            batch=concurrency, on_take=finished,
         )  # fmt: skip
 
     def _sampler(self, env: EnvSpec) -> ArmSampler:

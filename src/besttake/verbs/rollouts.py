@@ -31,7 +31,7 @@ from besttake.reporting.notebook import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import UnderWay, play
+from besttake.takes.runner import Concurrency, play
 from besttake.takes.store import Store
 from besttake.types import F64, EnvSpec
 from besttake.verbs.check import FIRST
@@ -162,7 +162,7 @@ class Bench:
             jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False, actor=actor)
             draw = partial(take_draw, self.run_seed)
             play(
-                jobs, sampler, draw, store, pool, batch=UnderWay(_BATCH, self.env.at_once), on_take=lambda _: done(),
+                jobs, sampler, draw, store, pool, batch=Concurrency(_BATCH, self.env.at_once), on_take=lambda _: done(),
             )  # fmt: skip
             rows = [row for row in store.rows() if row.status == "done"]
         success: dict[tuple[str, str, int], list[bool]] = {}

@@ -13,8 +13,8 @@ from besttake.errors import BestTakeError
 from besttake.measure.cells import CellData, Settings
 from besttake.measure.sofar import ROUNDS, keep_cells
 from besttake.progress import Reporter, Whole
+from besttake.takes.heartbeat import Beat
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.pulse import Beat
 from besttake.takes.store import Store
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
-from besttake.policies.augmented import Course, retrieving
+from besttake.policies.augmented import EpisodeHistory, retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
 from besttake.verbs.diagnose import diagnose
@@ -71,6 +71,6 @@ def test_a_real_class_can_be_served_with_retrieval(tmp_path, library):
     env = registry.env("testbed:push")
     env.reset(Start("push", 0))
     seen, draw = env.observe(("wrist",)), Draw(0, "push", 0, 0)
-    chunk = augmented.follow(seen, draw, Course("push", [seen.state]))
+    chunk = augmented.follow(seen, draw, EpisodeHistory("push", [seen.state]))
     assert chunk.shape == (policy.spec.horizon, 4)
     assert not np.array_equal(chunk, policy.sample([seen], [draw])[0])

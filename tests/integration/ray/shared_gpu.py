@@ -1,6 +1,6 @@
 """A world and a policy that note where they are: the takes of replicas show which GPU each computed and drew on.
 
-A take's actions are (GPU of the policy, process of the policy, seconds since the course began, GPUs in its sight), its
+A take's actions are (GPU of the policy, process of the policy, seconds since it began, GPUs in its sight), its
 states (GPU of the simulator, EGL device of the simulator).
 """
 

@@ -27,12 +27,11 @@ import toy  # noqa: E402
 
 from besttake.errors import RolloutError  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
-from besttake.takes.library_copy import LibraryCopy  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.orders import Job  # noqa: E402
+from besttake.takes.messages import Job  # noqa: E402
 from besttake.takes.pool import LocalPool  # noqa: E402
 from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
-from besttake.takes.replica import Course  # noqa: E402
+from besttake.takes.replica import Assignment, LibraryCopy  # noqa: E402
 from besttake.takes.runner import play  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
@@ -213,10 +212,13 @@ def test_a_node_that_joins_later_gets_the_replica_that_waits(tmp_path: Path, clu
         assert (layout.replicas, layout.room) == (3, 2)
         made = Replicas(driver, layout.replicas, layout.workers, layout.gpus, None, notes.append)
         with made as replicas, Store.write(tmp_path / "run", Manifest()) as store:
-            course, end = Course(toy.Recipe(seconds=0.1), toy.make().spec, shared_gpu.draw, 4), time.monotonic() + 300
+            assignment, end = (
+                Assignment(toy.Recipe(seconds=0.1), toy.make().spec, shared_gpu.draw, 4),
+                time.monotonic() + 300,
+            )
             while not any("3 replicas on 3 nodes, 6 workers" in note for note in notes) and time.monotonic() < end:
                 now, keys = keys[:20], keys[20:]
-                assert replicas.play(course, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
+                assert replicas.play(assignment, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
                 more = more or cluster.add_node(num_cpus=2)
     cluster.remove_node(more)
     assert any("3 replicas on 3 nodes, 6 workers" in note for note in notes), notes
@@ -261,8 +263,8 @@ def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> No
             Store.write(tmp_path / "run", Manifest()) as store,
         ):
             recipe = toy.Recipe(library=str(tmp_path / "library"), eye=True)
-            course = Course(recipe, toy.make().spec, shared_gpu.draw, 4, embeds=True)
-            tally = replicas.play(course, toy_jobs(), store, on_vectors=lambda some, _: embedded.extend(some))
+            assignment = Assignment(recipe, toy.make().spec, shared_gpu.draw, 4, embeds=True)
+            tally = replicas.play(assignment, toy_jobs(), store, on_vectors=lambda some, _: embedded.extend(some))
             digest = store.digest()
         assert driver.ray.lost == 1
     assert (tally.done, tally.failed) == (24, 0)
@@ -279,12 +281,14 @@ def test_a_take_that_kills_its_replica_is_given_up_and_the_others_are_played(tmp
         Replicas(driver, 1, 1, 0.0, None, lambda note: None) as replicas,
         Store.write(tmp_path / "run", Manifest()) as store,
     ):
-        replicas.play(Course(shared_gpu.Deadly(), toy.make().spec, shared_gpu.draw, 2), toy_jobs(starts=3)[1:], store)
+        replicas.play(
+            Assignment(shared_gpu.Deadly(), toy.make().spec, shared_gpu.draw, 2), toy_jobs(starts=3)[1:], store
+        )
         errors = {(row.key.start, row.key.seed): row.error for row in store.rows()}
         assert errors.pop((0, 1)) == "the replica died or hung 3 times on this take"
         assert set(errors.values()) == {None}
         with pytest.raises(RolloutError, match="replica 1: FileNotFoundError: no weights here"):
-            replicas.play(Course(toy.Recipe(missing=True), toy.make().spec, shared_gpu.draw, 4), toy_jobs(), store)
+            replicas.play(Assignment(toy.Recipe(missing=True), toy.make().spec, shared_gpu.draw, 4), toy_jobs(), store)
 
 
 def test_a_killed_replica_and_a_lost_node_cost_no_take(local: str, tmp_path: Path, cluster: Any, modules: Path) -> None:
@@ -330,8 +334,8 @@ def test_four_replicas_share_two_gpus_at_the_same_time(tmp_path: Path, two_gpus:
 
             def played(count: int) -> list[Take]:
                 work = [Job(keys.pop(), shared_gpu.STEPS, (), "eye", 4, True) for _ in range(count)]
-                course = Course(shared_gpu.Recipe(time.time()), shared_gpu.World.spec, shared_gpu.draw, 4)
-                asked, _ = {job.key for job in work}, replicas.play(course, work, store)
+                assignment = Assignment(shared_gpu.Recipe(time.time()), shared_gpu.World.spec, shared_gpu.draw, 4)
+                asked, _ = {job.key for job in work}, replicas.play(assignment, work, store)
                 return [load_take(store.path, row) for row in store.rows() if row.key in asked]
 
             end = time.monotonic() + 300

@@ -23,8 +23,8 @@ from besttake import registry
 from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, Convention
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
-from besttake.policies.augmented import Course, retrieving
-from besttake.serving import declared, serve
+from besttake.policies.augmented import EpisodeHistory, retrieving
+from besttake.serving import serve, sessions
 from besttake.takes.draws import Draw
 from besttake.types import Observation, PolicySpec, Start
 
@@ -38,15 +38,15 @@ def played(sample, replan, index, horizon, task="push"):
     """Success and length of one take, rolled out here with the draws that the server is to use."""
     env = registry.env(f"testbed:{task}")
     env.reset(Start(task, env.spec.starts[index]))
-    course = Course(task)
+    history = EpisodeHistory(task)
     for step in range(horizon):
         seen = env.observe(("wrist",))
-        course.states.append(seen.state)
+        history.states.append(seen.state)
         if step % replan == 0:
             draw = Draw(3, task, index, 0, step // replan)
-            chunk = sample(Observation(seen.images, seen.state, task), draw, course)
-        course.actions.append(chunk[step % replan])
-        if env.step(course.actions[-1]).success:
+            chunk = sample(Observation(seen.images, seen.state, task), draw, history)
+        history.actions.append(chunk[step % replan])
+        if env.step(history.actions[-1]).success:
             return True, step + 1
     return False, horizon
 
@@ -75,7 +75,7 @@ def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, 
         got = evaluated(server.url)
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
 
-    def sample(seen, draw, course):
+    def sample(seen, draw, history):
         return policy.sample([seen], [draw])[0]
 
     assert got == [played(sample, policy.spec.replan, index, horizon) for index in range(3)]
@@ -135,13 +135,13 @@ def test_vla_evals_libero_takes_all_that_is_asked_of_it_and_finds_the_numbers_to
     spec = PolicySpec(
         "p", "flow", 4, 7, 2, ("agentview", "wrist"), state_dim=8, prompted=True, convention=libero
     )  # fmt: skip
-    asked = declared.observation_params(spec, {camera: camera for camera in spec.cameras})
+    asked = sessions.observation_params(spec, {camera: camera for camera in spec.cameras})
     merged = _merge_observation_params(LIBEROBenchmark, {}, asked)
     assert merged == {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
     benchmark = LIBEROBenchmark(**merged)
 
     def mismatches(spec):
-        ours = (declared.action_spec(spec), declared.observation_spec(spec))
+        ours = (sessions.action_spec(spec), sessions.observation_spec(spec))
         action, seen = ({name: DimSpec.from_dict(one) for name, one in spec.items()} for spec in ours)
         return check_specs(action, benchmark.get_action_spec(), seen, benchmark.get_observation_spec())
 

@@ -70,7 +70,7 @@ def _bounded(asked: int, takes: int, workers: int, at_once: int | None) -> Load:
     return Load(min(workers, max(asked, -(-takes // most))), takes)
 
 
-class Tempo:
+class Autoscale:
     """Measures one engine, and says when its load should grow.
 
     ``room`` is how many more takes memory has room for. ``on_load`` is told each load that was decided on.

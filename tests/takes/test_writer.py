@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from besttake.takes.keeper import Keeper
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Failed
+from besttake.takes.messages import Failed
 from besttake.takes.store import Store
+from besttake.takes.writer import Writer
 
 
 def test_takes_that_are_being_kept_when_ctrl_c_comes_are_kept_before_the_store_is_closed(tmp_path: Path) -> None:
@@ -23,13 +23,13 @@ def test_takes_that_are_being_kept_when_ctrl_c_comes_are_kept_before_the_store_i
         seen.append(row)
 
     store = Store.write(tmp_path / "run", Manifest())
-    keeper = Keeper(store, slowly)
-    with pytest.raises(KeyboardInterrupt), store, keeper:
+    writer = Writer(store, slowly)
+    with pytest.raises(KeyboardInterrupt), store, writer:
         for start in range(8):
-            keeper.put(Failed(0, TakeKey("p", "e", "t", start, "base", 0), "boom", 0.0))
-        keeper._threads[0] = _Interrupted(keeper._threads[0])
-    assert not any(thread.is_alive() for thread in keeper._threads)
-    assert (keeper.failed, len(seen), keeper._error) == (8, 8, None)
+            writer.put(Failed(0, TakeKey("p", "e", "t", start, "base", 0), "boom", 0.0))
+        writer._threads[0] = _Interrupted(writer._threads[0])
+    assert not any(thread.is_alive() for thread in writer._threads)
+    assert (writer.failed, len(seen), writer._error) == (8, 8, None)
     with Store.open(tmp_path / "run") as store:
         assert len(store.rows()) == 8
 

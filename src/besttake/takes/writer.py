@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 
 from besttake.takes.key import Row
-from besttake.takes.orders import End, Failed
+from besttake.takes.messages import End, Failed
 from besttake.takes.store import Store
 
 _THREADS = 4
 
 
-class Keeper:
+class Writer:
     """Writes takes into ``store``; ``done`` and ``failed`` count them."""
 
     def __init__(self, store: Store, on_take: Callable[[Row], None]) -> None:
@@ -27,9 +27,9 @@ class Keeper:
         self._queue: queue.Queue[End | Failed | None] = queue.Queue(maxsize=256)
         self._error: BaseException | None = None
         self._turn = threading.Lock()
-        self._threads = [threading.Thread(target=self._work, name="keeper", daemon=True) for _ in range(_THREADS)]
+        self._threads = [threading.Thread(target=self._work, name="writer", daemon=True) for _ in range(_THREADS)]
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Writer:
         for thread in self._threads:
             thread.start()
         return self

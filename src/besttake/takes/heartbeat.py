@@ -1,7 +1,7 @@
 """A sign of life in the run directory: what the run is doing, for whoever watches it from another process.
 
-``pulse.json`` is written every second while a run goes on and is gone when it ends in order. Its number grows with each
-beat, so a watcher needs no clock in common with the writer. Nothing reads it but a watcher, and no digest sees it.
+``heartbeat.json`` is written every second while a run goes on and is gone when it ends in order. Its number grows with
+each beat, so a watcher needs no clock in common with the writer. Nothing reads it but a watcher, and no digest sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self
 
 from besttake.files import read_json
 
-FILE = "pulse.json"
+FILE = "heartbeat.json"
 _EVERY = 1.0
 _MOST = 4096
 
@@ -34,13 +34,13 @@ class Beat:
     number: int = 0
 
 
-class Pulse:
+class Heartbeat:
     """Writes what ``news`` says into a run directory until it is closed. A disk that is full or gone is no matter."""
 
     def __init__(self, directory: Path, news: Callable[[], Beat]) -> None:
         self._path, self._news, self._number = directory / FILE, news, 0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._go_on, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
         self._beat()
@@ -71,7 +71,7 @@ class Pulse:
             os.replace(temporary, self._path)
 
 
-def read_pulse(directory: Path) -> Beat | None:
+def read_heartbeat(directory: Path) -> Beat | None:
     """The last beat of a run; None where there is none, or none that can be read."""
     try:
         values = read_json(directory / FILE, _MOST)

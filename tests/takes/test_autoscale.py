@@ -9,15 +9,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
 
+from besttake.takes.autoscale import Autoscale, Load, Measured, first, suited
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.orders import Job
+from besttake.takes.messages import Job
 from besttake.takes.pool import LocalPool
-from besttake.takes.runner import UnderWay, play
+from besttake.takes.runner import Concurrency, play
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
-from besttake.takes.tempo import Load, Measured, Tempo, first, suited
 
 
 def test_where_simulators_are_the_limit_every_worker_has_one_take_and_another() -> None:
@@ -29,12 +29,12 @@ def test_where_simulators_are_the_limit_every_worker_has_one_take_and_another() 
 
 def test_takes_are_added_only_as_far_as_memory_goes() -> None:
     loads: list[Load] = []
-    tempo = Tempo(64, 8, None, lambda load: 5, lambda load, measured: loads.append(load))
-    tempo.turned(1.0)
-    assert not tempo.grown(3, 9.0), "the first calls set things up"
-    assert tempo.grown(6, 9.06)
-    assert loads == [tempo.load]
-    assert tempo.load.takes == first(64, 8).takes + 5
+    autoscale = Autoscale(64, 8, None, lambda load: 5, lambda load, measured: loads.append(load))
+    autoscale.turned(1.0)
+    assert not autoscale.grown(3, 9.0), "the first calls set things up"
+    assert autoscale.grown(6, 9.06)
+    assert loads == [autoscale.load]
+    assert autoscale.load.takes == first(64, 8).takes + 5
     assert room_for([], Load(1, 1)) > 1000
 
 
@@ -48,7 +48,10 @@ def test_a_run_measures_grows_and_plays_the_same_takes(tmp_path: Path) -> None:
     loads: list[tuple[Load, Measured]] = []
     pool = LocalPool(2)
     digests = []
-    for name, batch in (("auto", UnderWay(None, on_load=lambda *chosen: loads.append(chosen))), ("two", UnderWay(2))):
+    for name, batch in (
+        ("auto", Concurrency(None, on_load=lambda *chosen: loads.append(chosen))),
+        ("two", Concurrency(2)),
+    ):
         with Store.write(tmp_path / name, Manifest()) as store:
             play(work, toy.Sleeping(0.002, width=2), draw, store, pool, batch=batch)
             digests.append(store.digest())

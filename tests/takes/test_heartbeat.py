@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from besttake.takes import pulse
-from besttake.takes.pulse import Beat, Pulse, read_pulse
+from besttake.takes import heartbeat
+from besttake.takes.heartbeat import Beat, Heartbeat, read_heartbeat
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "_EVERY", 0.01)
+    monkeypatch.setattr(heartbeat, "_EVERY", 0.01)
 
 
 def wait_for_another(directory: Path, number: int) -> Beat:
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        beat = read_pulse(directory)
+        beat = read_heartbeat(directory)
         if beat is not None and beat.number > number:
             return beat
         time.sleep(0.005)
@@ -29,8 +29,8 @@ def wait_for_another(directory: Path, number: int) -> Beat:
 
 def test_a_run_beats_while_it_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
     counts = itertools.count()
-    with Pulse(tmp_path, lambda: Beat("takes", next(counts), 40, 1.5)):
-        first = read_pulse(tmp_path)
+    with Heartbeat(tmp_path, lambda: Beat("takes", next(counts), 40, 1.5)):
+        first = read_heartbeat(tmp_path)
         assert first is not None
         later = wait_for_another(tmp_path, first.number)
         assert (later.text, later.total, later.left) == ("takes", 40, 1.5)
@@ -39,33 +39,33 @@ def test_a_run_beats_while_it_goes_on_and_leaves_nothing_behind(tmp_path: Path) 
 
 
 def test_news_that_cannot_be_told_cost_a_beat_and_not_the_run(tmp_path: Path) -> None:
-    with Pulse(tmp_path, lambda: Beat(text=[][0])):
+    with Heartbeat(tmp_path, lambda: Beat(text=[][0])):
         assert wait_for_another(tmp_path, 1).text == ""
 
 
 def test_a_directory_that_is_gone_does_not_end_the_run(tmp_path: Path) -> None:
-    with Pulse(tmp_path / "gone", Beat):
+    with Heartbeat(tmp_path / "gone", Beat):
         time.sleep(0.03)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "x"}', '{"text": "no number"}', '{"number": 1e999}'])
-def test_a_pulse_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / pulse.FILE).write_text(text)
-    assert read_pulse(tmp_path) is None
+def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / heartbeat.FILE).write_text(text)
+    assert read_heartbeat(tmp_path) is None
 
 
 @pytest.mark.parametrize("left", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_time_left_that_is_no_number_is_not_known(tmp_path: Path, left: str) -> None:
-    (tmp_path / pulse.FILE).write_text(f'{{"number": 1, "done": 3, "left": {left}}}')
-    assert read_pulse(tmp_path) == Beat(done=3, number=1)
+    (tmp_path / heartbeat.FILE).write_text(f'{{"number": 1, "done": 3, "left": {left}}}')
+    assert read_heartbeat(tmp_path) == Beat(done=3, number=1)
 
 
 def test_a_link_in_the_run_is_not_written_through(tmp_path: Path) -> None:
     other, run = tmp_path / "other", tmp_path / "run"
     other.write_text("mine")
     run.mkdir()
-    for name in (pulse.FILE, f"{pulse.FILE}.tmp"):
+    for name in (heartbeat.FILE, f"{heartbeat.FILE}.tmp"):
         (run / name).symlink_to(other)
-    with Pulse(run, lambda: Beat("takes")):
+    with Heartbeat(run, lambda: Beat("takes")):
         assert wait_for_another(run, 0).text == "takes"
     assert other.read_text() == "mine"

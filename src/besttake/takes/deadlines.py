@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from besttake.takes.orders import Act
+from besttake.takes.messages import Act
 
 LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
@@ -30,7 +30,7 @@ class _Message:
     orders: bool = True
 
 
-class Watch:
+class Deadlines:
     """Keeps the time of ``size`` workers that answer messages one after the other.
 
     ``patience`` is the user's limit in seconds for a list of orders.
