@@ -5,8 +5,7 @@ import pytest
 
 from besttake.core.estimate import Estimate
 from besttake.reporting import checks, ranking
-from besttake.reporting.axes import Axis, Frame, spread, ticks
-from besttake.reporting.dots import DotRow, Style, dots
+from besttake.reporting.charts import Axis, DotRow, Frame, Style, dots, spread, ticks
 from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
 from besttake.reporting.figures import save_figures
 from besttake.reporting.numbers import count, duration, interval, number, percent, points

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.reporting.terminal.doctor import render
+from besttake.reporting import outputs
+from besttake.reporting.terminal import layout
 from besttake.types import Demo, Observation, Start
 from besttake.verbs import doctor as module
 from besttake.verbs.doctor import DoctorResult, Extra, doctor
@@ -20,7 +21,7 @@ from besttake.verbs.doctor import DoctorResult, Extra, doctor
 
 def printed(result: module.DoctorResult, path: Path) -> str:
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(render(result))
+    console.print(layout(outputs.doctor(result), 300))
     return console.export_text()
 
 

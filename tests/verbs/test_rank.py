@@ -24,8 +24,9 @@ from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.reporting import outputs
 from besttake.reporting.ranking import make_html
-from besttake.reporting.terminal.rank import render
+from besttake.reporting.terminal import layout
 from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
@@ -190,7 +191,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6
     assert len(page) < 400_000
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(render(result))
+    console.print(layout(outputs.ranking(result), 300))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text
     assert "only the first 1.4 s" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from besttake.core import reject
-from besttake.reporting.axes import Frame, datum, spread, tick_text, ticks
+from besttake.reporting.charts import Frame, datum, spread, tick_text, ticks
 from besttake.reporting.drawing import Element, Figure, Label, Mark, Polyline
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, number, percent
 from besttake.reporting.page import svg

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from besttake.escapes import markdown as harmless
 from besttake.measure.verifiers import harmful
-from besttake.reporting import retrying
-from besttake.reporting.axes import Frame, datum, horizontal, shorten
-from besttake.reporting.dots import DotRow, Style, dots
+from besttake.reporting import numbers, retrying
+from besttake.reporting.charts import DotRow, Frame, Style, datum, dots, horizontal, shorten
 from besttake.reporting.drawing import Element, Figure, Label, Mark, Polyline
 from besttake.reporting.numbers import count, estimate_percent, estimate_plain, estimate_points, number, percent, points
-from besttake.reporting.page import Page, pointer, svg
+from besttake.reporting.page import may_load, svg, template
 
 if TYPE_CHECKING:
     from besttake.measure.verifiers import Calibration, Verified, Verifier
@@ -65,7 +66,9 @@ def summary(result: VerifierResult) -> list[str]:
 def html(result: VerifierResult) -> str:
     """One self-contained page."""
     document = json.loads(result.to_json())
-    return Page(document).render("verifiers.html.j2", **_context(result))
+    own = _Numbers(document)
+    given = {"document": document, "num": own.num, "est": own.est, "may_load": may_load, "count": count}
+    return str(template("verifiers.html.j2", **given, **_context(result)))
 
 
 def section(result: VerifierResult) -> dict[str, Any]:
@@ -227,3 +230,64 @@ def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "| " + " | ".join(harmless(cell) if i != 1 else cell for cell in line) + " |" for i, line in enumerate(lines)
     )
+
+
+class _Numbers:
+    """Numbers of a JSON document, written by pointer."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+
+    def num(self, pointer: str, style: str = "plain") -> Markup:
+        """The number at a JSON pointer; words where there is none."""
+        value = self.at(pointer)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return _missing("")
+        text = _STYLES[style](float(value))
+        return Markup('<span class="num" data-path="{}" data-value="{}" data-style="{}">{}</span>').format(
+            pointer, repr(value), style, text
+        )
+
+    def est(self, pointer: str, style: str = "plain") -> Markup:
+        """The `Estimate` at a JSON pointer with its interval; its reason in words where it has no value."""
+        estimate = self.at(pointer)
+        if estimate is None or estimate.get("value") is None:
+            return _missing((estimate or {}).get("reason") or "")
+        value = self.num(f"{pointer}/value", style)
+        low, high = estimate.get("low"), estimate.get("high")
+        if low is None or high is None:
+            return value
+        digits, scale = (2, 1) if style == "plain" else (1, 100)
+        span = Markup('<span class="ci" data-path="{}" data-low="{}" data-high="{}" data-style="{}">{}</span>').format(
+            pointer, repr(low), repr(high), style, numbers.interval(low, high, scale=scale, digits=digits)
+        )
+        return value + Markup(" ") + span
+
+    def at(self, pointer: str) -> Any:
+        """The value at a JSON pointer (RFC 6901)."""
+        value: Any = self._document
+        for part in pointer.split("/")[1:]:
+            part = part.replace("~1", "/").replace("~0", "~")
+            if value is None:
+                return None
+            value = value[int(part)] if isinstance(value, list | tuple) else value.get(part)
+        return value
+
+
+_STYLES: dict[str, Callable[[float], str]] = {
+    "plain": lambda v: numbers.number(v, 2),
+    "percent": numbers.percent,
+    "points": numbers.points,
+    "spread": numbers.spread,
+    "count": lambda v: f"{round(v):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+    "fine": lambda v: numbers.number(v, 4),
+}
+
+
+def _missing(reason: str) -> Markup:
+    return Markup('<span class="none">{}</span>').format(reason or "not measured")
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON pointer: ``pointer("a/b", 0)`` -> "/a~1b/0"."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

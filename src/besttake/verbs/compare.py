@@ -20,10 +20,10 @@ from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
 from besttake.measure.scores import WINDOWS, ScoreName, Scores
 from besttake.registry import Uri
-from besttake.reporting import figures, words
+from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import Figure
-from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
@@ -68,7 +68,7 @@ class CompareResult(Tabular):
     def _table(self) -> Table:
         rows = []
         for run, cell in zip(self.runs, self.result.cells, strict=True):
-            headroom, gain = (estimate and estimate.value for estimate in figures.gain_headroom(cell))
+            headroom, gain = (estimate and estimate.value for estimate in tables.gain_headroom(cell))
             rows.append((run, cell.policy, cell.group, cell.starts, headroom, gain))
         heading = " ".join(words.relation(self.result.relation)[:1])
         return Table(heading, ("run", "policy", "tasks", "starts", "headroom", "gain"), rows, self.result.notes)

@@ -20,8 +20,8 @@ from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.policies import name_policies
 from besttake.recordings.read import once_by_seed, read
 from besttake.recordings.table import OWN, escaped
-from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count
+from besttake.reporting.table import Table, Tabular
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Relation, Result
 from besttake.threads import one_thread

@@ -16,7 +16,7 @@ from besttake.measure.cell import probed_cells
 from besttake.measure.cells import Settings
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.checks import figure
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure

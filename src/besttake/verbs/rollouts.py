@@ -27,7 +27,7 @@ from besttake.demos.library import Library
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting.checks import named
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool

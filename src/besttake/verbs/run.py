@@ -10,7 +10,7 @@ from typing import Self
 
 from besttake.errors import RunError
 from besttake.measure.scores import Scores
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store

@@ -11,7 +11,7 @@ from typing import Literal
 
 from besttake.errors import BestTakeError, RunError
 from besttake.reporting import words
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell, Result
 from besttake.takes.manifest import Manifest
 

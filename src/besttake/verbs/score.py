@@ -17,7 +17,7 @@ from besttake.measure.again import base_of, chosen_from, units_of
 from besttake.measure.questions import question
 from besttake.measure.scores import ScoreName, Scores
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell, Result
 from besttake.scorers.base import ScorerSpec
 from besttake.scorers.chat import uploads_allowed

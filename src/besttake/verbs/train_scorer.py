@@ -22,7 +22,7 @@ from besttake.encoders.cache import cached
 from besttake.errors import RunError
 from besttake.measure.scores import WINDOWS
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.scorers.classifier import Trained, features
 from besttake.scorers.portion import windowed
 from besttake.takes.key import Row

@@ -13,7 +13,7 @@ from besttake.measure.again import base_of, units_of
 from besttake.measure.cells import CellData, merge_cells
 from besttake.measure.scores import ScoreName, Scores
 from besttake.measure.verifiers import Verified, outside, verified
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Result
 from besttake.scorers.scoring import costs_of
 from besttake.takes.key import Row, TakeKey
