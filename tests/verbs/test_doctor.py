@@ -106,7 +106,7 @@ def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env
     assert result.healthy
     assert result.pairing is not None
     text = printed(result, tmp_path / "log")
-    assert "demonstrations testbed:pick\n" in text
+    assert "demonstrations: testbed:pick\n" in text
     assert {line.what: line for line in result.pairing.conventions}["picture size"].env == "48 x 48"
     assert "-1 open, +1 closed" in text
     assert "3 demonstrations" in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import json
-import re
 import shutil
 import struct
 from pathlib import Path
@@ -184,8 +183,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert "pictures" not in result.to_json()
     assert [take["score"] for take in data["takes"]] == [take.score for take in result.takes]
     page = make_html(result, tmp_path / "out" / "rank.html").read_text()
-    values = [float(v) for v in re.findall(r'data-path="/takes/\d/score" data-value="([^"]+)"', page)]
-    assert values == [take.score for take in result.takes]
+    assert all(f'<td data-value="{take.score!r}"' in page for take in result.takes)
     assert "<b>odd" not in page
     assert page.count("<svg") == 2
     assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6

@@ -124,7 +124,7 @@ def probe(
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(outputs.probe(result, result.checks), result.to_json(), as_json)
+    show(outputs.probe(result), result.to_json(), as_json)
     drawn = result.plot() if figure is not None else None
     if figure is not None and drawn is not None:
         write_text(figure, drawn.svg())

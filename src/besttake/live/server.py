@@ -39,7 +39,6 @@ from besttake.takes.store import digest_of
 
 _log = logging.getLogger(__name__)
 _HOST = "127.0.0.1"
-_CLIENTS = 32
 _SLOW = 10.0
 """A client that takes nothing for so many seconds is dropped."""
 _SILENT = 15.0
@@ -84,7 +83,9 @@ class RunPage:
 
     def _stamp(self) -> str:
         names = (table.NAME, f"{table.NAME}-wal", "run.json", "result.json", ROUNDS)
-        parts = (self.attached, self.note, self._phase(), *(_state(self.directory / name) for name in names))
+        beat = pulse.read_pulse(self.directory)
+        files = [_state(self.directory / name) for name in names]
+        parts = (self.attached, self.note, self._phase(), beat and beat.text, files)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def _page(self, stamp: str) -> Page:
@@ -194,27 +195,15 @@ class LiveServer(ThreadingHTTPServer):
     """Serves a `RunPage` to browsers of this machine, in threads, until it is closed."""
 
     daemon_threads, block_on_close = True, False
-    request_queue_size = _CLIENTS
 
     def __init__(self, page: RunPage, port: int = 0) -> None:
         self.page, self.asked = page, -_LINGER
-        self._room = threading.BoundedSemaphore(_CLIENTS)
         try:
             super().__init__((_HOST, port), _Visit)
         except OSError as error:
             raise ComponentError(f"cannot serve on {_HOST}:{port}: {error.strerror or error}") from None
         self.url = f"http://{_HOST}:{self.server_port}/"
         threading.Thread(target=self.serve_forever, args=(0.1,), name="live", daemon=True).start()
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one client, or hang up where there are too many."""
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news."""

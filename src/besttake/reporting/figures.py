@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from besttake.core.estimate import Estimate
-from besttake.files import write_text
 from besttake.reporting.charts import WIDTH, DotRow, Frame, Style, datum, dots, horizontal, shorten, spread
 from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
@@ -311,12 +309,6 @@ def every(result: Result) -> Iterator[tuple[str, Figure]]:
     for name, figure in named:
         if figure is not None:
             yield name, figure
-
-
-def save_figures(result: Result, directory: str | Path) -> list[Path]:
-    """Write every figure as SVG; those of a policy carry its number in the report and its name."""
-    where = Path(directory)
-    return [write_text(where / f"{name}.svg", figure.svg(), parents=True) for name, figure in every(result)]
 
 
 def _ends(rows: list[DotRow]) -> list[float | None]:

@@ -59,8 +59,8 @@ def _policy(cell: Cell, worth: float) -> list[str]:
     parts += [tables.options(cell).markdown()] if cell.verdict is not None else []
     parts += [markdown(line) for line in words.more(cell)]
     parts += [f"> {markdown(note)}" for note in cell.notes]
-    if cell.headroom is not None:
-        parts.append(tables.ladder(cell).markdown())
+    if cell.selectors is not None:
+        parts.append(tables.scorers([cell]).markdown())
     if cell.arms is not None:
         parts.append(tables.arms(cell).markdown())
         parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")

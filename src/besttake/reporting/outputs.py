@@ -21,7 +21,7 @@ from besttake.reporting.numbers import (
     sentence,
     whole_points,
 )
-from besttake.reporting.table import Column, Entry, Table, in_points
+from besttake.reporting.table import Column, Entry, Head, Table, right
 from besttake.reporting.terminal import Part, Sentence, notes
 from besttake.result import Cell, Estimate, Result
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from besttake.verbs.doctor import DoctorResult, Pairing
     from besttake.verbs.ingest import IngestResult
     from besttake.verbs.plan import PlanResult
+    from besttake.verbs.probe import ProbeResult
     from besttake.verbs.ranked import RankResult
     from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
@@ -45,12 +46,6 @@ if TYPE_CHECKING:
 _TONES = {"act": "better", "open": "warn", "rest": "none"}
 _BLANK = Sentence("")
 _MOST_COLUMNS = 9
-Head = list[str | Column]
-
-
-def _right(*names: str, extra: bool = False) -> list[Column]:
-    """Columns of numbers, aligned to the right."""
-    return [Column(name, right=True, extra=extra) for name in names]
 
 
 def diagnosis(result: Result) -> list[Part]:
@@ -61,8 +56,8 @@ def diagnosis(result: Result) -> list[Part]:
         shown += [policy, *own] if len(own) > 1 else [policy]
     n = max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
     arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != "base"))
-    head: Head = ["policy / task", *_right("pass@1", f"pass@{n}"), "needs", *_right("gain")]
-    head += _right("select", *arms, "content", "shortest", "DFE/floor", extra=True)
+    head: Head = ["policy / task", *right("pass@1", f"pass@{n}"), "needs", *right("gain")]
+    head += right("select", *arms, "content", "shortest", "DFE/floor", extra=True)
     parts: list[Part] = [Table("", head, [_diagnosed(cell, arms) for cell in shown])] if shown else []
     for policy in result.policies:
         below = [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
@@ -122,21 +117,9 @@ def _gain(estimate: Estimate | None) -> Entry:
     return Entry(f"{value:+d} [{low}, {high}]", "best" if estimate.low > 0 or estimate.high < 0 else "")
 
 
-def probe(cells: Sequence[Cell], tried: Mapping[str, Check]) -> list[Part]:
+def probe(result: ProbeResult) -> list[Part]:
     """The demonstration-fit error of each policy and cell, and the check of retrieval for each policy."""
-    rows = []
-    for cell in cells:
-        one, pooled = cell.dfe, cell.group == "*"
-        name = Entry(cell.policy if pooled else f"{cell.policy}  {cell.group}", "best" if pooled else "")
-        if one is None or one.dfe.value is None:
-            rows.append([name, Entry(one.reason if one else "not measured", "warn"), *[""] * 6])
-            continue
-        values = (one.dfe, one.floor, one.ratio, one.correlation, one.spread)
-        span = interval(one.ratio.low, one.ratio.high, digits=3)
-        rows.append([name, *(_whole(value, 1, 3) for value in values), one.states, span])
-    head: Head = ["policy / task", *_right("DFE", "floor", "DFE/floor", "first action r", "spread", "states")]
-    head.append(Column("95 % of DFE/floor", extra=True))
-    return [Table("", head, rows), *checked(tried)]
+    return [result.table, *checked(result.checks)]
 
 
 def checked(tried: Mapping[str, Check]) -> list[Part]:
@@ -160,7 +143,7 @@ def comparison(result: CompareResult) -> list[Part]:
             )
             for one in changes
         ]  # fmt: skip
-        head: Head = ["policy", "task", "of", *_right("first", "second", "change"), "shown"]
+        head: Head = ["policy", "task", "of", *right("first", "second", "change"), "shown"]
         head.append(Column("starts", extra=True))
         legend = "changes in points with 95 % intervals, start by start where shared"
         parts += [Table("", head, rows), Sentence(legend, "none"), _BLANK]
@@ -168,25 +151,10 @@ def comparison(result: CompareResult) -> list[Part]:
     related = not changes or relation.r is not None
     if related:
         parts += [*(Sentence(line) for line in (*words.relation(relation), *words.across(result.across))), _BLANK]
-    cells = [
-        (
-            run, cell.policy, cell.group, cell.starts,
-            *(estimate_points(one, "") or "not known" for one in tables.gain_headroom(cell)),
-            estimate_percent(retrieved_pass_n(cell)),
-        )
-        for run, cell in zip(result.runs, result.result.cells, strict=True)
-    ]  # fmt: skip
-    head = ["run", "policy", "tasks", *_right("starts", "headroom", "gain"), *_right("retrieve's pass@N", extra=True)]
-    parts.append(Table("", head, cells))
+    parts.append(result.table)
     if related and relation.within:
         parts += [_BLANK, tables.within_policies(result.result)]
     return [*parts, *notes(result.result.notes)]
-
-
-def retrieved_pass_n(cell: Cell) -> Estimate | None:
-    """pass@N of the arm `retrieve`; None where it was not run."""
-    arm = cell.arms.arms.get("retrieve") if cell.arms is not None else None
-    return arm.pass_n if arm is not None else None
 
 
 def doctor(result: DoctorResult) -> list[Part]:
@@ -242,34 +210,20 @@ def ingested(read: IngestResult) -> list[Part]:
     for recording in read.recordings:
         episodes[recording.format] += len(recording.episodes)
     files = ", ".join(f"{kind} x {n} ({count(episodes[kind], 'episode')})" for kind, n in kinds.items())
-    pooled = result.policies if len(result.cells) > len(result.policies) else []
-    head: Head = ["policy", "tasks", *_right("starts", "seeds", "pass@1", "pass@N", "headroom")]
-    head += _right("agree", "kappa", extra=True)
-    parts: list[Part] = [Sentence(files), Table("", head, [_ingested(cell) for cell in (*result.cells, *pooled)])]
+    parts: list[Part] = [Sentence(files), read.table]
     lines = [
         (cell.policy, line.task, line.starts, estimate_percent(line.pass_1), estimate_percent(line.pass_n))
         for cell in result.cells
         for line in cell.tasks
     ]
     if len(lines) > len(result.cells):
-        parts += [_BLANK, Table("", ("policy", "task", *_right("starts", "pass@1", "pass@N")), lines)]
+        parts += [_BLANK, Table("", ("policy", "task", *right("starts", "pass@1", "pass@N")), lines)]
     for cell in result.policies:
         beyond = [point for point in cell.headroom.curve if not point.measured] if cell.headroom is not None else []
         said = [f"pass@{last.k} extrapolates to {percent(last.value)}{bounds(last)}" for last in beyond[-1:]]
         said += [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
         parts += [Sentence(line, name=cell.policy) for line in (*said, *cell.notes)]
     return [*parts, *notes(result.notes)]
-
-
-def _ingested(cell: Cell) -> list[Any]:
-    room, retest = cell.headroom, cell.retest
-    known: list[Any] = ["no outcome"] * 3 if room is None else [
-        percent(room.pass_1.value) or "not known", percent(room.pass_n.value) or "not known", in_points(room.headroom)
-    ]  # fmt: skip
-    again = ["one seed"] * 2
-    if retest is not None:
-        again = [percent(retest.agreement.value) or "not known", number(retest.kappa.value, 2) or "undefined"]
-    return [cell.policy, "all" if cell.group == "*" else cell.group, cell.starts, cell.seeds, *known, *again]
 
 
 def library(shown: Library) -> list[Part]:
@@ -286,7 +240,7 @@ def library(shown: Library) -> list[Part]:
     }
     rows = [(d.id, d.task, d.length, shorten(", ".join(map(str, d.events)), 40)) for d in shown.demos]
     head = Table("", ("", ""), [(Entry(name, "best"), text) for name, text in about.items()])
-    return [head, _BLANK, Table("", ("demo", "task", *_right("steps"), "events at"), rows)]
+    return [head, _BLANK, Table("", ("demo", "task", *right("steps"), "events at"), rows)]
 
 
 def _settings(config: Any) -> str:
@@ -303,19 +257,11 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
 
 def tuned(result: Tuned) -> list[Part]:
     """What was rolled out, the highest success first, and the winner."""
-    rows = []
-    for trial in result.trials:
-        texts = (
-            trial.name, estimate_percent(trial.success), estimate_points(trial.content, ""),
-            "tied" if trial.tied else "", estimate_points(trial.gain, ""), str(trial.takes),
-        )  # fmt: skip
-        rows.append([Entry(text, "best" if trial.config == result.config else "") for text in texts])
-    head: Head = ["rolled out", *_right("success", "beyond cooled"), "", *_right("over base", "takes", extra=True)]
     winner = f"Chosen and kept in the library: {result.winner.name}, which succeeded most often on the tuning starts."
     beyond = result.winner.content
     if beyond.low is None or beyond.low <= 0:
         winner += " It is not shown to gain more than cooling at the same noise."
-    return [Table("", head, rows), Sentence(winner, "best"), Sentence(f"Frozen: {_settings(result.config)}")]
+    return [result.table, Sentence(winner, "best"), Sentence(f"Frozen: {_settings(result.config)}")]
 
 
 def replayed(result: ReplayResult) -> list[Part]:
@@ -334,7 +280,7 @@ def plans(results: Sequence[PlanResult]) -> list[Part]:
     for result in results:
         parts += [Sentence("", name=result.name)] if result.name else []
         parts.append(Sentence(f"From {result.basis}, with {result.plan.seeds} seeds per start:", "none"))
-        parts.append(Table("", (*_right("starts", "takes"), "for"), _needed(result)))
+        parts.append(Table("", (*right("starts", "takes"), "for"), _needed(result)))
         parts += [Sentence(line) for line in _advice(result)]
     return parts
 
@@ -369,17 +315,8 @@ def _advice(result: PlanResult) -> list[str]:
 
 def ranking(result: RankResult) -> list[Part]:
     """What was compared, takes from best to worst, then the notes."""
-    rows: list[Sequence[Any]] = []
-    for take in result.takes:
-        if take.place is None:
-            rows.append(("", take.name, Entry(take.problem, "worse"), "", ""))
-            continue
-        error = f" ± {take.error:.4f}" if take.error is not None else ""
-        tied = " (tied)" if sum(other.place == take.place for other in result.takes) > 1 else ""
-        scored = f"{take.scored} of {take.frames}"
-        rows.append((f"{take.place}{tied}", take.name, f"{take.score:.4f}{error}", scored, Entry(take.unlike, "warn")))
     about = f"by {result.scorer} on the window {result.window}, frames embedded by {result.encoder}"
-    return [Sentence(about), Table("", ("place", "take", "score", "scored", ""), rows), *notes(result.notes)]
+    return [Sentence(about), result.table, *notes(result.notes)]
 
 
 def protocol_list(protocols: Sequence[Protocol]) -> list[Part]:
@@ -396,10 +333,10 @@ def protocol(one: Protocol) -> list[Part]:
         row: [_paper_number(n, column, one) for n, column in zip(numbers, one.columns, strict=True)]
         for row, numbers in one.paper.items()
     }
-    head: Head = ["", *_right(*one.columns)]
+    head: Head = ["", *right(*one.columns)]
     lines = [(row, *values) for row, values in rows.items()]
     if len(one.columns) > _MOST_COLUMNS:  # turned on its side
-        head = ["", *_right(*rows)]
+        head = ["", *right(*rows)]
         lines = [(column, *(values[i] for values in rows.values())) for i, column in enumerate(one.columns)]
     own = {"actions executed of a chunk": one.chunk, "frames of the library": one.frames}
     settings = {"env": list(one.envs.values()), **one.plan, **own}
@@ -426,7 +363,7 @@ def reproduction(result: ReproduceResult) -> list[Part]:
     without = dict.fromkeys(n.here.reason for n in result.numbers if n.here.value is not None and n.here.reason)
     legend += f" ({'; '.join(without)})" if without else ""
     departures = [Sentence(f"not as in the paper: {text}", "warn") for text in result.departures]
-    grid = Table("", ("", "", *_right("paper", "here"), ""), rows)
+    grid = Table("", ("", "", *right("paper", "here"), ""), rows)
     return [Sentence(of.title, "best"), grid, Sentence(legend, "none"), *departures]
 
 
@@ -453,7 +390,7 @@ def run_summary(summary: Summary) -> list[Part]:
     if summary.damaged_scores:
         text.append(f"scores damaged ({', '.join(summary.damaged_scores)}): they are made again when the run goes on")
     text += [f"failed {times} times: {reason}" for reason, times in summary.failures[:10]]
-    head: Head = ["policy", "task", "arm", *_right("done", "success", "failed", "missing")]
+    head: Head = ["policy", "task", "arm", *right("done", "success", "failed", "missing")]
     return [Table("", head, rows), *map(Sentence, [*text, f"digest {summary.digest}"])]
 
 
@@ -461,19 +398,7 @@ def run_list(listed: RunList) -> list[Part]:
     """Every run with its policies and what they need."""
     if not listed.runs:
         return [Sentence("There are no runs here; `besttake diagnose` makes one.")]
-    rows: list[Sequence[Any]] = []
-    for run in listed.runs:
-        state = "" if run.state == "finished" else run.state
-        about = [run.created[:16].replace("T", " "), run.takes] if run.state == "finished" else ["", ""]
-        path: Entry | str = Entry(run.path, "best")
-        for line in run.policies:
-            rows.append((path, line.policy, percent(line.pass_1) or "-", line.needs, *about))
-            path, about = "", ["", ""]
-        if not run.policies or run.problem or state:
-            rows.append((path, Entry(run.problem or state, "warn"), "", "", *about))
-    head: Head = ["run", "policy", *_right("pass@1"), "needs", Column("made", extra=True)]
-    head += _right("takes", extra=True)
-    return [Table("", head, rows)]
+    return [listed.table]
 
 
 def scores(result: ScoreResult) -> list[Part]:
@@ -485,7 +410,7 @@ def scores(result: ScoreResult) -> list[Part]:
         )
         for cell in result.cells
     ]  # fmt: skip
-    head: Head = ["scorer", "policy / task", *_right("success", "gain over one take")]
+    head: Head = ["scorer", "policy / task", *right("success", "gain over one take")]
     head += [Column(name, extra=True) for name in ("capture", "AUC", "picked")]
     return [Table("", head, rows), *notes(result.notes)]
 
@@ -494,7 +419,7 @@ def trained(result: TrainedScorer) -> list[Part]:
     """What a classifier was trained on, and how to use it."""
     rows = [(task.task, task.takes, task.successes) for task in result.tasks]
     use = Sentence(f"Use it with --scorer {result.uri}, on other starts.")
-    return [Table("", ("task", *_right("takes", "successes")), rows), use, *notes(result.notes)]
+    return [Table("", ("task", *right("takes", "successes")), rows), use, *notes(result.notes)]
 
 
 def verifiers(result: VerifierResult) -> list[Part]:

@@ -23,6 +23,7 @@ from markupsafe import Markup, escape
 from besttake.errors import RunError
 from besttake.files import version, write_text
 from besttake.reporting.drawing import PAGE, SERIES, Figure, marker
+from besttake.reporting.numbers import sentence
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _templates() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     env.globals.update(asset=asset)
-    env.filters.update(script=script)
+    env.filters.update(script=script, sentence=sentence)
     return env
 
 

@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from besttake.reporting.charts import Frame, horizontal, shorten, spread, ticks
 from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
-from besttake.reporting.numbers import count, number, sentence
+from besttake.reporting.numbers import count, sentence
 from besttake.reporting.page import Page, Section, block, picture, prose
-from besttake.reporting.table import Entry, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,13 +24,6 @@ _TIPS = 40
 
 def make_html(result: RankResult, out: str | Path) -> Path:
     """Write the page of a ranking."""
-    rows = []
-    for take in result.takes:
-        score, error = (Entry(number(value, 4), value=value) for value in (take.score, take.error))
-        place = take.place if take.place is not None else Entry("none", "none")
-        note = take.unlike if take.place is not None else Entry(take.problem, "none")
-        rows.append((place, take.name, score, error, take.scored, take.frames, note))
-    head = ("place", "take", "score", "error", "frames scored", "frames", "note")
     of = f" of {result.task}" if result.task and result.matched != "all" else ""
     known = f"{count(result.frames, 'frame')} of {count(result.demos, 'demonstration')}{of} ({result.library})"
     about = f"By {result.scorer} on the window {result.window}, against {known}, embedded by {result.encoder}."
@@ -41,7 +33,7 @@ def make_html(result: RankResult, out: str | Path) -> Path:
     lines = [picture(drawn, name) for name, take in named if (drawn := traces(result, [take])) is not None]
     seen = "Frames of each take, spread over what was scored, and below each the demonstration frame that it is most \
 like."
-    sections = [Section("ranking", "", [prose(about), *notes, Table("", head, rows).section(name="places")])]
+    sections = [Section("ranking", "", [prose(about), *notes, result.table.section(name="places")])]
     sections += [Section("seen", "What was seen", [prose(seen), *strips])] if strips else []
     sections += [Section("time", "Over time", [block("pair", *lines)])] if lines else []
     heading = f"{count(len(result.takes), 'take')} ranked"

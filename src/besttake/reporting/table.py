@@ -42,6 +42,9 @@ class Column:
     extra: bool = False
 
 
+Head = list[str | Column]
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under a heading. A value is an `Entry`, text, a number, or None where there is nothing."""
@@ -78,12 +81,12 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def dataframe(self) -> Any:
-        """All rows as a pandas DataFrame; ComponentError where pandas is not installed."""
+        """All rows as a pandas DataFrame, entries by their values; ComponentError where pandas is not installed."""
         try:
             from pandas import DataFrame
         except ImportError:
             raise ComponentError("to_dataframe needs pandas, which is not installed: pip install pandas") from None
-        return DataFrame([list(row) for row in self.rows], columns=self.names)
+        return DataFrame([list(map(_bare, row)) for row in self.rows], columns=self.names)
 
     def _inside(self, most: int | None) -> Markup:
         names = Markup("").join(Markup("<th>{}</th>").format(name) for name in self.names)
@@ -97,6 +100,11 @@ class Tabular:
 
     def _table(self) -> Table:
         raise NotImplementedError
+
+    @property
+    def table(self) -> Table:
+        """The result as a table, which the command prints as well."""
+        return self._table()
 
     def _repr_html_(self) -> str:
         return self._table().html()
@@ -113,6 +121,11 @@ def worded(value: Any) -> Entry:
     if value is None:
         return Entry("")
     return Entry(f"{value:.4g}" if isinstance(value, float) else str(value))
+
+
+def right(*names: str, extra: bool = False) -> list[Column]:
+    """Columns of numbers, aligned to the right."""
+    return [Column(name, right=True, extra=extra) for name in names]
 
 
 def in_percent(estimate: Estimate | None) -> Entry:
@@ -139,6 +152,13 @@ def _estimate(estimate: Estimate | None, text: str) -> Entry:
 def with_interval(text: str) -> Markup:
     """Text for the page whose interval, where it ends with one, stands back."""
     return Markup(_INTERVAL.sub(r' <span class="ci">\1</span>', str(escape(text))))
+
+
+def _bare(value: Any) -> Any:
+    """A value without its words: what an entry is sorted by, else its text, None where there is nothing to see."""
+    if not isinstance(value, Entry):
+        return value
+    return (value.text if value.mark != "none" else None) if value.value is None else value.value
 
 
 def _cell(value: Any) -> Markup:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from besttake.reporting.numbers import estimate_points, interval, number, percent, spread
+from besttake.reporting.numbers import interval, number, spread
 from besttake.reporting.table import Column, Entry, Table, in_percent, in_points, plain
 from besttake.reporting.words import headline, marks, needs_text, overview, still_open
 
@@ -30,15 +31,8 @@ def rates(cell: Cell) -> tuple[Estimate | None, Estimate | None, Estimate | None
 
 def verdicts(result: Result) -> Table:
     """What each policy needs, with the sentence to read first."""
-    rows = [
-        (
-            cell.policy, cell.starts, percent(cell.headroom.pass_1.value) if cell.headroom else "",
-            *map(estimate_points, gain_headroom(cell)), needs_text(cell),
-        )
-        for cell in result.policies
-    ]  # fmt: skip
     sentences = [f"{cell.policy}: {headline(cell)}" for cell in result.policies[:_MOST_SENTENCES]]
-    return Table(overview(result), ("policy", "starts", "pass@1", "headroom", "gain", "needs"), rows, sentences)
+    return replace(cells(result.policies), heading=overview(result), notes=sentences)
 
 
 def numbers(result: Result) -> Table:
@@ -81,25 +75,6 @@ def open_questions(result: Result) -> Table:
     ]
     head = ("policy", "question", "gain so far", "further starts", "takes", *(["time"] if timed else []))
     return Table("", head, rows)
-
-
-def ladder(cell: Cell) -> Table:
-    """The success of each way to keep one take per start."""
-    rows: list[tuple[object, ...]] = []
-    if cell.headroom is not None:
-        rows.append(("pass@1", in_percent(cell.headroom.pass_1), ""))
-        if cell.selectors is not None:
-            short = cell.selectors.shortest
-            rows.append(("random", in_percent(cell.selectors.random.success), ""))
-            rows.append(("shortest", in_percent(short.success), in_points(short.gain)))
-            for scorer, windows in cell.selectors.scored.items():
-                rows += [
-                    (f"{scorer}, {w}{', reads length' if s.leak else ''}", in_percent(s.success), in_points(s.gain))
-                    for w, s in windows.items()
-                ]
-        oracle = f"oracle, pass@{cell.headroom.n}"
-        rows.append((oracle, in_percent(cell.headroom.pass_n), in_points(cell.headroom.headroom)))
-    return Table("", ("kept take", "success", "gain, points"), rows)
 
 
 def scorers(cells: list[Cell]) -> Table:
