@@ -86,7 +86,7 @@ def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str
 
 def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -> None:
     """Print for people, or as JSON for scripts."""
-    from besttake.reporting.terminal import layout
+    from besttake.reporting.terminal import Sentence, layout
 
     console = SafeConsole()
     if as_json:
@@ -94,4 +94,5 @@ def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -
     elif isinstance(shown, str):
         console.print(shown, soft_wrap=True)
     else:
-        console.print(layout(shown, console.width))
+        # Sentences alone are not broken: a path in them can be copied.
+        console.print(layout(shown, console.width), soft_wrap=all(isinstance(part, Sentence) for part in shown))
