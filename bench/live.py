@@ -1,30 +1,29 @@
 """What watching costs a run: takes per second with and without a live page. ``python -m bench live``
 
 The same plan in a new run directory each time, in turn: alone, with a live page that nobody opens, and with one that
-eight clients listen to, of whom four never read. The seconds are those of the takes alone, from ``result.json``.
+eight clients load every three seconds. The seconds are those of the takes alone, from ``result.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
 from besttake.config import Plan
-from besttake.live.attached import Attached
+from besttake.live.server import AttachedPage
 from besttake.verbs.diagnose import diagnose
 
 PLAN = Plan(policy="testbed:half", env="testbed:pick", arms="base", stride=8, probe_states=0, seeds=3)
-READING = DEAF = 4
+CLIENTS = 8
 
 
 def rate(plan: Plan, out: Path) -> tuple[float, str]:
@@ -35,27 +34,21 @@ def rate(plan: Plan, out: Path) -> tuple[float, str]:
 
 @contextmanager
 def clients(url: str) -> Iterator[None]:
-    """Open the events of a page several times."""
-    address = urlsplit(url)
-    assert address.hostname is not None
-    opened = [socket.create_connection((address.hostname, address.port)) for _ in range(READING + DEAF)]
-    for one in opened:
-        one.sendall(f"GET /events HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
-    for one in opened[:READING]:
-        threading.Thread(target=_read, args=(one,), daemon=True).start()
+    """Ask for the page again and again, as browsers do."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(3.0):
+            with suppress(OSError), urlopen(url) as answer:
+                answer.read()
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
-        for one in opened:
-            one.close()
-
-
-def _read(one: socket.socket) -> None:
-    try:
-        while one.recv(1 << 16):
-            pass
-    except OSError:
-        return
+        over.set()
 
 
 def seconds_of(pid: int) -> float:
@@ -79,14 +72,14 @@ def main() -> None:
                 if name == "alone":
                     own, digest = rate(plan, out)
                 else:
-                    with Attached(out) as live, live.running():
+                    with AttachedPage(out) as live:
                         if name == "a page":
                             own, digest = rate(plan, out)
                         else:
-                            began = time.monotonic(), seconds_of(live._process.pid)
+                            began = time.monotonic(), seconds_of(live.process.pid)
                             with clients(live.url):
                                 own, digest = rate(plan, out)
-                            used.append((seconds_of(live._process.pid) - began[1]) / (time.monotonic() - began[0]))
+                            used.append((seconds_of(live.process.pid) - began[1]) / (time.monotonic() - began[0]))
                 rates.setdefault(name, []).append(own)
                 digests.add(digest)
                 print(f"{name:10} {own:6.1f} takes/s", flush=True)

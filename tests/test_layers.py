@@ -195,7 +195,7 @@ def test_only_the_command_line_serves_the_live_page() -> None:
 def test_only_the_terminal_and_the_command_line_print_with_rich() -> None:
     allowed = ("reporting.terminal", "cli", "progress")
     broken = [e for e in IMPORTS if e.library == "rich" and not within(e.importer, *allowed)]
-    forbid(broken, "only reporting/terminal, cli and progress import rich")
+    forbid(broken, "only reporting/terminal.py, cli and progress import rich")
 
 
 def test_typer_is_known_to_the_command_line_alone() -> None:

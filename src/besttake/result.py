@@ -471,14 +471,14 @@ class Result(_Model):
 
     def to_dataframe(self) -> Any:
         """Return the main numbers of every cell as a pandas DataFrame, proportions as fractions. Needs pandas."""
-        from besttake.reporting.notebook import cell_table
+        from besttake.reporting.tables import numbers
 
-        return cell_table(self).dataframe()
+        return numbers(self).dataframe()
 
     def _repr_html_(self) -> str:
-        from besttake.reporting.notebook import verdict_table
+        from besttake.reporting.tables import verdicts
 
-        return verdict_table(self).html()
+        return verdicts(self).html()
 
     @classmethod
     def load(cls, path: str | Path) -> Result:

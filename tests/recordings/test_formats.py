@@ -15,7 +15,8 @@ from rich.console import Console
 
 from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
-from besttake.reporting.terminal.ingest import render
+from besttake.reporting.outputs import ingested
+from besttake.reporting.terminal import layout
 from besttake.verbs.ingest import ingest
 
 DATA = Path(__file__).parent / "data"
@@ -381,7 +382,7 @@ def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
     result = ingest([tmp_path])
     assert result.result.cost.takes == 2
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(render(result))
+    console.print(layout(ingested(result), 300))
     text = console.export_text()
     assert "csv x 1 (2 episodes)" in text
     assert "passed over" in text
@@ -400,7 +401,7 @@ def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
     rows = "\n".join(f"{i},{s},{int((i + s) % 2)}" for i in range(6) for s in range(2))
     (tmp_path / "o.csv").write_text(f"start,seed,success\n{rows}\n")
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(render(ingest([tmp_path / "o.csv"])))
+    console.print(layout(ingested(ingest([tmp_path / "o.csv"])), 300))
     assert "have no score" in console.export_text()
 
 

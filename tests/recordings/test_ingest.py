@@ -18,7 +18,8 @@ from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
-from besttake.reporting.terminal.ingest import render
+from besttake.reporting.outputs import ingested
+from besttake.reporting.terminal import layout
 from besttake.result import Result
 from besttake.verbs.ingest import ingest
 
@@ -194,7 +195,7 @@ def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
 def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
     rows = [{"policy": "[red]p[/red]", "start": i // 2, "success": i % 2} for i in range(8)]
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render(ingest([table(tmp_path / "o.csv", rows)])))
+    console.print(layout(ingested(ingest([table(tmp_path / "o.csv", rows)])), 200))
     text = console.export_text()
     assert "[red]p[/red]" in text
     assert "pass@4 extrapolates to" in text

@@ -5,16 +5,15 @@ import pytest
 
 from besttake.core.estimate import Estimate
 from besttake.reporting import checks, ranking
-from besttake.reporting.axes import Axis, Frame, spread, ticks
-from besttake.reporting.dots import DotRow, Style, dots
+from besttake.reporting.charts import Axis, DotRow, Frame, Style, dots, spread, ticks
 from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
-from besttake.reporting.figures import save_figures
+from besttake.reporting.export.media import write_figures
 from besttake.reporting.numbers import count, duration, interval, number, percent, points
 from besttake.result import Result
 
 
 def test_every_figure_is_written_as_svg(run: Path, tmp_path: Path) -> None:
-    files = save_figures(Result.load(run / "result.json"), tmp_path / "figures")
+    files = write_figures(Result.load(run / "result.json"), tmp_path / "figures")
     names = {path.name for path in files}
     for name in ("relation", "fit_error", "ladder-0-testbed_half", "arms-1-testbed_mid", "pass_at_k-0-testbed_half"):
         assert f"{name}.svg" in names

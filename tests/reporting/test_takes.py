@@ -1,5 +1,6 @@
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,13 @@ from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 
 
+def shown_of(run: Path, result: Result, **limits: Any) -> takes.PageTakes:
+    return takes.page_takes(run, result.cells, result.policies, takes.Limits(**limits))
+
+
 def test_shown_starts_are_what_they_are_called(run: Path) -> None:
     result = Result.load(run / "result.json")
-    shown = takes.page_takes(run, result)
+    shown = shown_of(run, result)
     kinds = {start.kind for start in shown.starts}
     assert {"rescued", "missed"} <= kinds
     for start in shown.starts:
@@ -36,18 +41,18 @@ def test_shown_starts_are_what_they_are_called(run: Path) -> None:
 
 def test_a_run_whose_every_take_failed_says_why(synthetic: ModuleType, tmp_path: Path) -> None:
     result = synthetic.empty(tmp_path / "run")
-    assert takes.page_takes(tmp_path / "run", result).note == "This run has no takes yet."
+    assert shown_of(tmp_path / "run", result).note == "This run has no takes yet."
     with Store.write(tmp_path / "run", Manifest()) as store:
         for seed, reason in enumerate(["the arm fell off", "no memory", "the arm fell off"]):
             store.add_error(TakeKey("p", "testbed", "pick", 0, "base", seed), reason)
-    note = takes.page_takes(tmp_path / "run", result).note
+    note = shown_of(tmp_path / "run", result).note
     assert note == "No take of this run was finished. 2 failed: the arm fell off. 1 failed: no memory."
 
 
 def test_a_start_is_shown_with_the_takes_of_every_arm(run: Path) -> None:
     with Store.open(run) as store:
         arms = {row.key.arm for row in store.rows()}
-    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    shown = shown_of(run, Result.load(run / "result.json"))
     assert len(arms) > 1
     assert {take.arm for take in shown.starts[0].takes} == arms
     for arm in arms:
@@ -56,13 +61,13 @@ def test_a_start_is_shown_with_the_takes_of_every_arm(run: Path) -> None:
 
 def test_a_start_whose_arms_do_not_fit_keeps_the_plain_takes(run: Path) -> None:
     result = Result.load(run / "result.json")
-    first = takes.page_takes(run, result).starts[0]
+    first = shown_of(run, result).starts[0]
     plain = sum(
         len(take.film.data) + takes._MOMENT_BYTES * len(take.best)
         for take in first.takes
         if take.arm == "base" and take.film
     )
-    [start] = takes.page_takes(run, result, budget=plain + 1 + len(first.demo.data if first.demo else b"")).starts[:1]
+    [start] = shown_of(run, result, bytes=plain + 1 + len(first.demo.data if first.demo else b"")).starts[:1]
     assert {take.arm for take in start.takes} == {"base"}
     assert start.hidden == sum(take.arm != "base" for take in first.takes)
 
@@ -70,14 +75,14 @@ def test_a_start_whose_arms_do_not_fit_keeps_the_plain_takes(run: Path) -> None:
 def test_every_cell_gets_its_turn_before_any_gets_a_second(run: Path) -> None:
     result = Result.load(run / "result.json")
     with Store.open(run) as store:
-        by_cell = candidates.candidates(result, store.rows(), Scores.open(run))
+        by_cell = candidates.candidates(result.cells, store.rows(), Scores.open(run))
     order = [(c.cell.policy, c.cell.group) for c in candidates.choose(by_cell) if c.kind == "rescued"]
     having = [i for i, own in by_cell.items() if any(c.kind == "rescued" for c in own)]
     assert len(set(order[: len(having)])) == len(having)
 
 
 def test_every_start_has_its_films_in_a_page_with_room_for_them(run: Path) -> None:
-    shown = takes.page_takes(run, Result.load(run / "result.json"))
+    shown = shown_of(run, Result.load(run / "result.json"))
     assert shown.heat is not None
     assert len(shown.starts) == len(shown.heat.starts) == 60
     assert sorted(start.film for start in shown.heat.starts if start.film is not None) == list(range(60))
@@ -92,7 +97,7 @@ def test_a_start_without_a_finished_take_is_in_the_map_but_has_no_films(syntheti
         policies=("p",), tasks=("t",), starts=3, seeds=1, arms=("base",), error="Boom", scored=False
     )
     result = synthetic.build(tmp_path / "run", shape)
-    shown = takes.page_takes(tmp_path / "run", result)
+    shown = shown_of(tmp_path / "run", result)
     assert shown.heat is not None
     assert [(one.kind == "broken", one.film is None, one.arms[0].takes == "x") for one in shown.heat.starts] == [
         (True, True, True), (False, False, False), (False, False, False)
@@ -101,8 +106,8 @@ def test_a_start_without_a_finished_take_is_in_the_map_but_has_no_films(syntheti
 
 def test_the_budget_is_kept(run: Path) -> None:
     result = Result.load(run / "result.json")
-    whole = takes.page_takes(run, result)
-    few = takes.page_takes(run, result, budget=20_000)
+    whole = shown_of(run, result)
+    few = shown_of(run, result, bytes=20_000)
     assert 0 < len(few.starts) < len(whole.starts)
     size = sum(len(take.film.data) for start in few.starts for take in start.takes)
     assert size <= 20_000
@@ -129,7 +134,7 @@ def test_nearest_demonstration_frames_come_along_once_each(
 
     library = Library()
     monkeypatch.setattr(takes, "_library", lambda *_: library)
-    shown = takes.page_takes(run, Result.load(run / "result.json"), budget=150_000)
+    shown = shown_of(run, Result.load(run / "result.json"), bytes=150_000)
     start = shown.starts[0]
     scores = Scores.open(run)
     assert scores is not None
@@ -148,6 +153,6 @@ def test_nearest_demonstration_frames_come_along_once_each(
 
 
 def test_a_run_of_outcomes_only_says_that_it_has_no_films(tmp_path: Path, run: Path) -> None:
-    shown = takes.page_takes(tmp_path, Result.load(run / "result.json"))
+    shown = shown_of(tmp_path, Result.load(run / "result.json"))
     assert shown.starts == []
     assert "no films" in shown.note

@@ -18,8 +18,9 @@ from besttake.measure.looks import load_history
 from besttake.measure.scores import ScoreName
 from besttake.reporting import html, markdown, words
 from besttake.reporting.numbers import estimate_points, percent, points
+from besttake.reporting.outputs import diagnosis
 from besttake.reporting.takes import PageTakes
-from besttake.reporting.terminal.verdict import verdict_table
+from besttake.reporting.terminal import layout
 from besttake.result import Cell, CellPath, Cost, Relation, Result
 
 WORTH = 0.03
@@ -79,11 +80,11 @@ def shown(result: Result) -> dict[str, str]:
     """A result as each reader sees it, white space aside."""
     console = Console(width=4000, no_color=True, highlight=False)
     with console.capture() as capture:
-        console.print(verdict_table(result, 4000))
+        console.print(layout(diagnosis(result), 4000))
     texts = {
         "terminal": capture.get(),
         "markdown": re.sub(r"\\(.)", r"\1", unescape(markdown.render(result))),
-        "page": flat(html.render(result, PageTakes([]))),
+        "page": flat(html.report_page(result, PageTakes([])).html()),
         "notebook": flat(result._repr_html_()),
     }
     return {name: " ".join(text.replace("`", "").split()) for name, text in texts.items()}

@@ -23,7 +23,7 @@ from besttake.demos.resolve import open_or_build
 from besttake.demos.view import events_of
 from besttake.errors import RunError
 from besttake.progress import Reporter
-from besttake.reporting import checks
+from besttake.reporting import checks, tables
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs import choice as module
@@ -158,7 +158,7 @@ def test_priors_by_group_become_priors_by_task_and_are_told_in_one_sentence(chec
         " sample at that noise by 0.05 [0.03, 0.07] in pick (prior 0.3), 0.05 [0.03, 0.07] in drawer (prior 0.2):"
         " expect a gain over cooling there, none in push"
     )
-    assert checks.lines(made)[-2].label == "in push: no prior"
+    assert tables.check(made).rows[-2][0].text == "in push: no prior"
     only = config_of(replace(made, chosen=None), RetrievalConfig(), tasks)
     assert [only.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.0]
     nowhere = replace(made, chosen=None, groups={"push": groups["push"]})
@@ -307,7 +307,7 @@ def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> N
     svg = drawn.svg()
     for label in ("mean action", "noise 0.7", "frame, prior 0.2, re-ranking", "its chunk alone"):
         assert label in svg
-    labels = [line.label for line in checks.lines(made)]
+    labels = [row[0].text for row in tables.check(made).rows]
     assert labels[:3] == ["mean action", "base", "noise 0.7"]
     assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.reporting.terminal.doctor import render
+from besttake.reporting import outputs
+from besttake.reporting.terminal import layout
 from besttake.types import Demo, Observation, Start
 from besttake.verbs import doctor as module
 from besttake.verbs.doctor import DoctorResult, Extra, doctor
@@ -20,7 +21,7 @@ from besttake.verbs.doctor import DoctorResult, Extra, doctor
 
 def printed(result: module.DoctorResult, path: Path) -> str:
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(render(result))
+    console.print(layout(outputs.doctor(result), 300))
     return console.export_text()
 
 
@@ -105,7 +106,7 @@ def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env
     assert result.healthy
     assert result.pairing is not None
     text = printed(result, tmp_path / "log")
-    assert "demonstrations testbed:pick\n" in text
+    assert "demonstrations: testbed:pick\n" in text
     assert {line.what: line for line in result.pairing.conventions}["picture size"].env == "48 x 48"
     assert "-1 open, +1 closed" in text
     assert "3 demonstrations" in text

@@ -19,7 +19,7 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
 from besttake.measure.scores import ScoreName
-from besttake.reporting.export import films, tables
+from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
@@ -108,7 +108,8 @@ def test_a_score_that_is_not_there_is_an_empty_field(run: Path) -> None:
     opened = Run.open(run)
     rows, scores = opened.takes.rows, opened.scores
     scores[rows[0].key].scores[ScoreName("coverage", "full")] = float("nan")
-    columns, table = tables.takes_table(rows, scores)
+    made = tables.takes_table(rows, scores)
+    columns, table = made.columns, made.rows
     shown = [row[columns.index("score coverage full")] for row in table]
     assert shown[0] is None
     assert None not in shown[1:]
@@ -123,7 +124,7 @@ def test_a_name_is_never_a_latex_command_or_a_path(run: Path) -> None:
     assert r"\textbackslash{}input\{/etc/passwd\}\_50\%\&\#" in body
     with Store.open(run) as store:
         key = replace(store.rows()[0].key, policy="../../x:é\n", task="a/b")
-    assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", films.film_name(key, True))
+    assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", media.film_name(key, True))
     with pytest.raises(PlanError, match="a name without folders"):
         Wanted(latex="../table")
     with pytest.raises(PlanError, match="a name without folders"):
@@ -139,7 +140,7 @@ def test_a_film_shows_the_frames_of_its_take(run: Path, tmp_path: Path) -> None:
         shown = np.stack([frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)])
     assert shown.shape == frames.shape
     assert np.abs(shown.astype(int) - frames).mean() < 6
-    odd = films.mp4(np.zeros((3, 7, 9, 3), np.uint8), 2.5)
+    odd = media.mp4(np.zeros((3, 7, 9, 3), np.uint8), 2.5)
     with av.open(io.BytesIO(odd)) as film:
         assert [(f.height, f.width) for f in film.decode(video=0)] == [(8, 10)] * 3
 

@@ -17,7 +17,7 @@ import yaml
 from besttake.config import load_plan
 from besttake.errors import PlanError, RunError
 from besttake.measure.looks import random_order
-from besttake.measure.sofar import kept_cells, so_far
+from besttake.measure.partial import read_round
 from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
@@ -52,13 +52,10 @@ def decisions(out: Path) -> tuple[str, list[Any]]:
 
 def test_those_who_watch_see_what_the_run_decides_by(run: Path) -> None:
     """The cells of the last round give the path and the answers of the result."""
-    kept = kept_cells(run)
-    assert kept is not None
-    settings, cells = kept
+    cells = read_round(run)
     result = Result.load(run / "result.json")
-    assert [cell.group for cell in cells] == ["*", *(cell.group for cell in result.cells)]
-    for data, final in zip(cells, [*result.policies, *result.cells], strict=True):
-        seen = so_far(data, settings, None)
+    assert [one.cell.group for one in cells] == ["*", *(cell.group for cell in result.cells)]
+    for seen, final in zip(cells, [*result.policies, *result.cells], strict=True):
         assert seen.cell.path is not None
         assert final.path is not None
         assert seen.cell.path.points == final.path.points

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.live import UNWATCHED, Live, LivePort, LiveToken, Watched
+from besttake.cli.live import UNWATCHED, Live, LivePort, Watched
 from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
@@ -34,7 +33,6 @@ def diagnose(
     verbose: Verbose = False,
     live: Live = False,
     live_port: LivePort = 0,
-    live_token: LiveToken = None,
 ) -> None:
     """Measure what would help a frozen policy: more takes, retrieval, calmer sampling, several of these, or nothing.
 
@@ -59,10 +57,12 @@ def diagnose(
         Ending(strict, allow_failed),
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        watched=Watched(live or live_token is not None, live_port, live_token),
+        watched=Watched(live, live_port),
     )
 
 
+_SOURCES = ("*.py", "*.j2", "*.js", "*.css")
+"""The files of this package that a report is made by."""
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
@@ -80,7 +80,6 @@ def demo(
     verbose: Verbose = False,
     live: Live = False,
     live_port: LivePort = 0,
-    live_token: LiveToken = None,
 ) -> None:
     """Diagnose three small policies on the embedded testbed and write a report. Needs no download and no GPU.
 
@@ -95,7 +94,7 @@ def demo(
         Ending(strict, allow_failed),
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        watched=Watched(live or live_token is not None, live_port, live_token),
+        watched=Watched(live, live_port),
     )
 
 
@@ -121,11 +120,11 @@ def probe(
       besttake probe --policy testbed:half --policy testbed:strong --env testbed
       besttake probe --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero --json
     """
-    from besttake.reporting.terminal.probe import render
+    from besttake.reporting import outputs
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(render(result, result.checks, Console().width), result.to_json(), as_json)
+    show(outputs.probe(result), result.to_json(), as_json)
     drawn = result.plot() if figure is not None else None
     if figure is not None and drawn is not None:
         write_text(figure, drawn.svg())
@@ -143,7 +142,7 @@ def run(
     plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter, watched: Watched = UNWATCHED
 ) -> None:
     """Diagnose, write the report, and print the verdicts; with a live page as long as that takes."""
-    from besttake.reporting.terminal.verdict import undecided, verdict_table
+    from besttake.reporting.outputs import diagnosis, undecided
     from besttake.verbs.diagnose import diagnose
     from besttake.verbs.report import report
 
@@ -152,7 +151,7 @@ def run(
         return result, _page(out) or report(out)
 
     result, page = watched.do(work, out)
-    show(verdict_table(result, Console(highlight=False).width), result.to_json(), as_json)
+    show(diagnosis(result), result.to_json(), as_json)
     progress.note(f"Report: {page}")
     check_failed(result, out, allowed=ending.allow_failed)
     if ending.strict and undecided(result):
@@ -181,7 +180,7 @@ def _most_failed_by(out: Path) -> str:
 def _page(out: Path) -> Path | None:
     """The report of a run if it was made of its result, as it is, by this version; None where it has to be made."""
     page, result, package = out / "report.html", out / "result.json", Path(__file__).parents[1]
-    newest = max(file.stat().st_mtime_ns for pattern in ("*.py", "*.j2") for file in package.rglob(pattern))
+    newest = max(file.stat().st_mtime_ns for pattern in _SOURCES for file in package.rglob(pattern))
     if page.is_file() and page.stat().st_mtime_ns > max(newest, result.stat().st_mtime_ns):
         return page
     return None

@@ -73,7 +73,7 @@ def build(
     from besttake.demos.build import Options, Work
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
-    from besttake.reporting.terminal.library import render_built
+    from besttake.reporting.outputs import built
     from besttake.threads import one_thread
 
     if (source is None) == ("demos" not in given):
@@ -102,7 +102,7 @@ def build(
                 f"{out} was not made; frames that a slow encoder has embedded are kept, run the same command to go on"
             ) from None
     summary = library.summary()
-    show(render_built(out, summary), summary, as_json)
+    show(built(out, summary), summary, as_json)
 
 
 def _dims(text: Any) -> Any:
@@ -147,16 +147,14 @@ def show_library(
     """
     from dataclasses import asdict
 
-    from rich.console import Console, Group
-
     from besttake.demos.library import Library
-    from besttake.reporting.terminal.library import render, render_checks
+    from besttake.reporting import outputs
     from besttake.verbs.choice import kept
 
     library = Library.open(directory)
     known = {one.policy: one.check for one in kept(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
-    show(Group(render(library), render_checks(known, Console().width)), summary, as_json)
+    show([*outputs.library(library), *outputs.checked(known)], summary, as_json)
     if contact_sheets is not None:
         from besttake.demos.contact_sheet import draw_all
 
@@ -185,7 +183,7 @@ def check(
     """
     from besttake.demos.checks import check_content
     from besttake.demos.library import Library
-    from besttake.reporting.terminal.library import render_replay
+    from besttake.reporting.outputs import replayed
     from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
@@ -196,7 +194,7 @@ def check(
         show(whole, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
         return
     result = act_out(library, replay, max_demos=max_demos, progress=reporter(quiet or as_json))
-    show(render_replay(result), result.to_json(), as_json)
+    show(replayed(result), result.to_json(), as_json)
     if result.succeeded < len(result.demos):
         raise typer.Exit(1)
 
@@ -221,7 +219,7 @@ def tune(
       besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
     """
     from besttake.errors import PlanError
-    from besttake.reporting.terminal.library import render_tuned
+    from besttake.reporting import outputs
     from besttake.verbs.tune import tune as choose
 
     if not policy:
@@ -230,4 +228,4 @@ def tune(
         directory, policy, env, starts=starts, seeds=seeds, workers=workers,
         progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
-    show(render_tuned(tuned), tuned.to_json(), as_json)
+    show(outputs.tuned(tuned), tuned.to_json(), as_json)

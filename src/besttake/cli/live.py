@@ -1,4 +1,4 @@
-"""What concerns the live page: ``watch``, and the options of ``diagnose`` and ``demo`` for it."""
+"""What concerns the live page: ``runs watch``, and the options of ``diagnose`` and ``demo`` for it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,24 @@ from besttake.progress import SafeConsole
 T = TypeVar("T")
 Live = Annotated[bool, typer.Option("--live", help="Serve a live page of the run on this machine.")]
 LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")]
-LiveToken = Annotated[
-    str | None,
-    typer.Option(help="Token that lets the live page stop and continue the run (default: generated and printed)."),
-]
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Whether a diagnosis has a live page, at which port, and the token with which that page may stop it."""
+    """Whether a diagnosis has a live page, and at which port."""
 
     live: bool = False
     port: int = 0
-    token: str | None = None
 
     def do(self, work: Callable[[], T], out: Path) -> T:
-        """``work``; with a live page, that page may stop it and let it go on."""
+        """``work``, with a live page as long as that takes."""
         if not self.live:
             return work()
-        from besttake.live.attached import Attached, with_stops
+        from besttake.live.server import AttachedPage
 
-        with Attached(out, self.port, self.token) as page:
-            _say(f"Live: {page.url}\nTo stop and continue the run from the page: {page.with_token}")
-            return with_stops(page, work, _say)
+        with AttachedPage(out, self.port) as page:
+            SafeConsole(stderr=True, soft_wrap=True).print(f"Live: {page.url}")
+            return work()
 
 
 UNWATCHED = Watched()
@@ -48,28 +43,24 @@ def watch(
     directory: Run,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 0,
 ) -> None:
-    """Serve the live page of a run on this machine, and its report with all films once it is finished.
+    """Serve the live page of a run on this machine, and its report once it is finished.
 
     The run is only read, so any number of people can watch it, even on a read-only disk. To watch from another machine,
     open a tunnel: ssh -L 8123:127.0.0.1:8123 MACHINE.
 
     Examples:
-      besttake watch runs/half
-      besttake watch runs/half --port 8123
+      besttake runs watch runs/half
+      besttake runs watch runs/half --port 8123
     """
     from besttake.errors import Interrupted, RunError
     from besttake.escapes import printable
-    from besttake.live.server import LiveServer
+    from besttake.live.server import LiveServer, RunPage
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):
         raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
-    with LiveServer(directory, port) as server:
+    with LiveServer(RunPage(directory, str(directory)), port) as server:
         print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             raise Interrupted("the page is no longer served") from None
-
-
-def _say(text: str) -> None:
-    SafeConsole(stderr=True, soft_wrap=True).print(text)

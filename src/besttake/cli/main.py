@@ -22,7 +22,6 @@ from besttake.cli import (
     export,
     interrupt,
     library,
-    live,
     plan,
     recorded,
     reproduce,
@@ -111,7 +110,7 @@ def _flags(command: Any) -> dict[str, str]:
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure a policy": (diagnose.demo, diagnose.diagnose, diagnose.probe, plan.plan, reproduce.reproduce),
     "Read and use a run": (
-        runs.report, live.watch, runs.score, runs.compare, export.export,
+        runs.report, runs.score, runs.compare, export.export,
         serve.serve,
     ),
     "Use recordings from elsewhere": (recorded.rank, recorded.ingest),

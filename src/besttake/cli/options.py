@@ -6,18 +6,19 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from besttake import log
 from besttake.cli.flags import is_argument, option
 from besttake.progress import Reporter, SafeConsole
+
+if TYPE_CHECKING:
+    from besttake.reporting.terminal import Part
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="Run directory to write; an unfinished run there is resumed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -83,10 +84,15 @@ def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str
     return {key: value for key, _, value in split}
 
 
-def show(renderable: RenderableType, data: Any = None, as_json: bool = False) -> None:
+def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -> None:
     """Print for people, or as JSON for scripts."""
+    from besttake.reporting.terminal import Sentence, layout
+
+    console = SafeConsole()
     if as_json:
         print(data if isinstance(data, str) else json.dumps(data, indent=1))
+    elif isinstance(shown, str):
+        console.print(shown, soft_wrap=True)
     else:
-        console = SafeConsole()
-        console.print(renderable, soft_wrap=isinstance(renderable, str | Text))
+        # Sentences alone are not broken: a path in them can be copied.
+        console.print(layout(shown, console.width), soft_wrap=all(isinstance(part, Sentence) for part in shown))

@@ -46,14 +46,14 @@ def rank(
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
       besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
     """
+    from besttake.reporting.outputs import ranking
     from besttake.reporting.ranking import make_html
-    from besttake.reporting.terminal.rank import render
     from besttake.verbs.rank import rank as order
 
     result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
     if html is not None:
         make_html(result, html)
-    show(render(result), result.to_json(), as_json)
+    show(ranking(result), result.to_json(), as_json)
     if all(take.place is None for take in result.takes):
         raise typer.Exit(2)
 
@@ -88,7 +88,7 @@ def ingest(
       besttake ingest seed1.csv seed2.csv seed3.csv --policy-name pi0 --column success=done
       besttake ingest evals/ --policy-name evals/a=pi0 --policy-name evals/b=smolvla
     """
-    from besttake.reporting.terminal.ingest import render
+    from besttake.reporting.outputs import ingested
     from besttake.verbs.ingest import ingest as read
     from besttake.verbs.report import report
 
@@ -97,7 +97,7 @@ def ingest(
         list(results), out, policy_name=_policy_names(policy_name or []), columns=named or None, worth=worth,
         command=command(),
     )  # fmt: skip
-    show(render(result), result.to_json(), as_json)
+    show(ingested(result), result.to_json(), as_json)
     if out is not None:
         page = report(out)
         if not as_json:

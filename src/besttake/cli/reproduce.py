@@ -74,17 +74,17 @@ def reproduce(
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
-    from besttake.reporting.terminal.reproduce import render, render_list, render_protocol
+    from besttake.reporting import outputs
     from besttake.verbs import reproduce as paper
     from besttake.verbs.report import report
 
     if table is None:
         known = [paper.protocol(name) for name in paper.protocols()]
-        show(render_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        show(outputs.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
         return
     protocol = paper.protocol(table)
     if not policy:
-        show(render_protocol(protocol), protocol.to_dict(), as_json)
+        show(outputs.protocol(protocol), protocol.to_dict(), as_json)
         return
     form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
@@ -94,5 +94,5 @@ def reproduce(
         progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)
-    show(render(result), result.to_json(), as_json)
+    show(outputs.reproduction(result), result.to_json(), as_json)
     check_failed(result.result, where, allowed=allow_failed)

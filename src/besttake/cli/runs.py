@@ -1,4 +1,4 @@
-"""Commands that read runs: ``report``, ``score``, ``compare``, ``runs list`` and ``runs show``."""
+"""Commands that read runs: ``report``, ``score``, ``compare``, and ``runs list|show|merge|watch``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import typer
 
 from besttake.cli.flags import option
 from besttake.cli.help import Group
+from besttake.cli.live import watch
 from besttake.cli.options import Json, Quiet, Run, Verbose, command, reporter, show
 
-app = typer.Typer(cls=Group, help="List, show and merge run directories.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Group, help="List, show, merge and watch run directories.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
@@ -26,11 +29,11 @@ def runs_list(
       besttake runs list
       besttake runs list experiments/ --json
     """
-    from besttake.reporting.terminal.runs import render_list
+    from besttake.reporting.outputs import run_list
     from besttake.verbs.runs import list_runs
 
     listed = list_runs(directory)
-    show(render_list(listed), listed.to_json(), as_json)
+    show(run_list(listed), listed.to_json(), as_json)
 
 
 @app.command("show")
@@ -40,11 +43,11 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     Example:
       besttake runs show runs/demo --json
     """
-    from besttake.reporting.terminal.runs import render
+    from besttake.reporting.outputs import run_summary
     from besttake.takes.summary import summarise
 
     summary = summarise(directory)
-    show(render(summary), summary.to_dict(), as_json)
+    show(run_summary(summary), summary.to_dict(), as_json)
 
 
 @app.command("merge")
@@ -68,6 +71,9 @@ def runs_merge(
     text = f"{merged.takes} takes{failed} in {merged.path}, their digest (without scores) {merged.digest[:12]}"
     then = f"Score and judge them with the whole plan: besttake diagnose … -o {merged.path}"
     show(f"{text}\n{then}", asdict(merged), as_json)
+
+
+app.command("watch")(watch)
 
 
 def report(
@@ -121,7 +127,7 @@ def score(
       besttake score runs/tuning --train half.scorer
       besttake score runs/half --scorer classifier:half.scorer
     """
-    from besttake.reporting.terminal.score import render
+    from besttake.reporting.outputs import scores
     from besttake.verbs.score import score as compare_scorers
 
     result = compare_scorers(
@@ -129,7 +135,7 @@ def score(
     )
     if out is not None:
         result.save(out)
-    show(render(result), result.to_json(), as_json)
+    show(scores(result), result.to_json(), as_json)
 
 
 def compare(
@@ -150,13 +156,11 @@ def compare(
       besttake compare runs/* -o comparison.html
       besttake compare runs/* --window episode     # as the paper reads them
     """
-    from rich.console import Console
-
     from besttake.reporting.html import make_compare_html
-    from besttake.reporting.terminal.compare import render
+    from besttake.reporting.outputs import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())
     if out is not None:
         make_compare_html(result, out)
-    show(render(result, Console().width), result.to_json(), as_json)
+    show(comparison(result), result.to_json(), as_json)

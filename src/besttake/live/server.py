@@ -1,254 +1,255 @@
-"""The web server of the live page: on loopback, for this machine's own pages only, in threads of its own.
+"""The live page of a run: a web server on loopback, in a process of its own that only reads the run directory.
 
-A client never holds up the run: it is served by another process, gets the newest state or none (`Feed`), and is dropped
-when it reads too slowly or when there are too many.
+The page is made again when it is asked for and the run has changed. While the run goes on it is the report of what is
+there so far (`besttake.reporting.live`), afterwards the report; in between the browser asks whether there is another.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import re
-import socket
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from besttake.auth import is_loopback, shows_token
-from besttake.errors import ComponentError, one_line
-from besttake.live.content import Content
-from besttake.live.feed import Feed
+from besttake.errors import BestTakeError, ComponentError, RunError, one_line
+from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
+from besttake.measure.scores import Scores, run_digest
+from besttake.reporting.html import report_page
+from besttake.reporting.live import State, live_page
+from besttake.reporting.page import Page, Section, prose
+from besttake.reporting.takes import Limits, PageTakes, page_takes
+from besttake.result import Result
+from besttake.takes import heartbeat, table
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest
+from besttake.takes.store import digest_of
 
 _log = logging.getLogger(__name__)
 _HOST = "127.0.0.1"
-_CLIENTS = 32
 _SLOW = 10.0
 """A client that takes nothing for so many seconds is dropped."""
-_TAKE = re.compile(r"/takes/([0-9a-f]{20})")
-_START = re.compile(r"/starts/([0-9A-Za-z_-]{1,64})")
-_ALWAYS = {
+_SILENT = 15.0
+"""After so many seconds without a beat a run is taken for dead."""
+_LINGER = 5.0
+"""Seconds for which a server outlives its run where someone watches: pages ask every three seconds."""
+_REASONS = 20
+_FILMS = Limits(bytes=1_500_000, starts=12, newest=True)
+_HEADERS = {
     "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    "Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8",
 }  # fmt: skip
 
-Order = Callable[[str], str]
-"""Obeys "stop", "continue" or "end", and says what happens."""
 
+class RunPage:
+    """The page of a run directory, made again only when something has changed. Nothing is written there.
 
-@dataclass(frozen=True)
-class Access:
-    """Who may do what: with the ``token`` a page may give orders, which ``obey`` carries out; without, only read."""
-
-    token: str | None = None
-    obey: Order | None = field(default=None, repr=False)
-
-
-class Doorkeeper(socket.socket):
-    """A listening socket that hangs up at once on what comes while ``most`` connections are open.
-
-    The server has a thread for each connection, from before anyone is known to be a client.
+    ``attached``: the run's own process serves this page, so a run without a beat is being set up, until it is over.
+    ``note``: why the run has ended.
     """
 
-    most = 0
+    def __init__(self, directory: Path, name: str, *, attached: bool = False) -> None:
+        self.directory, self.name, self.attached, self.note = directory, name, attached, ""
+        self._turn = threading.Lock()
+        self._made = "", ""
+        self._beat: tuple[int, float] | None = None
+        self._seen = False
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; it is closed for both sides where there are too many."""
-        there, address = super().accept()
-        self._there = [one for one in getattr(self, "_there", []) if one.fileno() >= 0]
-        if len(self._there) >= self.most:
-            with suppress(OSError):
-                there.shutdown(socket.SHUT_RDWR)
-        self._there.append(there)
-        return there, address
+    def current(self) -> tuple[str, str]:
+        """The stamp of the page, and its text."""
+        with self._turn:
+            stamp = self._stamp()
+            if stamp != self._made[0]:
+                self._made = stamp, self._page(stamp).html()
+            return self._made
 
+    def stamp(self) -> str:
+        """Changes when there is something new to see."""
+        with self._turn:
+            return self._stamp()
 
-def listening(host: str, port: int, most: int) -> socket.socket:
-    """A socket that listens on ``host``, as `socket.create_server` makes it."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    door = Doorkeeper(family, kind, protocol)
-    door.most = most
-    try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(address)
-        door.listen(most)
-    except OSError:
-        door.close()
-        raise
-    return door
+    def _stamp(self) -> str:
+        names = (table.NAME, f"{table.NAME}-wal", "run.json", "result.json", ROUNDS)
+        beat = heartbeat.read_heartbeat(self.directory)
+        files = [_state(self.directory / name) for name in names]
+        parts = (self.attached, self.note, self._phase(), beat and beat.text, files)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
-
-class LiveServer:
-    """Serves the page of the run in ``directory``, known to its user as ``name``, until it is closed."""
-
-    def __init__(self, directory: Path, port: int = 0, access: Access | None = None, name: str = "") -> None:
-        self.content, self.access = Content(directory, name or str(directory)), access or Access()
-        self.feed = Feed(self.content, controls=self.access.obey is not None)
+    def _page(self, stamp: str) -> Page:
         try:
-            door = listening(_HOST, port, _CLIENTS)
+            rows = self._rows()
+            if self._finished(rows):
+                result = Result.load(self.directory / "result.json")
+                takes = page_takes(self.directory, result.cells, result.policies)
+                return report_page(result, takes, stamp)
+            return self._unfinished(rows, stamp)
+        except Exception as error:  # a run directory can hold anything: say so instead of hanging up
+            _log.debug("the live page could not be made", exc_info=True)
+            problem = Section("problem", "", [prose(one_line(error), "warning")])
+            return Page(self.name, self.name, "This run cannot be shown", [problem], stamp=stamp)
+
+    def _rows(self) -> Mapping[TakeKey, Row]:
+        if not (self.directory / table.NAME).is_file():
+            return {}
+        try:
+            content = table.snapshot(self.directory)
+        except sqlite3.Error as error:
+            if "no such table" in str(error):  # it is being made
+                return {}
+            raise RunError(f"{self.directory / table.NAME} cannot be read ({one_line(error, 100)})") from None
+        return content.rows
+
+    def _finished(self, rows: Mapping[TakeKey, Row]) -> bool:
+        """Whether the run has a result of all its takes, and nobody is at work on it."""
+        if self._phase() in ("running", "gone") or not (self.directory / "result.json").is_file():
+            return False
+        if not (self.directory / table.NAME).is_file():
+            return True  # outcomes alone, such as `besttake ingest` keeps
+        result = Result.load(self.directory / "result.json")
+        done = [row for row in rows.values() if row.status == "done"]
+        if result.cost.takes == len(done) and result.cost.errors == len(rows) - len(done):
+            return True
+        return result.digest == run_digest(digest_of(done), Scores.open(self.directory))
+
+    def _unfinished(self, rows: Mapping[TakeKey, Row], stamp: str) -> Page:
+        phase, nothing = self._phase(), PageTakes([], "No take is finished yet.")
+        if not (self.directory / "run.json").is_file():
+            return live_page(self.name, State(phase, self.note), nothing, stamp)
+        manifest, beat = Manifest.read(self.directory), heartbeat.read_heartbeat(self.directory)
+        until, settings = manifest.plan.get("until") is not None, settings_of(manifest)
+        begun = [] if until else [data for data in fixed_cells(manifest, rows) if data.units]
+        starts = len(manifest.extent.starts)
+        cells = read_round(self.directory) if until else [partial_cell(data, settings, starts) for data in begun]
+        failed = [row for row in rows.values() if row.status == "error"]
+        state = State(
+            phase, self.note, beat.text if beat else "", len(rows) - len(failed), len(failed),
+            _planned(manifest, len(rows), beat), beat.left if beat else None, until, cells, _failures(failed),
+        )  # fmt: skip
+        takes = nothing
+        with suppress(BestTakeError, OSError):  # files of takes come and go while the run is at work
+            takes = page_takes(self.directory, [one.cell for one in cells], (), _FILMS)
+        return live_page(self.name, state, takes, stamp)
+
+    def _phase(self) -> str:
+        """What the run is doing, as far as its directory says."""
+        there = (self.directory / "run.json").is_file()
+        self._seen |= there
+        if self.note:
+            return "ended"
+        if not there and (self._seen or not self.attached):
+            return "gone"
+        beat = heartbeat.read_heartbeat(self.directory)
+        if beat is None:
+            return "setting up" if self.attached else "stopped"
+        now = time.monotonic()
+        if self._beat is None or self._beat[0] != beat.number:
+            self._beat = beat.number, now
+        return "lost" if now - self._beat[1] > _SILENT else "running"
+
+
+def _planned(manifest: Manifest, made: int, beat: heartbeat.Beat | None) -> int:
+    """The takes of a plan, or the most that a run until decided makes; 0 where that is not known."""
+    extent, budget = manifest.extent, manifest.plan.get("budget")
+    if manifest.plan.get("until") is None:
+        arms = sum(len([a for a in extent.arms if a not in manifest.skipped.get(p, ())]) for p in extent.policies)
+        return arms * len(extent.tasks) * len(extent.starts) * len(extent.seeds)
+    if isinstance(budget, int) and budget > 0:
+        return max(budget, made)
+    return made + max(0, beat.total - beat.done) if beat and beat.total else 0
+
+
+def _failures(rows: list[Row]) -> list[tuple[str, int, str]]:
+    first = dict[str, TakeKey]()
+    for row in rows:
+        first.setdefault(row.error or "", row.key)
+    reasons = Counter(row.error or "" for row in rows).most_common(_REASONS)
+    return [
+        (reason, takes, f"{key.policy}, {key.task}, start {key.start}, take {key.seed} of {key.arm}")
+        for reason, takes in reasons
+        for key in [first[reason]]
+    ]
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+        return state.st_size, state.st_mtime_ns
+    except OSError:
+        return None
+
+
+class LiveServer(ThreadingHTTPServer):
+    """Serves a `RunPage` to browsers of this machine, in threads, until it is closed."""
+
+    daemon_threads, block_on_close = True, False
+
+    def __init__(self, page: RunPage, port: int = 0) -> None:
+        self.page, self.asked = page, -_LINGER
+        try:
+            super().__init__((_HOST, port), _Visit)
         except OSError as error:
             raise ComponentError(f"cannot serve on {_HOST}:{port}: {error.strerror or error}") from None
-        self._server = _Threads(door, self)
-        self.port = int(door.getsockname()[1])
-        self._threads = [
-            threading.Thread(target=self._server.serve_forever, args=(0.1,), name="live", daemon=True),
-            threading.Thread(target=self.feed.go_on, name="live-feed", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def url(self) -> str:
-        """Where the page is."""
-        return f"http://{_HOST}:{self.port}/"
-
-    def finish(self, patience: float = 10.0) -> None:
-        """The run is over: give every page that is open what it becomes, within ``patience`` seconds, and close."""
-        if self.feed.heard():
-            self.feed.look()
-            self.feed.wait_for_readers(patience)
-        self.close()
-
-    def close(self) -> None:
-        """End at once."""
-        self.feed.close()
-        self._server.shutdown()
-        self._server.server_close()
-        self.content.close()
-        for thread in self._threads:
-            thread.join(timeout=5)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class _Threads(ThreadingHTTPServer):
-    """A thread for each connection, on a socket that counts them."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, door: socket.socket, live: LiveServer) -> None:
-        super().__init__(door.getsockname()[:2], _Visit, bind_and_activate=False)
-        self.socket.close()
-        self.socket, self.live = door, live
+        self.url = f"http://{_HOST}:{self.server_port}/"
+        threading.Thread(target=self.serve_forever, args=(0.1,), name="live", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news."""
         _log.debug("a client of the live page went away", exc_info=True)
 
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
 
 class _Visit(BaseHTTPRequestHandler):
-    """One request."""
+    """One connection: the page, and whether there is another."""
 
-    protocol_version = "HTTP/1.1"
+    server: LiveServer
     timeout = _SLOW
-    server: _Threads
 
-    @property
-    def live(self) -> LiveServer:
-        """The server of the page."""
-        return self.server.live
+    def do_HEAD(self) -> None:
+        """Answer with the stamp of the page alone."""
+        if self._is_welcome():
+            self._answer(HTTPStatus.OK, b"", self.server.page.stamp())
 
     def do_GET(self) -> None:
-        """The page, its events, or a film."""
-        if not self._welcome():
-            return
-        path = urlsplit(self.path).path
-        if path == "/":
-            self._page()
-        elif path == "/events":
-            self._events()
-        else:
-            self._film(path)
+        """Answer with the page."""
+        if self._is_welcome():
+            stamp, text = self.server.page.current()
+            self._answer(HTTPStatus.OK, text.encode(errors="replace"), stamp)
 
-    def do_POST(self) -> None:
-        """An order, for those who show the token."""
-        self.close_connection = True  # a body that came along is not read
-        if not self._welcome():
-            return
-        access, name = self.live.access, urlsplit(self.path).path.strip("/")
-        if access.obey is None or access.token is None:
-            self._say(HTTPStatus.FORBIDDEN, "this page is read-only: its server takes no orders")
-        elif not shows_token(access.token, self.headers.get_all("Authorization", [])):
-            time.sleep(0.3)  # guessing is slow
-            self._say(HTTPStatus.UNAUTHORIZED, "the token is wrong: open the address that the command printed")
-        elif name not in ("stop", "continue", "end"):
-            self._say(HTTPStatus.NOT_FOUND, "orders are stop, continue and end")
+    def _is_welcome(self) -> bool:
+        """Only pages of this machine are answered: a name that others control could lead here, too."""
+        self.server.asked = time.monotonic()
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        if host not in (_HOST, "localhost", "::1"):
+            self._answer(HTTPStatus.FORBIDDEN, b"only this machine is answered\n")
+        elif self.path != "/":
+            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
         else:
-            self._say(HTTPStatus.OK, access.obey(name))
-
-    def _welcome(self) -> bool:
-        """Whether the request comes from a page of this server: another site's page names itself, or its own host."""
-        hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
-        with suppress(ValueError):
-            name = urlsplit(f"//{hosts[0]}").hostname if len(hosts) == 1 else None
-            own = f"http://{hosts[0]}" if hosts else ""
-            site = self.headers.get("Sec-Fetch-Site", "none")
-            typed = site == "none" or self.headers.get("Sec-Fetch-Mode") == "navigate"
-            if name and is_loopback(name) and all(o == own for o in origins) and (site == "same-origin" or typed):
-                return True
-        self.close_connection = True
-        self._say(HTTPStatus.FORBIDDEN, "only pages of this server may ask")
+            return True
         return False
 
-    def _page(self) -> None:
-        try:
-            page, final = self.live.content.page()
-        except Exception as error:  # a run that anyone may have written can hold anything: say so instead of hanging up
-            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, one_line(error))
-            return
-        self._answer(HTTPStatus.OK, page, "text/html")
-        if final:
-            self.live.feed.was_read()
-
-    def _events(self) -> None:
-        self.close_connection = True
-        self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Connection": "close"})
+    def _answer(self, status: HTTPStatus, data: bytes, stamp: str = "") -> None:
         with suppress(OSError):
-            for event in self.live.feed.listen():
-                self.wfile.write(event)
-                self.wfile.flush()
-
-    def _film(self, path: str) -> None:
-        take, start = _TAKE.fullmatch(path), _START.fullmatch(path)
-        text = None
-        try:
-            if take:
-                text = self.live.content.take(take[1])
-            elif start:
-                text = self.live.content.start(start[1])
-        except Exception as error:
-            self._say(HTTPStatus.NOT_FOUND, one_line(error))
-            return
-        if text is None:
-            self._say(HTTPStatus.NOT_FOUND, "there is nothing of this name")
-        else:
-            self._answer(HTTPStatus.OK, text, "application/json")
-
-    def _say(self, status: HTTPStatus, text: str) -> None:
-        self._answer(status, f"{text}\n", "text/plain")
-
-    def _answer(self, status: HTTPStatus, text: str, kind: str) -> None:
-        data = text.encode(errors="replace")
-        with suppress(OSError):
-            self._head(status, {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(data))})
+            self.send_response(status)
+            for name, value in {**_HEADERS, "ETag": stamp, "Content-Length": str(len(data))}.items():
+                self.send_header(name, value)
+            self.end_headers()
             self.wfile.write(data)
-
-    def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**_ALWAYS, **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
 
     def version_string(self) -> str:
         """What the server calls itself."""
@@ -257,3 +258,50 @@ class _Visit(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log, not onto the terminal."""
         _log.debug(format, *args)
+
+
+class AttachedPage:
+    """The live page of the run in ``directory``, served by a process of its own that ends with this one."""
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live.server import main; main(*sys.argv[1:4])"
+        own = [str(directory.resolve()), str(directory), str(port)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *own, *map(os.path.abspath, sys.path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        if not self.url.startswith("http"):
+            self.close("")
+            raise ComponentError(self.url or "the live page could not be started")
+
+    def close(self, why: str) -> None:
+        """Say why the run has ended, if it failed, and wait for the server to end."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.process.communicate(why, timeout=60)
+        self.process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        self.close("" if error is None else str(error) or "interrupted; finished takes are kept")
+
+
+def main(directory: str, name: str, port: str) -> None:
+    """Serve the page of a run until its process closes the pipe; what comes through it says why the run ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's business
+    with suppress(OSError):
+        os.nice(5)  # where cores are short, the run comes first
+    page = RunPage(Path(directory), name, attached=True)
+    try:
+        server = LiveServer(page, int(port))
+    except BestTakeError as error:
+        print(error, flush=True)
+        return
+    with server:
+        print(server.url, flush=True)
+        page.note, page.attached = sys.stdin.read().strip(), False
+        if time.monotonic() - server.asked < _LINGER:
+            time.sleep(_LINGER)

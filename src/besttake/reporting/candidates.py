@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from besttake.core.select import pick
+from besttake.core.stats import mean_interval, unit_scale
 from besttake.measure.scores import ScoreName, Scores
-from besttake.result import Cell, Result
+from besttake.result import Cell, Estimate
 from besttake.takes.key import Row, TakeKey
 
 KINDS = {
@@ -28,6 +29,8 @@ KINDS = {
     "unscored": "Without a score",
     "broken": "No take was finished",
 }
+_POINTS = 16
+"""Steps at which a curve has an interval."""
 _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "missed", "rescued", "missed")
 
 
@@ -62,9 +65,9 @@ class Candidate:
         return picked_seed(self.arms[arm], scores, ScoreName(self.cell.scorer, self.cell.window))
 
 
-def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
-    """Starts per cell (by its place in ``result.cells``), in canonical order."""
-    cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(result.cells) for line in cell.tasks}
+def candidates(cells: Sequence[Cell], rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
+    """Starts per cell (by its place in ``cells``), in canonical order."""
+    cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(cells) for line in cell.tasks}
     starts: dict[tuple[str, str, str, int], dict[str, list[Row]]] = {}
     for row in rows:
         arms = starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), {"base": []})
@@ -73,7 +76,7 @@ def candidates(result: Result, rows: Sequence[Row], scores: Scores | None) -> di
     for (policy, env, task, _), arms in starts.items():
         place = cell_of.get((policy, env, task))
         if place is not None:
-            by_cell.setdefault(place, []).append(_judge(result.cells[place], place, arms, scores))
+            by_cell.setdefault(place, []).append(_judge(cells[place], place, arms, scores))
     return by_cell
 
 
@@ -126,3 +129,69 @@ def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Sc
     picks = {picked_seed(rows, scores, other) for other in every if other.window == cell.window}
     taken = {arm: tuple(own) for arm, own in arms.items()}
     return Candidate(cell, place, taken, picked, kind, len(picks - {None}) > 1)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How soon the takes of an arm succeed: the ``steps`` at which some did, the part that had by then, and intervals.
+
+    ``by`` is that part at each of the ``steps``, ``at`` the estimate with its interval at some steps. ``half``: the
+    step by which half of all takes had succeeded; None where fewer than half did.
+    """
+
+    arm: str
+    steps: list[int]
+    by: list[float]
+    at: dict[int, Estimate]
+    half: int | None
+
+
+def success_curves(starts: Iterable[Candidate]) -> list[Curve]:
+    """How soon takes succeed, a curve per arm of the given starts; none where the step of some success is not known.
+
+    A take that ends without success, at the last step or before it, is not censored: it can no longer succeed, so it
+    stays among the takes that are counted, and the curve ends at pass@1. (To treat it as censored, as a Kaplan-Meier
+    curve does, would give it the chances of the takes that went on, and promise more successes than there were.)
+    """
+    by_arm: dict[str, dict[str, list[float]]] = {}
+    last = 0
+    for start in starts:
+        for arm, rows in start.arms.items():
+            done = [row for row in rows if row.success is not None]
+            if any(row.success and row.success_step is None for row in done):
+                return []
+            if done:
+                times = [float(row.success_step) if row.success_step is not None else np.inf for row in done]
+                by_arm.setdefault(arm, {})[start.id] = times
+                last = max(last, *(row.steps for row in done))
+    return [_curve(arm, times, last) for arm, times in by_arm.items()]
+
+
+def policy_curves(cell: Cell, starts: Sequence[Candidate]) -> list[tuple[str, list[Curve]]]:
+    """The curves of a policy under its name; those of each of its cells where its own would not end at its pass@1.
+
+    That is so in a run until decided whose cells stopped at different times: pass@1 leaves out what was made after the
+    first of them stopped, because tasks with more starts than others would tilt it, and an arm that went on longer.
+    """
+    whole = success_curves(starts)
+    own = {name: arm.pass_1.n for name, arm in cell.arms.arms.items()} if cell.arms is not None else {}
+    if cell.path is None or all(own.get(one.arm, 0) == one.at[max(one.at)].n for one in whole):
+        return [(cell.policy, whole)]
+    places = {start.place: f"{cell.policy}, {start.cell.group}" for start in starts}
+    return [
+        (name, success_curves(one for one in starts if one.place == place)) for place, name in sorted(places.items())
+    ]
+
+
+def _curve(arm: str, times: Mapping[str, list[float]], last: int) -> Curve:
+    """A start counts once, with the part of its takes that had succeeded: as pass@1 does."""
+    table = np.full((len(times), max(map(len, times.values()))), np.nan)
+    for row, takes in zip(table, times.values(), strict=True):
+        row[: len(takes)] = takes
+    made = np.sum(~np.isnan(table), axis=1)
+    steps = np.unique(table[np.isfinite(table)])
+    parts = [float(np.mean(np.sum(table <= step, axis=1) / made)) for step in steps]
+    grid = sorted({round(step) for step in np.linspace(0, last, _POINTS + 1)})
+    at = {step: mean_interval(np.sum(table <= step, axis=1) / made, unit_scale()) for step in grid}
+    half = next((int(step) for step, part in zip(steps, parts, strict=True) if part >= 0.5), None)
+    return Curve(arm, [int(step) for step in steps], parts, at, half)

@@ -1,13 +1,12 @@
-"""The check of retrieval as people read it: what each configuration is called, a table, a figure and one sentence."""
+"""The check of retrieval as people read it: the names of configurations, a sentence and a figure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from besttake.core.estimate import Estimate
 from besttake.core.offline import GAIN, simplest
-from besttake.reporting.dots import DotRow, Style, dots
+from besttake.reporting.charts import DotRow, Style, dots
 from besttake.reporting.numbers import estimate_plain, interval, number
 
 if TYPE_CHECKING:
@@ -19,20 +18,10 @@ VARIANTS = {
     "onset_alignment": "onset", "rerank": "re-ranking", "gripper_gating": "gripper gating",
     "reliability": "reliability",
 }  # fmt: skip
-COLUMNS = ("tried", "error", "added", "reach", "chunk alone", "")
 LEGEND = (
     "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
     " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
 )
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table: a label, its cells, and whether it is what was chosen."""
-
-    label: str
-    cells: tuple[str, ...]
-    chosen: bool = False
 
 
 def named(config: RetrievalConfig, *, prior: bool = True) -> str:
@@ -42,30 +31,6 @@ def named(config: RetrievalConfig, *, prior: bool = True) -> str:
     extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
     extra += ["weights " + "/".join(f"{w:g}" for w in config.weights)] if len(set(config.weights)) > 1 else []
     return ", ".join([config.rule, *([f"prior {config.prior:g}"] if prior else []), *extra])
-
-
-def lines(check: Check, *, intervals: bool = True) -> list[Line]:
-    """The table: what needs no demonstrations first, then every configuration that was tried."""
-
-    def text(estimate: Estimate, *, signed: bool = False) -> str:
-        return _of(estimate, signed=signed) if intervals else number(estimate.value, 3, signed=signed)
-
-    rows = [Line("mean action", (text(check.mean_action),)), Line("base", (text(check.base),))]
-    rows += [
-        Line(f"noise {noise:g}", (text(error),), chosen=noise == check.noise)
-        for noise, error in check.cooled.items()
-        if noise != 1
-    ]
-    for one in check.tried:
-        cells = (
-            text(one.error), _of(one.added, signed=True), number(one.reach, 2), text(one.chunk),
-            "helps" if one.helps else "",
-        )  # fmt: skip
-        rows.append(Line(named(one.config), cells, chosen=_same(one.config, check.chosen)))
-    for name, group in check.groups.items():
-        prior = f"prior {group.prior:g}" if group.prior else "no prior"
-        rows.append(Line(f"in {name}: {prior}", ("", _of(group.added, signed=True))))
-    return rows
 
 
 def sentence(check: Check) -> str:
@@ -108,7 +73,7 @@ def figure(check: Check, path: str, title: str) -> Figure | None:
         if noise != 1
     ]
     for index, one in enumerate(check.tried):
-        chosen = _same(one.config, check.chosen)
+        chosen = one.config == check.chosen
         place = f"{path}/tried/{index}"
         rows.append(DotRow(named(one.config), one.error, f"{place}/error", "accent", chosen, not one.helps, index == 0))
         if index == 0 or one.config.rule != check.tried[index - 1].config.rule:
@@ -119,21 +84,12 @@ def figure(check: Check, path: str, title: str) -> Figure | None:
     )
 
 
-def _same(config: RetrievalConfig, chosen: RetrievalConfig | None) -> bool:
-    return chosen is not None and config == chosen
-
-
 def _plain(value: float | None) -> str:
     return number(value, digits=3)
 
 
 def _tip(row: DotRow) -> str:
-    return f"{row.label}: {_of(row.estimate)}"
-
-
-def _of(estimate: Estimate, *, signed: bool = False) -> str:
-    if estimate.value is None:
-        return estimate.reason or "-"
-    return (
-        f"{number(estimate.value, signed=signed, digits=3)} {interval(estimate.low, estimate.high, digits=3)}".strip()
-    )
+    if row.estimate.value is None:
+        return f"{row.label}: {row.estimate.reason or '-'}"
+    span = interval(row.estimate.low, row.estimate.high, digits=3)
+    return f"{row.label}: {_plain(row.estimate.value)} {span}".strip()

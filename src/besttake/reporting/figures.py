@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from besttake.files import write_text
-from besttake.reporting.axes import Frame, datum, horizontal, shorten, spread
-from besttake.reporting.dots import WIDTH, DotRow, Style, dots
+from besttake.core.estimate import Estimate
+from besttake.reporting.charts import WIDTH, DotRow, Frame, Style, datum, dots, horizontal, shorten, spread
 from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
+from besttake.reporting.tables import gain_headroom
 
 if TYPE_CHECKING:
-    from besttake.result import Cell, CurvePoint, Estimate, Relation, Result
+    from besttake.reporting.candidates import Curve
+    from besttake.result import Cell, CurvePoint, Relation, Result
+    from besttake.verbs.compare import Change
 
 
 def ladder(cell: Cell, path: str) -> Figure | None:
@@ -231,6 +232,68 @@ def fit_error(result: Result) -> Figure | None:
     return dots(rows, title, ends, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
 
 
+def timing(policy: str, drawn: list[Curve]) -> Figure | None:
+    """The curves of a policy; None where no take succeeded or nothing is known."""
+    if not any(curve.steps for curve in drawn):
+        return None
+    last = max(step for curve in drawn for step in curve.at)
+    frame = Frame.of((WIDTH, 240 + 16 * len(drawn)), (44, 14, 14, 42 + 16 * len(drawn)), (0, last), (0, 1))
+    bottom = frame.y.start
+    shapes: list[Element] = [
+        *frame.grid(about=4),
+        *horizontal(frame.x, frame.y.end, bottom, about=5, scale=1),
+        Label(frame.x.end, bottom + 32, "step", color="muted", size=12, anchor="end"),
+        Label(frame.x.start + 6, frame.y.end + 12, "takes that have succeeded, %", color="muted", size=12),
+    ]
+    for i, curve in enumerate(drawn):
+        shapes += _success_over_time(curve, i, frame)
+    return Figure(frame.width, frame.height, f"How soon takes of {policy} succeed, by arm", tuple(shapes))
+
+
+_CHANGE_COLORS = {"better": "accent", "worse": "warn"}
+
+
+def changes(compared: Sequence[Change]) -> Figure | None:
+    """A forest of all changes: blue where the second run is better, orange where it is worse, hollow where neither."""
+    rows: list[DotRow] = []
+    tips: dict[str, Change] = {}
+    before = None
+    for i, one in enumerate(compared):
+        if one.change.value is None:
+            continue
+        heading = f"{change_names(one)}, {one.group}"
+        if heading != before:
+            rows.append(DotRow(heading, Estimate(), "", heading=True, gap=bool(rows)))
+            before = heading
+        path = f"/changes/{i}/change"
+        tips[path] = one
+        color = _CHANGE_COLORS.get(one.shown, "ink")
+        label = f"{one.arm} {one.number}"
+        rows.append(DotRow(label, one.change, path, color, strong=bool(one.shown), hollow=not one.shown))
+    if not rows:
+        return None
+    style = Style(points, lambda row: _change_tip(tips[row.path]), row=20, width=560, left=200)
+    return dots(
+        rows, "Change from the first run to the second", spread(_ends(rows), low=-0.1, high=0.1), style, zero=True
+    )
+
+
+def change_names(change: Change) -> str:
+    """The policy, or both of them where they differ."""
+    return " → ".join(dict.fromkeys(change.policies))
+
+
+def change_starts(change: Change) -> str:
+    """``40 shared``: over which starts a change is."""
+    return f"{change.starts} shared" if change.paired else f"{change.starts}, not shared"
+
+
+def _change_tip(change: Change) -> str:
+    rates = f"{estimate_percent(change.before)} → {estimate_percent(change.after)}"
+    what = f"{change_names(change)}, {change.group}, {change.arm} {change.number}"
+    return f"{what}\n{rates}\n{estimate_points(change.change)}, {change_starts(change)} starts"
+
+
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
     named = [
@@ -246,19 +309,6 @@ def every(result: Result) -> Iterator[tuple[str, Figure]]:
     for name, figure in named:
         if figure is not None:
             yield name, figure
-
-
-def save_figures(result: Result, directory: str | Path) -> list[Path]:
-    """Write every figure as SVG; those of a policy carry its number in the report and its name."""
-    where = Path(directory)
-    return [write_text(where / f"{name}.svg", figure.svg(), parents=True) for name, figure in every(result)]
-
-
-def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
-    """Headroom and the gain of the chosen selector; None where they were not measured."""
-    if cell.headroom is None or cell.selectors is None:
-        return None, None
-    return cell.headroom.headroom, cell.chosen.gain if cell.chosen else None
 
 
 def _ends(rows: list[DotRow]) -> list[float | None]:
@@ -349,3 +399,25 @@ def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: b
     }
     at, color, size = frame.at(headroom.value, gain.value), f"s{series % SERIES}", 9.0 if large else 4.2
     return [Mark(*at, size, color, marker(series), hollow=large, tip=tip, data=data)]
+
+
+def _success_over_time(curve: Curve, i: int, frame: Frame) -> list[Element]:
+    color = "ink" if curve.arm == "base" else f"s{i % SERIES}"
+    spans = [(step, e.low, e.high) for step, e in curve.at.items() if e.low is not None and e.high is not None]
+    stairs, part = [frame.at(0, 0)], 0.0
+    for step, now in zip(curve.steps, curve.by, strict=True):
+        stairs += [frame.at(step, part), frame.at(step, now)]
+        part = now
+    end = max(curve.at)
+    stairs.append(frame.at(end, part))
+    shapes: list[Element] = [frame.band(spans, color, 0.08), Polyline(stairs, color, 1.7)]
+    for step, estimate in curve.at.items():
+        if step and estimate.value is not None:
+            span = interval(estimate.low, estimate.high, scale=100)
+            tip = f"{curve.arm}: {percent(estimate.value)} {span} of takes had succeeded by step {step}"
+            shapes.append(Mark(*frame.at(step, estimate.value), 2.4, color, tip=tip))
+    half = f"half of all takes by step {curve.half}" if curve.half is not None else "fewer than half of all takes"
+    y = frame.y.start + 46 + 16 * i
+    shapes.append(Mark(frame.x.start + 4, y - 4, 3.5, color))
+    shapes.append(Label(frame.x.start + 14, y, f"{curve.arm}: {half}", color="muted", size=11.5))
+    return shapes

@@ -1,140 +1,350 @@
-"""The report as one self-contained HTML file."""
+"""The report of a run, and the page of several runs together (`besttake compare -o`)."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from besttake.files import write_text
-from besttake.reporting import changes, checks, figures, timing, words
+from besttake.reporting import checks, figures, tables, words
 from besttake.reporting.candidates import KINDS
-from besttake.reporting.page import Page, pointer, svg
+from besttake.reporting.numbers import (
+    count,
+    duration,
+    estimate_percent,
+    estimate_plain,
+    estimate_points,
+    percent,
+    sentence,
+)
+from besttake.reporting.page import (
+    Page,
+    Section,
+    block,
+    bullets,
+    code,
+    key,
+    picture,
+    prose,
+    template,
+    title,
+)
+from besttake.reporting.table import Entry, Table, in_percent, in_points, plain, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
 
 if TYPE_CHECKING:
     from besttake.verbs.compare import CompareResult
 
-
-@dataclass(frozen=True)
-class PolicyView:
-    """One policy as the template shows it."""
-
-    cell: Cell
-    path: str
-    first: str
-    more: list[str]
-    still_open: list[words.Open]
-    state: str
-    leak: str
-    rule: str
-    answers: list[words.Line]
-    menu: Markup
-    course: Markup
-    ladder: Markup
-    forest: Markup
-    curve: Markup
-    times: list[tuple[str, Markup]]
-    series: int
-
-    @property
-    def scored(self) -> bool:
-        """Whether any take of this policy has a score that can be judged."""
-        every = self.cell.selectors.scored.values() if self.cell.selectors else ()
-        return any(one.gain.value is not None for windows in every for one in windows.values())
+_PICTURES = (
+    "How to read the pictures: each row is one option. Its name says how many takes it runs, how they are sampled and,"
+    " after the comma, which score picks one of them. The dot shows how many points of success it gains over one take"
+    " of the policy as it is, and the line shows the 95 % interval. A filled dot means that the gain is shown, with all"
+    " options tested at once; the recommended one stands on blue. The dashed line is the smallest gain worth acting on."
+)
+_OPEN = (
+    "Where these takes do not settle a question, the range of further starts that settles it 8 times in 10, and the"
+    " takes (and the time at this run's pace) that these are: of the plain policy alone for “More takes?”, of every arm"
+    " for the others. The same command with more `starts` goes on from the takes that are there."
+)
+_SOON = (
+    "Of all takes of an arm, the part that had succeeded by each step; each start counts once, and the band is the 95 %"
+    " interval. A take that ends without success stays in the count as one that never succeeds (it is not treated as if"
+    " it might have gone on), so each curve ends at pass@1."
+)
+_LADDER = (
+    "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"
+    " something where it leaves a random take behind, and where the shortest cannot do the same."
+)
+_ARMS = (
+    "Difference to the frozen policy as it is, in points, paired by start. `cooled` shrinks the noise and is free,"
+    " `shuffled` warms up with any demonstration; retrieval earns its name only where it beats both. The last rows"
+    " decide: what retrieved content adds to cooling, and what retrieval adds to keeping the best take."
+)
+_FIT = (
+    "Demonstration-fit error: how far the policy's samples are from the demonstrated actions. A ratio of 1 is as far as"
+    " demonstrations are from each other."
+)
+_CHECKS = (
+    "Errors at held-out demonstrated states, in action standard deviations, before any take: one sample of the policy"
+    " as it is, cooled, and with a retrieved chunk in it. Filled dots: it helps, compared with cooling at the same"
+    " noise."
+)
+_PASS_K = (
+    "The chance that one of k takes succeeds (black), and that the picked one does (blue squares). Hollow and dashed:"
+    " extrapolated beyond the takes that were run; the grey area is what these takes leave possible."
+)
+_RELATION = (
+    "Small marks are cells, large ones policies; the dotted line is where all headroom is captured. Hover for numbers,"
+    " click to see the takes."
+)
 
 
 def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of a run, ``RUN/report.html`` unless ``out`` says where."""
     directory = Path(run)
     result = Result.load(directory / "result.json")
-    text = render(result, page_takes(directory, result))
+    text = report_page(result, page_takes(directory, result.cells, result.policies)).html()
     return write_text(Path(out or directory / "report.html"), text, parents=True)
 
 
-def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
-    """Write the page of several runs together (`besttake compare -o`)."""
-    result = compared.result
-    policies = list(dict.fromkeys(cell.policy for cell in result.policies))
-    context = {
-        "runs": compared.runs,
-        "policies": policies,
-        "related": not compared.changes or result.relation.r is not None,
-        "across": words.across(compared.across),
-        "changes": [(changes.names(one), changes.starts(one), one) for one in compared.changes],
-        "changed": words.changed(compared.changes),
-        "drawn": svg(changes.figure(compared.changes)),
-        "verdicts": [
-            (run, cell, words.headline(cell))
-            for run, cell in zip(compared.policy_runs, result.policies, strict=True)
-        ],
-        **_relation(result),
-    }  # fmt: skip
-    document = {**result.model_dump(mode="json"), "changes": [asdict(change) for change in compared.changes]}
-    return Page(document).save(out, "compare.html.j2", **context)
-
-
-def render(result: Result, takes: PageTakes, *, served: bool = False) -> str:
-    """The page of a result; ``takes`` is what `besttake.reporting.takes.page_takes` gave.
-
-    A ``served`` page asks for the films that it lacks at ``starts/ID`` (`besttake.reporting.takes.Starts.json` has the
-    answers); a page in a file asks for nothing.
-    """
-    page = Page(result.model_dump(mode="json"), served=served)
-    views = [_view(cell, i, result, takes) for i, cell in enumerate(result.policies)]
-    return page.render(
-        "report.html.j2",
-        **_relation(result),
-        views=views,
-        overview=words.overview(result),
-        needs=words.needs_text,
-        marks=words.marks,
-        options=svg(figures.options(result)) if len(views) > 1 else "",
-        paced=any(line.time for view in views for line in view.still_open),
-        fit_error=svg(figures.fit_error(result)),
-        checks=[
-            (uri, checks.sentence(check), svg(checks.figure(check, pointer("checks", uri), f"Retrieval for {uri}")))
-            for uri, check in result.checks.items()
-        ],
-        any_errors=any(cell.errors for cell in result.cells),
-        any_scored=any(view.scored for view in views),
-        any_times=any(view.times for view in views),
-        any_arms=any(view.forest for view in views),
-        any_dfe=any(cell.dfe is not None for cell in result.policies),
-        any_extrapolated=not all(p.measured for cell in result.policies if cell.headroom for p in cell.headroom.curve),
-        takes=takes,
-        kinds=KINDS,
-        plan_text=_plan_text(result.plan),
-        library=_library(result.library or {}),
-    )
-
-
-def _relation(result: Result) -> dict[str, Any]:
-    """What the templates need to show gain against headroom."""
-    drawn, relation = svg(figures.relation(result)), result.relation
-    about = "" if relation.r is None else words.about_interval(relation)
-    return {"result": result, "relation": drawn, "relation_words": words.relation(relation), "about_interval": about}
-
-
-def _view(cell: Cell, index: int, result: Result, takes: PageTakes) -> PolicyView:
-    path = pointer("policies", index)
-    return PolicyView(
-        cell, path, words.headline(cell), words.more(cell), words.still_open(cell, result), words.state(cell),
-        words.leak(cell), words.rule(cell),
-        answers=words.answers(cell, result.worth),
-        menu=svg(figures.menu(cell, path, result.worth)), course=svg(figures.course(cell, path)),
-        ladder=svg(figures.ladder(cell, path)), forest=svg(figures.forest(cell, path)),
-        curve=svg(figures.curve(cell, path)),
-        times=[
-            (name, svg(drawn))
-            for name, own in takes.times.get(cell.policy, ())
-            if (drawn := timing.figure(name, own)) is not None
-        ],
-        series=index,
+def report_page(result: Result, takes: PageTakes, stamp: str = "") -> Page:
+    """The page of a result; ``takes`` is what `page_takes` gave, and a ``stamp`` makes it a page that is served."""
+    cells = result.policies
+    names = ", ".join(cell.policy for cell in cells)
+    heading = f"What {names} needs" if len(cells) == 1 else "What these policies need"
+    every = takes_section(takes, result.cells, scored=bool(_scored(result)))
+    sections = [
+        _verdict(result, takes), _why(result), every, _soon(result, takes), _ladder(result), _scorers(result),
+        _relation(result), _arms(result), _fit(result), _tables(result),
+    ]  # fmt: skip
+    return Page(
+        names or "an empty run", words.overview(result), heading if cells else "This run has no takes yet.",
+        [section for section in sections if section.parts], *takes_scripts(takes), stamp=stamp,
     )  # fmt: skip
+
+
+def takes_section(takes: PageTakes, cells: Sequence[Cell], *, scored: bool) -> Section:
+    """Every take as a square of a map, and the films of some of them."""
+    if takes.heat is None:
+        return Section("takes", "Every take", [prose(takes.note, "none")], "Takes", "Everything")
+    errors = any(cell.errors for cell in cells)
+    films = template("films.html.j2", starts=takes.starts, kinds=KINDS, errors=errors, scored=scored)
+    return Section("takes", "Every take", [films], "Takes", "Everything", "wide")
+
+
+def takes_scripts(takes: PageTakes) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The scripts that `takes_section` needs, and their data."""
+    if takes.heat is None:
+        return (), {}
+    return ("takes.js", "heat.js"), {"takes-data": {"heat": takes.heat}}
+
+
+def _scored(result: Result) -> list[Cell]:
+    """The policies whose takes have a score that can be judged."""
+    return [
+        cell
+        for cell in result.policies
+        if cell.selectors
+        and any(one.gain.value is not None for own in cell.selectors.scored.values() for one in own.values())
+    ]
+
+
+def _path(i: int) -> str:
+    return f"/policies/{i}"
+
+
+def _verdict(result: Result, takes: PageTakes) -> Section:
+    """The first screen: what to do with each policy, and what each option gains."""
+    cells = result.policies
+    if not cells:
+        nothing = "There is nothing to say about a policy before it has run. `besttake diagnose` on this directory goes"
+        notes = [prose(sentence(note), "note") for note in result.notes]
+        return Section("verdict", "", [prose(f"{nothing} on where it stopped.", "state"), *notes], "Verdict")
+    parts, menus = [], [figures.menu(cell, _path(i), result.worth) for i, cell in enumerate(cells)]
+    for i, cell in enumerate(cells):
+        first = cell.headroom.pass_1.value if cell.headroom else None
+        as_it_is = f"{percent(first)} success as it is" if first is not None else ""
+        said = Markup("").join(prose(line, "small") for line in words.more(cell))
+        head = prose(as_it_is, "asis") if as_it_is else Markup("")
+        if len(cells) > 1:
+            own = Markup(' <span class="asis">{}</span>').format(as_it_is) if as_it_is else ""
+            head = Markup('<h2 class="name">{}{}</h2>').format(key(i, cell.policy), own)
+        see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
+        links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
+        drawn = picture(menus[i])
+        if menus[i] is None:
+            drawn = picture(figures.ladder(cell, _path(i)), "Success in percent")
+        text = Markup("<div>{}{}{}{}</div>").format(head, prose(words.headline(cell), "headline"), said, links)
+        article = Markup('<article class="decision" data-policy="{}">{}{}</article>')
+        parts.append(article.format(cell.policy, text, drawn))
+    return Section("verdict", "", [*parts, *([prose(_PICTURES, "small legend-line")] if any(menus) else [])], "Verdict")
+
+
+def _why(result: Result) -> Section:
+    """The answers to the paper's questions, the options of each policy, and what is open."""
+    parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
+    questions = tables.open_questions(result)
+    if questions.rows:
+        parts += [title("What is open, and what it would cost to close", "open"), prose(_OPEN), questions.section()]
+    if len(result.policies) > 1 and (drawn := figures.options(result)) is not None:
+        lead = prose("The same gains on one scale, in points over each policy as it is, paired by start.")
+        parts += [title("Every option of every policy", "forest"), lead, picture(drawn)]
+    if parts and result.notes:
+        parts += [title("Notes on this run", "notes"), bullets(map(sentence, result.notes), "notes")]
+    return Section("why", "Why, and what is open", parts, "Why", "In a minute")
+
+
+def _policy(i: int, cell: Cell, result: Result) -> Markup:
+    parts = [Markup('<h3 class="name" id="policy-{}">{}</h3>').format(i, key(i, cell.policy))]
+    state, room = words.state(cell), cell.headroom
+    if state and state != words.headline(cell):
+        parts.append(prose(state, "state"))
+    if room is not None and room.pass_1.value is not None:
+        facts = {
+            "pass@1": estimate_percent(room.pass_1), f"pass@{room.n}": estimate_percent(room.pass_n),
+            "headroom, points": estimate_points(room.headroom, ""),
+        }  # fmt: skip
+        fact = Markup('<span>{} <span class="num">{}</span></span>')
+        parts.append(block("facts", *(fact.format(name, with_interval(text)) for name, text in facts.items())))
+    if answers := words.answers(cell, result.worth):
+        answer = Markup('<div class="answer {}"><dt>{} <b class="badge">{}</b></dt><dd>{}</dd></div>')
+        own = Markup("").join(answer.format(a.tone, a.question, a.badge, code(a.sentence)) for a in answers)
+        parts.append(Markup('<dl class="answers">{}</dl>').format(own))
+    if cell.verdict is not None:
+        parts.append(tables.options(cell).section("choices"))
+    until = "Until decided: estimates in points against the takes spent, inside bounds that hold at any time."
+    parts.append(picture(figures.course(cell, _path(i)), until, style="options"))
+    small = [words.rule(cell)]
+    if cell.retest is not None:
+        kappa = estimate_plain(cell.retest.kappa)
+        alike = f"Two takes of a start end alike in {estimate_percent(cell.retest.agreement)} of pairs"
+        small.append(f"{alike}{f'; kappa {kappa}' if kappa else ''}.")
+    parts += [prose(line, "small") for line in small if line]
+    parts += [prose(sentence(note), "note") for note in cell.notes]
+    return Markup('<article class="verdict" data-policy="{}">{}</article>').format(cell.policy, Markup("").join(parts))
+
+
+def _soon(result: Result, takes: PageTakes) -> Section:
+    """How soon takes succeed."""
+    drawn = [
+        picture(figure, key(i, name))
+        for i, cell in enumerate(result.policies)
+        for name, curves in takes.times.get(cell.policy, ())
+        if (figure := figures.timing(name, curves)) is not None
+    ]
+    return Section("soon", "How soon takes succeed", [prose(_SOON), block("pair", *drawn)] if drawn else [], "Time")
+
+
+def _ladder(result: Result) -> Section:
+    """Each way to keep one take."""
+    drawn, scored = [], _scored(result)
+    for i, cell in enumerate(result.policies):
+        figure, below = figures.ladder(cell, _path(i)), []
+        if figure is None:
+            below.append(prose(words.state(cell) or "No ladder: nothing was measured.", "none"))
+        if words.leak(cell):
+            leak = "Keeping the shortest take does as well or better: here length gives the outcome away."
+            below.append(prose(leak, "warning"))
+        if cell in scored and cell.chosen is not None:
+            own = cell.chosen
+            text = f"The pick uses {cell.scorer}, {cell.window}: gain {estimate_points(own.gain)}, capture "
+            text += f"{estimate_plain(own.capture) or own.capture.reason}."
+            if cell.ranking is not None:
+                within, pooled = (
+                    estimate_plain(kind.get(cell.scorer, {}).get(cell.window)) or "not known"
+                    for kind in (cell.ranking.within, cell.ranking.pooled)
+                )
+                text += f" AUC within starts {within}, pooled {pooled}."
+            below.append(prose(text, "small"))
+        drawn.append(picture(figure, key(i, cell.policy), *below))
+    parts = block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")
+    return Section("ladder", "The ladder", [prose(_LADDER), parts], "Ladder")
+
+
+def _scorers(result: Result) -> Section:
+    """Every scorer of the run."""
+    cells = _scored(result)
+    lead = prose("What each scorer gains over a random pick on the window that the verdict reads, beside the controls.")
+    return Section("scorers", "Every scorer", [lead, tables.scorers(cells).section()] if cells else [], "Scorers")
+
+
+def _relation(result: Result) -> Section:
+    """Gain against headroom over the cells."""
+    drawn = figures.relation(result)
+    if drawn is None:
+        return Section("relation", "", [])
+    beside = [bullets(words.relation(result.relation)), _legend(cell.policy for cell in result.policies)]
+    if result.relation.r is not None:
+        beside.append(tables.within_policies(result).section("compact"))
+    parts = [block("side", picture(drawn), block("", *beside, prose(_RELATION, "small")))]
+    return Section("relation", "Gain against headroom", parts, "Headroom")
+
+
+def _legend(names: Any) -> Markup:
+    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name, shaped=True)) for i, name in enumerate(names))
+    return Markup('<ul class="legend">{}</ul>').format(items)
+
+
+def _arms(result: Result) -> Section:
+    """Each arm against the frozen policy."""
+    drawn = [
+        picture(forest, key(i, cell.policy), tables.arms(cell).section("compact"))
+        for i, cell in enumerate(result.policies)
+        if (forest := figures.forest(cell, _path(i))) is not None
+    ]
+    return Section("arms", "The arms", [prose(_ARMS), block("pair", *drawn)] if drawn else [], "Arms")
+
+
+def _fit(result: Result) -> Section:
+    """Demonstration fit, the check of retrieval, and pass@k."""
+    parts, fitted = [], [cell for cell in result.policies if cell.dfe is not None]
+    if fitted:
+        parts += [prose(_FIT), block("stack", picture(figures.fit_error(result)), tables.fit(fitted).section())]
+    if result.checks:
+        parts += [title("How retrieval was chosen"), prose(_CHECKS)]
+        for uri, check in result.checks.items():
+            parts.append(Markup('<p class="says"><b>{}</b>: {}.</p>').format(uri, checks.sentence(check)))
+            if (drawn := checks.figure(check, f"/checks/{_escaped(uri)}", f"Retrieval for {uri}")) is not None:
+                more = Markup('<details class="checked"><summary>Everything that was tried</summary>{}</details>')
+                parts.append(more.format(picture(drawn)))
+    curves = [
+        picture(curve, key(i, cell.policy))
+        for i, cell in enumerate(result.policies)
+        if (curve := figures.curve(cell, _path(i))) is not None
+    ]
+    parts += [title("pass@k"), prose(_PASS_K)] if parts else [prose(_PASS_K)]
+    parts.append(block("pair", *curves) if curves else prose("No takes, no curve.", "none"))
+    known = bool(fitted or result.checks)
+    heading = "Fit to the demonstrations, and more takes" if known else "More takes"
+    return Section("fit", heading, parts, "Fit" if known else "pass@k")
+
+
+def _escaped(part: str) -> str:
+    """A name as a part of a JSON pointer."""
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def _tables(result: Result) -> Section:
+    """Every cell and task, and how the run was made."""
+    lead = "Success in percent, differences in points. Click a heading to sort, ▶ to see takes of a cell."
+    parts = [prose(lead), tables.cells(result.cells).section(name="cells")]
+    if not result.cells:
+        parts = [prose("No cells: nothing has been run.", "none")]
+    if sum(len(cell.tasks) for cell in result.cells) > len(result.cells):
+        parts += [title("Per task"), tables.tasks(result.cells).section(name="tasks")]
+    for cell in result.cells:
+        if cell.notes:
+            parts.append(prose(f"{cell.policy}, {cell.group}: {' '.join(map(sentence, cell.notes))}", "note"))
+    parts += [title("How it was made"), block("made", *_made(result))]
+    if result.command:
+        parts += [title("Make it again", level=4), Markup('<pre class="command">{}</pre>').format(result.command)]
+    if result.plan:
+        import yaml
+
+        text = yaml.safe_dump(result.plan, sort_keys=False, allow_unicode=True)
+        parts.append(Markup("<details><summary>The plan</summary><pre>{}</pre></details>").format(text))
+    return Section("tables", "Every cell and task", parts, "Tables")
+
+
+def _made(result: Result) -> list[Markup]:
+    cost, counted = result.cost, ("takes", "errors", "steps", "policy_calls", "frames_scored", "frames_encoded")
+    spent = [(name.replace("_", " "), f"{getattr(cost, name):,}".replace(",", "\u202f")) for name in counted]
+    versions = [("besttake", result.besttake), *result.versions.items(), ("made", result.created)]
+    versions += [("digest of takes", result.digest[:16])] if result.digest else []
+    facts = {
+        "Cost": [*spent, *((stage, duration(seconds)) for stage, seconds in cost.seconds.items())],
+        "Versions": versions,
+        "Demonstrations": _library(result.library or {}),
+    }
+    return [
+        Markup("<div>{}{}</div>").format(title(name, level=4), Table("", ("", ""), rows).section("compact"))
+        for name, rows in facts.items()
+        if rows
+    ]
 
 
 def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -150,7 +360,54 @@ def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _plan_text(plan: dict[str, Any]) -> str:
-    import yaml
+def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
+    """Write the page of several runs together."""
+    result, changes = compared.result, compared.changes
+    policies, runs = list(dict.fromkeys(cell.policy for cell in result.policies)), result.plan["runs"]
+    amounts = [count(len(runs), "run"), count(len(policies), "policy", "policies"), count(len(result.cells), "cell")]
+    status = " · ".join([*amounts, count(result.cost.takes, "take")])
+    heading = f"What changed from {runs[0]} to {runs[1]}" if changes else "Gain against headroom"
+    sections = _changed(compared) if changes else []
+    if not changes or result.relation.r is not None:
+        lines = bullets([*words.relation(result.relation), *words.across(compared.across)])
+        parts = [block("side", picture(figures.relation(result)), block("", lines, _legend(policies)))]
+        over = "Gain against headroom, over both runs" if changes else ""
+        sections.append(Section("relation", over, parts, "Headroom"))
+        if result.relation.r is not None:
+            own = Section("within", "Within each policy", [tables.within_policies(result).section()])
+            sections.append(own)
+    rows = [
+        (
+            run, cell.policy, cell.group, cell.starts, in_percent(tables.rates(cell)[0]),
+            *map(in_points, tables.gain_headroom(cell)), plain(cell.chosen.capture if cell.chosen else None),
+        )
+        for run, cell in zip(compared.runs, result.cells, strict=True)
+    ]  # fmt: skip
+    head = ("run", "policy", "tasks", "starts", "pass@1", "headroom", "gain", "capture")
+    notes = [prose(sentence(note), "note") for note in result.notes]
+    sections.append(Section("tables", "Every cell", [Table("", head, rows).section(name="cells"), *notes], "Cells"))
+    return Page(f"{len(runs)} runs compared", status, heading, sections).save(out)
 
-    return str(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True)) if plan else ""
+
+def _changed(compared: CompareResult) -> list[Section]:
+    """What changed from one run to the next, and what each policy needs in either."""
+    changes, (first, second) = compared.changes, compared.result.plan["runs"][:2]
+    rows = [
+        (
+            figures.change_names(one), one.group, one.arm, one.number, in_percent(one.before), in_percent(one.after),
+            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), figures.change_starts(one),
+        )
+        for one in changes
+    ]  # fmt: skip
+    caption = "Change of success in points, second run minus first. Blue: better; orange: worse; hollow: not shown to \
+differ."
+    head = ("policy", "tasks", "arm", "of", first, second, "change", "shown", "starts")
+    drawn = picture(figures.changes(changes), caption, style="options")
+    parts = [bullets(words.changed(changes)), drawn, Table("", head, rows).section(name="changed")]
+    needs = [
+        (run, cell.policy, in_percent(tables.rates(cell)[0]), words.headline(cell))
+        for run, cell in zip(compared.policy_runs, compared.result.policies, strict=True)
+    ]
+    verdicts = Table("", ("run", "policy", "pass@1", "what it needs"), needs).section()
+    heading = "What each policy needs, before and after"
+    return [Section("changes", "", parts, "Changes"), Section("verdicts", heading, [verdicts], "Verdicts")]

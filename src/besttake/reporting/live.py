@@ -1,113 +1,110 @@
-"""The page of a run that goes on: what is decided so far, where it is going, its newest takes and its failures.
-
-The page is sent whole once. After that its parts are sent, each as the HTML that replaces it (`parts`).
-"""
+"""The page of a run that goes on: the report of what is there so far."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from besttake.files import version
-from besttake.measure.sofar import SoFar
+from besttake.measure.partial import PartialCell
 from besttake.reporting import figures
-from besttake.reporting.page import Page, svg
-from besttake.reporting.words import live as said
+from besttake.reporting.html import takes_scripts, takes_section
+from besttake.reporting.numbers import count, duration, interval, percent, points, sentence
+from besttake.reporting.page import Page, Section, block, picture, prose
+from besttake.reporting.table import Entry, Table
+from besttake.reporting.takes import PageTakes
 
-
-@dataclass(frozen=True)
-class NewTake:
-    """A take that was just made; ``id`` is what its film is asked by."""
-
-    id: str
-    policy: str
-    task: str
-    start: int
-    arm: str
-    seed: int
-    success: bool
-    steps: int
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A reason why takes could not be made: how many, and the first of them."""
-
-    reason: str
-    takes: int
-    first: str
+PHASES = {
+    "setting up": "The run is being set up.",
+    "running": "The run goes on.",
+    "stopped": "The run is stopped. Finished takes are kept: the same command goes on with them.",
+    "lost": "There has been no sign of the run for a while. If it was killed, the same command goes on.",
+    "gone": "The run is no longer there: its directory was removed or moved.",
+    "ended": "The run has ended.",
+}
+_QUESTIONS = {
+    "headroom": "Would a perfect pick gain?",
+    "gain": "Does keeping the best gain?",
+    "cooled": "Does cooling gain?",
+    "retrieve": "Does retrieval gain?",
+    "content": "Does retrieval add to cooling?",
+}
+_ANSWERS = {"yes": Entry("shown", "better"), "no": Entry("ruled out", "none"), "open": Entry("open", "warn")}
+_HELD = (
+    "These bounds hold whenever you look: each answer errs in at most 5 % of runs, however long you watch and whenever"
+    " you stop. An answer needs one side alone, at 5 %; the bounds hold on both sides at once, at 95 %, so an answer"
+    " can come a little before they leave 0."
+)
+_UNTIL = "The run itself stops by the same bounds."
+_FIXED = (
+    "They are wider than those of the report: when the planned sample is complete, the report judges it once, with 95 %"
+    " intervals, and scores the takes, so what a score gains is known only then. More starts than planned, added"
+    " because of what you see here, count there as a second look. Only starts whose takes are all there count, in the"
+    " order of the plan."
+)
 
 
 @dataclass(frozen=True)
 class State:
-    """All that the live page shows. ``phase``: a key of `words.live.phase`; ``silent``: seconds without a sign of life.
+    """All that the live page shows of a run.
 
-    ``done`` takes of ``planned`` (0: not known); ``left``: seconds. ``note``: why a run ended.
+    ``phase`` is a key of `PHASES`, ``note`` why a run ended, ``planned`` the takes of the plan (0: not known), ``left``
+    the seconds to go. ``failures``: why takes could not be made, how many, and the first of them.
     """
 
-    phase: str = "setting up"
+    phase: str
+    note: str = ""
     doing: str = ""
     done: int = 0
     failed: int = 0
     planned: int = 0
     left: float | None = None
-    silent: float = 0.0
     until: bool = False
-    n: int = 1
-    worth: float = 0.03
-    cells: Sequence[SoFar] = ()
-    newest: Sequence[NewTake] = ()
-    failures: Sequence[Failure] = ()
-    note: str = ""
+    cells: Sequence[PartialCell] = ()
+    failures: Sequence[tuple[str, int, str]] = ()
 
 
-@dataclass(frozen=True)
-class CellView:
-    """A cell as the template shows it."""
+def live_page(name: str, state: State, takes: PageTakes, stamp: str) -> Page:
+    """The page of the run called ``name`` as it is now."""
+    most = "at most " if state.until else ""
+    parts = [count(state.done, "take") + (f" of {most}{state.planned:,}" if state.planned else "")]
+    parts += [f"{count(state.failed, 'take')} failed to run"] if state.failed else []
+    if state.phase == "running":
+        parts += [f"{duration(state.left)} left{' at most' if state.until else ''}"] if state.left is not None else []
+        parts += [state.doing] if state.doing else []
+    sections = [_decided(state), takes_section(takes, [one.cell for one in state.cells], scored=False)]
+    if state.failures:
+        rows = [(reason, takes, first) for reason, takes, first in state.failures]
+        table = Table("", ("reason", "takes", "first of them"), rows).section()
+        sections.append(Section("failed", "Takes that failed to run", [table], "Failures"))
+    heading = "What is decided so far"
+    return Page(f"{name}, live", " · ".join([name, *parts]), heading, sections, *takes_scripts(takes), stamp=stamp)
 
-    one: SoFar
-    name: str
-    lines: list[said.Line]
-    course: Markup
 
-
-class LivePage:
-    """Makes the live page of the run ``name``, and its parts; cells that did not change are not drawn again."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._page = name, Page({"besttake": version()}, served=True)
-        self._drawn: dict[tuple[str, str, str], tuple[SoFar, CellView]] = {}
-
-    def whole(self, state: State) -> str:
-        """The page."""
-        return self._page.render("live.html.j2", **self._context(state))
-
-    def parts(self, state: State) -> dict[str, Any]:
-        """What has to be put in place of what the page shows: HTML by id, and the newest takes as data."""
-        context = self._context(state)
-        names = ("status", "summary", "decided", "failures")
-        texts = {f"live-{name}": self._page.render(f"_live_{name}.html.j2", **context) for name in names}
-        return {"phase": state.phase, "parts": texts, "newest": [asdict(take) for take in state.newest]}
-
-    def _context(self, state: State) -> dict[str, Any]:
-        policies = list(dict.fromkeys(one.cell.policy for one in state.cells))
-        summaries = [
-            (uri, said.summary([one for one in state.cells if one.cell.policy == uri], state.n, state.worth))
-            for uri in policies
-        ]
-        return {
-            "name": self._name, "state": state, "said": said.phase(state.phase, state.silent),
-            "meaning": said.meaning(state.until), "summaries": summaries,
-            "views": [self._view(one) for one in state.cells],
-        }  # fmt: skip
-
-    def _view(self, one: SoFar) -> CellView:
-        key = (one.cell.policy, one.cell.env, one.cell.group)
-        known = self._drawn.get(key)
-        if known is None or known[0] is not one:
-            view = CellView(one, said.group_name(one.cell.group), said.lines(one), svg(figures.course(one.cell, "")))
-            known = self._drawn[key] = one, view
-        return known[1]
+def _decided(state: State) -> Section:
+    """What each question's answer is so far, and its path against takes."""
+    made = min(state.done + state.failed, state.planned)
+    bar = Markup('<progress max="{}" value="{}" aria-label="takes"></progress>').format(state.planned, made)
+    parts = [prose(PHASES[state.phase], "headline"), *([bar] if state.planned else [])]
+    parts += [prose(sentence(state.note), "warning")] if state.note else []
+    rows: list[Sequence[object]] = []
+    for one in state.cells:
+        starts = f"{one.cell.starts} of {one.planned}" if one.planned is not None else str(one.cell.starts)
+        tasks = "all tasks" if one.cell.group == "*" else one.cell.group
+        for name, answer in one.answers.items() if one.cell.path is not None else ():
+            assert one.cell.path is not None
+            last, settled = one.cell.path.points[name][-1], one.cell.path.settled.get(name)
+            gain = Entry(f"{points(last.value)} {interval(last.low, last.high, scale=100)}", value=last.value)
+            when = "" if settled is None else f"after {count(settled, 'take')}"
+            rows.append((
+                one.cell.policy, tasks, starts, percent(one.pass_1), _QUESTIONS[name], _ANSWERS[answer], gain, when
+            ))  # fmt: skip
+    if rows:
+        head = ("policy", "tasks", "complete starts", "pass@1", "question", "answer", "gain so far, points", "settled")
+        parts += [Table("", head, rows).section(name="answers"), prose(f"{_HELD} {_UNTIL if state.until else _FIXED}")]
+        drawn = [picture(figures.course(one.cell, ""), f"{one.cell.policy}, {one.cell.group}") for one in state.cells]
+        parts.append(block("pair", *drawn))
+    else:
+        parts.append(prose("Nothing yet: the first start has to be complete.", "none"))
+    return Section("decided", "", parts, "So far")

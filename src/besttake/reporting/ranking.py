@@ -6,10 +6,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from besttake.files import version
-from besttake.reporting.axes import Frame, horizontal, shorten, spread, ticks
+from markupsafe import Markup
+
+from besttake.reporting.charts import Frame, horizontal, shorten, spread, ticks
 from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
-from besttake.reporting.page import Page, svg
+from besttake.reporting.numbers import count, sentence
+from besttake.reporting.page import Page, Section, block, picture, prose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +24,33 @@ _TIPS = 40
 
 def make_html(result: RankResult, out: str | Path) -> Path:
     """Write the page of a ranking."""
-    page = Page({"besttake": version(), **result.document()})
-    rows = [(i, take, svg(traces(result, [take]))) for i, take in enumerate(result.takes)]
-    return page.save(out, "rank.html.j2", result=result, rows=rows, inline=inline)
+    of = f" of {result.task}" if result.task and result.matched != "all" else ""
+    known = f"{count(result.frames, 'frame')} of {count(result.demos, 'demonstration')}{of} ({result.library})"
+    about = f"By {result.scorer} on the window {result.window}, against {known}, embedded by {result.encoder}."
+    notes = [prose(sentence(note), "note") for note in result.notes]
+    named = [(f"{take.place}. {take.name}", take) for take in result.takes]
+    strips = [picture(None, name, _strip(take)) for name, take in named if take.pictures]
+    lines = [picture(drawn, name) for name, take in named if (drawn := traces(result, [take])) is not None]
+    seen = "Frames of each take, spread over what was scored, and below each the demonstration frame that it is most \
+like."
+    sections = [Section("ranking", "", [prose(about), *notes, result.table.section(name="places")])]
+    sections += [Section("seen", "What was seen", [prose(seen), *strips])] if strips else []
+    sections += [Section("time", "Over time", [block("pair", *lines)])] if lines else []
+    heading = f"{count(len(result.takes), 'take')} ranked"
+    return Page(heading, "besttake rank", heading, sections).save(out)
 
 
-def inline(picture: bytes) -> str:
-    """A JPEG as the address of itself, so that the page needs no other file."""
-    return f"data:image/jpeg;base64,{b64encode(picture).decode()}"
+def _strip(take: RankedTake) -> Markup:
+    """Frames of a take, each above the demonstration frame that it is most like."""
+    image = Markup('<img src="data:image/jpeg;base64,{}" alt="{}">')
+    shown = []
+    for one in take.pictures:
+        when = f"{one.seconds:.1f} s"
+        both = [image.format(b64encode(one.frame).decode(), f"take at {when}")]
+        if one.nearest:
+            both.append(image.format(b64encode(one.nearest).decode(), "demonstration frame most like it"))
+        shown.append(Markup('<div>{}<span class="none">{}</span></div>').format(Markup("").join(both), when))
+    return block("strip", *shown)
 
 
 def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:

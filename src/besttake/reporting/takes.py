@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,11 +18,8 @@ from PIL import Image
 
 from besttake.errors import BestTakeError
 from besttake.measure.scores import ScoreName, Scores
-from besttake.reporting.candidates import Candidate, candidates, choose, score_of
-from besttake.reporting.heat import Heat, heat
-from besttake.reporting.page import script
-from besttake.reporting.timing import Curve, of_policy
-from besttake.result import Cell, Result
+from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
+from besttake.result import Cell
 from besttake.takes.film import Film
 from besttake.takes.key import Row
 from besttake.takes.manifest import Manifest
@@ -33,14 +29,8 @@ from besttake.types import U8
 if TYPE_CHECKING:
     from besttake.demos.library import Library
 
-BUDGET = 6_000_000
-"""Bytes of pictures and traces in a page, before base64 adds a third: a larger page opens slowly."""
-LIMIT = 100
-"""Starts with films in a page."""
 TAKES = 8
 """Takes of an arm that a start in the page shows."""
-SERVED_TAKES = 48
-"""Takes of an arm that a start shows when a server gives its films."""
 _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
@@ -51,6 +41,20 @@ _REASONS, _REASON = 5, 300
 """Reasons why takes failed that the page of a run without any other tells, and characters of each."""
 _MISSES = 3
 """After so many starts that do not fit no other is tried: a film costs as much to pack when it is left out."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a run's films a page holds: ``bytes`` of pictures and traces, before base64 adds a third (a larger
+    page opens slowly), of at most so many ``starts``; the ``newest`` first, or those that tell most.
+    """
+
+    bytes: int = 6_000_000
+    starts: int = 100
+    newest: bool = False
+
+
+REPORT = Limits()
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,41 @@ class PageStart:
 
 
 @dataclass(frozen=True)
+class HeatArm:
+    """The takes of one arm of a start, a letter each: 1 success, 0 failure, x could not be made, - is not there.
+
+    ``steps``: when each succeeded, or how long it went on. ``picked`` is the place of the picked one.
+    """
+
+    takes: str
+    steps: list[int]
+    picked: int | None
+
+
+@dataclass(frozen=True)
+class HeatStart:
+    """A start in the map; ``film`` is its place among the starts whose films are in the page."""
+
+    id: str
+    cell: int
+    task: str
+    start: int
+    kind: str
+    disputed: bool
+    arms: list[HeatArm]
+    film: int | None
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Every start of a run, under the names of its arms and cells (policy, tasks), in canonical order."""
+
+    arms: list[str]
+    cells: list[tuple[str, str]]
+    starts: list[HeatStart]
+
+
+@dataclass(frozen=True)
 class PageTakes:
     """What the page shows of a run's takes: the outcomes of all (``heat``) and the films of some ``starts``.
 
@@ -107,18 +146,13 @@ class PageTakes:
 
 
 class Starts:
-    """The starts of a run by their ids, each with everything that the page's player shows of it.
+    """The starts of a run, each with everything that the page's player shows of it."""
 
-    A page inside a file holds a chosen few of them; a server gives any (`json`). Safe to use from several threads.
-    """
-
-    def __init__(self, run: str | Path, result: Result) -> None:
+    def __init__(self, run: str | Path, cells: Sequence[Cell]) -> None:
         directory = Path(run)
         self._store = Store.open(directory)
-        self._lock = Lock()
         self.scores, self._library = Scores.open(directory), _library(directory, self._store.manifest)
-        self.by_cell = candidates(result, self._store.rows(), self.scores)
-        self._by_id = {candidate.id: candidate for own in self.by_cell.values() for candidate in own}
+        self.by_cell = candidates(cells, self._store.rows(), self.scores)
 
     def __enter__(self) -> Self:
         return self
@@ -136,15 +170,7 @@ class Starts:
         failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))
         return f"No take of this run was finished.{''.join(failed)}" if reasons else "This run has no takes yet."
 
-    def json(self, id: str) -> str | None:
-        """The start called ``id``, as the page's own data have it; None where the run has no such start."""
-        candidate = self._by_id.get(id)
-        if candidate is None:
-            return None
-        with self._lock:
-            return str(script(self.load(candidate, most=SERVED_TAKES)[0]))
-
-    def load(self, candidate: Candidate, room: float = math.inf, most: int = TAKES) -> tuple[PageStart, int]:
+    def load(self, candidate: Candidate, room: float = math.inf) -> tuple[PageStart, int]:
         """A start for the page, and how many bytes it has. Arms that do not fit into ``room`` are left out."""
         cell, demo = candidate.cell, _DemoSheet(self._library)
         takes: list[PageTake] = []
@@ -152,7 +178,7 @@ class Starts:
         for arm, rows in candidate.arms.items():
             picked = candidate.pick_of(arm, self.scores)
             done = [row for row in rows if row.status == "done"]
-            kept = _kept(done, picked, most)
+            kept = _kept(done, picked)
             films = [compact(take.film, take.frame_steps) for take in map(self._store.load, kept)]
             weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(self.scores, row) for row in kept)
             if arm != "base" and size + weight > room:
@@ -171,39 +197,71 @@ class Starts:
         return start, size + (len(sheet.data) if sheet else 0)
 
 
-def page_takes(run: Path, result: Result, *, budget: int = BUDGET) -> PageTakes:
-    """The takes of a run that the page shows, with at most ``budget`` bytes of pictures and traces."""
+def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limits: Limits = REPORT) -> PageTakes:
+    """The takes of a run that the page shows: the outcomes of all, the films of some within ``limits``."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
-    with Starts(run, result) as starts:
+    with Starts(run, cells) as starts:
+        every = [candidate for own in starts.by_cell.values() for candidate in own]
+        if not every:
+            return PageTakes([], starts.why_none())
         shown: list[PageStart] = []
         places: dict[str, int] = {}
         spent = misses = 0
-        for candidate in choose(starts.by_cell):
-            start, size = starts.load(candidate, budget - spent)
-            if spent + size > budget:
+        for candidate in reversed(every) if limits.newest else choose(starts.by_cell):
+            start, size = starts.load(candidate, limits.bytes - spent)
+            if spent + size > limits.bytes:
                 misses += 1
             else:
                 places[candidate.id] = len(shown)
                 shown.append(start)
                 spent += size
-            if misses == _MISSES or len(shown) == LIMIT:
+            if misses == _MISSES or len(shown) == limits.starts:
                 break
-        cells, note = [(cell.policy, cell.group) for cell in result.cells], starts.why_none()
-        if starts.by_cell:
-            note = "" if shown else "No take of this run can be shown."
-            every = [candidate for own in starts.by_cell.values() for candidate in own]
-            times = {
-                cell.policy: of_policy(cell, [one for one in every if one.cell.policy == cell.policy])
-                for cell in result.policies
-            }
-            return PageTakes(shown, note, heat(starts.by_cell, cells, starts.scores, places), times)
-    return PageTakes([], note)
+        note = "" if shown else "No take of this run can be shown."
+        times = {
+            cell.policy: policy_curves(cell, [one for one in every if one.cell.policy == cell.policy])
+            for cell in policies
+        }
+        names = [(cell.policy, cell.group) for cell in cells]
+        return PageTakes(shown, note, _heat(starts.by_cell, names, starts.scores, places), times)
 
 
-def _kept(done: Sequence[Row], picked: int | None, most: int) -> list[Row]:
+def _heat(
+    by_cell: Mapping[int, Sequence[Candidate]],
+    cells: Sequence[tuple[str, str]],
+    scores: Scores | None,
+    films: Mapping[str, int],
+) -> Heat:
+    """The map of a run's starts; ``films`` has the place of a start's films in the page, by its id."""
+    every = [candidate for i in sorted(by_cell) for candidate in by_cell[i]]
+    arms = list(dict.fromkeys(arm for candidate in every for arm in candidate.arms))
+    wide = {
+        arm: 1 + max((row.key.seed for c in every for row in c.arms.get(arm, ())), default=-1) for arm in arms
+    }  # fmt: skip
+    starts = [
+        HeatStart(
+            c.id, c.place, c.key.task, c.key.start, c.kind, c.disputed,
+            [_heat_arm(c.arms.get(a, ()), wide[a], c.pick_of(a, scores) if a in c.arms else None) for a in arms],
+            films.get(c.id),
+        )
+        for c in every
+    ]  # fmt: skip
+    return Heat(arms, list(cells), starts)
+
+
+def _heat_arm(rows: Sequence[Row], wide: int, picked: int | None) -> HeatArm:
+    letters, steps = ["-"] * wide, [0] * wide
+    for row in rows:
+        seed = row.key.seed
+        letters[seed] = "x" if row.success is None else "1" if row.success else "0"
+        steps[seed] = row.success_step if row.success_step is not None else row.steps
+    return HeatArm("".join(letters), steps, picked)
+
+
+def _kept(done: Sequence[Row], picked: int | None) -> list[Row]:
     """The first takes, and the picked one among them."""
-    kept = list(done[:most])
+    kept = list(done[:TAKES])
     if picked is not None and all(row.key.seed != picked for row in kept):
         kept = [*kept[:-1], *(row for row in done if row.key.seed == picked)]
     return kept

@@ -22,10 +22,10 @@ from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
 from besttake.measure.scores import WINDOWS, ScoreName, Scores
 from besttake.registry import Uri
-from besttake.reporting import figures, words
+from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import Figure
-from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count
+from besttake.reporting.table import Head, Table, Tabular, in_percent, in_points, right
 from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
@@ -69,10 +69,17 @@ class CompareResult(Tabular):
     def _table(self) -> Table:
         rows = []
         for run, cell in zip(self.runs, self.result.cells, strict=True):
-            headroom, gain = (estimate and estimate.value for estimate in figures.gain_headroom(cell))
-            rows.append((run, cell.policy, cell.group, cell.starts, headroom, gain))
-        heading = " ".join(words.relation(self.result.relation)[:1])
-        return Table(heading, ("run", "policy", "tasks", "starts", "headroom", "gain"), rows, self.result.notes)
+            arm = cell.arms.arms.get("retrieve") if cell.arms is not None else None
+            numbers = (*map(in_points, tables.gain_headroom(cell)), in_percent(arm.pass_n if arm else None))
+            rows.append((run, cell.policy, cell.group, cell.starts, *numbers))
+        head: Head = [
+            "run",
+            "policy",
+            "tasks",
+            *right("starts", "headroom", "gain"),
+            *right("retrieve's pass@N", extra=True),
+        ]
+        return Table(" ".join(words.relation(self.result.relation)[:1]), head, rows, self.result.notes)
 
 
 def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", command: str = "") -> CompareResult:

@@ -17,8 +17,8 @@ from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import CellData
 from besttake.measure.looks import load_history, with_outgrown
+from besttake.measure.partial import ROUNDS
 from besttake.measure.scores import Scores, run_digest
-from besttake.measure.sofar import ROUNDS
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result

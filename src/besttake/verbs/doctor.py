@@ -34,7 +34,7 @@ from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version
 from besttake.registry import Uri
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
 from besttake.verbs.rehearse import rehearse, rehearsed
 from besttake.verbs.setup import gripper_of

@@ -12,7 +12,7 @@ from besttake import registry
 from besttake.errors import BestTakeError, PlanError, RunError, one_line
 from besttake.measure.again import OTHER_TAKES, other_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.export import figures, films, rerun, tables
+from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
@@ -109,10 +109,10 @@ def export(
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
     if wanted.pdf:
-        figures.need_pdf()
+        media.need_pdf()
     made = _tables(opened, wanted, folder)
     if wanted.figures is not None:
-        made += figures.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
+        made += media.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
     if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
         return made
     with Store.open(opened.path) as store:
@@ -126,7 +126,7 @@ def export(
         if wanted.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    films.write_film(load(row), wanted.films, scene.fps / stride)
+                    media.write_film(load(row), wanted.films, scene.fps / stride)
                     stage.advance()
             made.append(wanted.films)
         if wanted.lerobot is not None:
@@ -134,7 +134,7 @@ def export(
                 made.append(write_dataset(map(load, rows), wanted.lerobot, scene, stage.advance))
         if wanted.rerun is not None:
             with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(rerun.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
+                made.append(media.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
 
 

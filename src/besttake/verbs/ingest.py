@@ -20,10 +20,11 @@ from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.policies import name_policies
 from besttake.recordings.read import once_by_seed, read
 from besttake.recordings.table import OWN, escaped
-from besttake.reporting.notebook import Table, Tabular
-from besttake.reporting.numbers import count
+from besttake.reporting.numbers import count, percent
+from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
+from besttake.reporting.tables import rates
 from besttake.reporting.words import worded
-from besttake.result import Cell, Cost, Relation, Result
+from besttake.result import Cell, Cost, Estimate, Relation, Result
 from besttake.threads import one_thread
 
 UNKNOWN = (
@@ -51,15 +52,24 @@ class IngestResult(Tabular):
         return self.result.to_json()
 
     def _table(self) -> Table:
-        rows = []
-        for cell in self.result.cells:
-            rates = (cell.headroom.pass_1, cell.headroom.pass_n, cell.headroom.headroom) if cell.headroom else ()
-            numbers = [rate.value for rate in rates] or [None] * 3
-            rows.append((cell.policy, cell.group, cell.starts, cell.seeds, *numbers))
-        columns = ("policy", "tasks", "starts", "seeds", "pass@1", "pass@N", "headroom")
+        result, rows = self.result, []
+        for cell in (*result.cells, *(result.policies if len(result.cells) > len(result.policies) else ())):
+            first, best, room = rates(cell)
+            agree, kappa = (cell.retest.agreement, cell.retest.kappa) if cell.retest else (None, None)
+            group = "all" if cell.group == "*" else cell.group
+            known = (_rate(first), _rate(best), in_points(room), _rate(agree), plain(kappa))
+            rows.append((cell.policy, group, cell.starts, cell.seeds, *known))
+        columns: Head = ["policy", "tasks", *right("starts", "seeds", "pass@1", "pass@N", "headroom")]
+        columns += right("agree", "kappa", extra=True)
         episodes = sum(len(recording.episodes) for recording in self.recordings)
         heading = f"{count(episodes, 'outcome')} of {count(len(self.recordings), 'recording')}"
         return Table(heading, columns, rows, self.result.notes)
+
+
+def _rate(estimate: Estimate | None) -> Entry:
+    if estimate is None or estimate.value is None:
+        return Entry("not known", "none")
+    return Entry(percent(estimate.value), value=estimate.value)
 
 
 def ingest(

@@ -11,8 +11,8 @@ from besttake.config import check_worth
 from besttake.core import planning
 from besttake.core.estimate import Forecast
 from besttake.errors import PlanError
-from besttake.reporting.notebook import Table, Tabular
 from besttake.reporting.numbers import count, number
+from besttake.reporting.table import Table, Tabular
 from besttake.reporting.words import advice
 from besttake.result import Cell, Result
 

@@ -16,7 +16,8 @@ from besttake.measure.cell import probed_cells
 from besttake.measure.cells import Settings
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.checks import figure
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.numbers import number
+from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread
@@ -52,12 +53,14 @@ class ProbeResult(list[Cell], Tabular):
         return next((each for each in drawn if each is not None), None)
 
     def _table(self) -> Table:
-        names = ("dfe", "floor", "ratio", "correlation", "spread")
-        columns = ("policy", "tasks", "DFE", "floor", "DFE/floor", "first action r", "spread")
-        rows = []
+        names, rows = ("dfe", "floor", "ratio", "correlation", "spread"), []
         for cell in self:
-            numbers = (getattr(cell.dfe, name).value if cell.dfe else None for name in names)
-            rows.append((cell.policy, "all tasks" if cell.group == "*" else cell.group, *numbers))
+            values = [getattr(cell.dfe, name).value if cell.dfe else None for name in names]
+            numbers = [Entry(number(value, 3) or "-", "" if value is not None else "none", value) for value in values]
+            group = "all tasks" if cell.group == "*" else cell.group
+            why = (cell.dfe.reason if cell.dfe else "not measured") if values[0] is None else ""
+            rows.append((cell.policy, group, *numbers, cell.dfe.states if cell.dfe else None, Entry(why, "warn")))
+        columns: Head = ["policy", "tasks", *right("DFE", "floor", "DFE/floor", "first r", "spread", "states"), ""]
         return Table("Demonstration-fit error", columns, rows)
 
 

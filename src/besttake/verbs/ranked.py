@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.numbers import number
+from besttake.reporting.table import Entry, Head, Table, Tabular, right
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
@@ -92,7 +93,13 @@ class RankResult(Tabular):
         return traces(self, self.takes)
 
     def _table(self) -> Table:
-        rows = [(t.place, t.name, t.score, t.error, t.unlike, t.scored, t.frames, t.problem) for t in self.takes]
+        rows, places = [], [take.place for take in self.takes]
+        for take in self.takes:
+            tied = " (tied)" if places.count(take.place) > 1 else ""
+            place = Entry("" if take.place is None else f"{take.place}{tied}", value=take.place)
+            score, error = (Entry(number(value, 4), value=value) for value in (take.score, take.error))
+            note = Entry(take.problem, "worse") if take.place is None else Entry(take.unlike, "warn")
+            rows.append((place, take.name, score, error, take.scored, take.frames, note))
         heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}, embedded by {self.encoder}"
-        columns = ("place", "take", "score", "error", "unlike", "scored", "frames", "problem")
+        columns: Head = ["place", "take", *right("score", "± error", "scored", "frames"), "note"]
         return Table(heading, columns, rows, self.notes)

@@ -19,7 +19,7 @@ from besttake.demos.library import Library
 from besttake.envs.base import Env, Placeable
 from besttake.errors import BestTakeError, LibraryError, one_line
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.types import Start
 
 

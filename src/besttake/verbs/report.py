@@ -24,7 +24,7 @@ def report(
         PlanError: ``format`` is unknown.
         RunError: The run has no readable ``result.json``.
     """
-    from besttake.reporting.figures import save_figures
+    from besttake.reporting.export.media import write_figures
     from besttake.reporting.html import make_html
     from besttake.reporting.markdown import make_json, make_markdown
 
@@ -33,5 +33,5 @@ def report(
         raise PlanError(f"`format` {format!r}: choose html, md or json")
     path = makers[format](run, out)
     if figures is not None:
-        save_figures(Result.load(Path(run) / "result.json"), Path(figures))
+        write_figures(Result.load(Path(run) / "result.json"), Path(figures))
     return path

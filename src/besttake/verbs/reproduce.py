@@ -29,7 +29,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
 from besttake.reporting.checks import named
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell, Estimate, Relation, Result, Selector
 from besttake.threads import one_thread
 from besttake.types import TaskSpec

@@ -27,7 +27,7 @@ from besttake.demos.library import Library
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting.checks import named
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Entry, Head, Table, Tabular, in_percent, in_points, right
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import LocalPool
@@ -74,8 +74,12 @@ class Tuned(Tabular):
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
-        rows = [(t.name, t.success.value, t.gain.value, t.content.value, t.takes) for t in self.trials]
-        columns = ("tried", "success", "gain over base", "beyond cooled", "takes")
+        rows = []
+        for one in self.trials:
+            name = Entry(one.name, "best" if one.config == self.config else "")
+            tied = "tied" if one.tied else ""
+            rows.append((name, in_percent(one.success), in_points(one.content), tied, in_points(one.gain), one.takes))
+        columns: Head = ["tried", *right("success", "beyond cooled"), "", *right("over base", "takes", extra=True)]
         return Table(f"Chosen: {self.winner.name}", columns, rows)
 
 

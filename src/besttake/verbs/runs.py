@@ -21,7 +21,8 @@ from besttake.errors import BestTakeError, RunError
 from besttake.files import version
 from besttake.measure.scores import Scores
 from besttake.reporting import words
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.numbers import percent
+from besttake.reporting.table import Column, Entry, Head, Table, Tabular, right
 from besttake.result import Cell, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
@@ -68,8 +69,23 @@ class RunList(Tabular):
         return json.dumps([asdict(run) for run in self.runs], indent=1, allow_nan=False)
 
     def _table(self) -> Table:
-        rows = [(run.path, run.state, line.policy, line.pass_1, line.needs) for run in self.runs for line in lines(run)]
-        return Table(f"{len(self.runs)} runs", ("run", "state", "policy", "pass@1", "needs"), rows)
+        rows = []
+        for run in self.runs:
+            done = run.state == "finished"
+            made, takes = (run.created[:16].replace("T", " "), run.takes) if done else ("", None)
+            for line in lines(run):
+                rate = Entry(percent(line.pass_1) or "-", "" if line.pass_1 is not None else "none", line.pass_1)
+                needs = line.needs if done else Entry(run.problem or run.state, "warn")
+                rows.append((Entry(run.path, "best"), line.policy, rate, needs, made, takes))
+        columns: Head = [
+            "run",
+            "policy",
+            *right("pass@1"),
+            "needs",
+            Column("made", extra=True),
+            *right("takes", extra=True),
+        ]
+        return Table(f"{len(self.runs)} runs", columns, rows)
 
 
 def lines(run: ListedRun) -> tuple[PolicyLine, ...]:

@@ -20,7 +20,7 @@ from besttake.measure.looks import Unit, random_order
 from besttake.measure.scores import Scores
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.export.tables import table_latex, write_csv
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Table, Tabular
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.chat import uploads_allowed
@@ -69,9 +69,9 @@ class ScoreResult(Tabular):
         """Write the table as .csv, .tex or .json, by the suffix of ``out``."""
         path, table = Path(out), self._table()
         if path.suffix == ".csv":
-            return write_csv((tuple(table.columns), [tuple(row) for row in table.rows]), path)
+            return write_csv(table, path)
         if path.suffix == ".tex":
-            return write_text(path, table_latex(table.columns, table.rows), parents=True)
+            return write_text(path, table_latex(table), parents=True)
         if path.suffix == ".json":
             return write_text(path, self.to_json(), parents=True)
         raise PlanError(f"`out` {path}: the name must end in .csv, .tex or .json")

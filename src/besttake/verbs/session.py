@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from besttake.core.offline import Check
 from besttake.errors import BestTakeError
 from besttake.measure.cells import CellData, Settings
-from besttake.measure.sofar import ROUNDS, keep_cells
+from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
 from besttake.progress import Reporter, Whole
 from besttake.takes.heartbeat import Beat
 from besttake.takes.key import Row, TakeKey
@@ -34,7 +34,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
     checks: dict[str, Check] = field(default_factory=dict)
     encoded: int = 0
-    rounds: dict[str, list[CellData]] = field(default_factory=dict)
+    rounds: dict[str, list[PartialCell]] = field(default_factory=dict)
     lost: bool = False
     made: int = 0
 
@@ -54,10 +54,10 @@ class Session:
 
     def keep_round(self, store: Store, policy: str, cells: list[CellData], settings: Settings) -> None:
         """Keep the cells of a round of a run until decided, for those who watch."""
-        self.rounds[policy] = cells
+        self.rounds[policy] = [partial_cell(cell, settings, None) for cell in cells if cell.units]
         every = [cell for own in self.rounds.values() for cell in own]
         with suppress(BestTakeError, OSError):  # the run does without it
-            store.write_bytes(ROUNDS, keep_cells(every, settings))
+            store.write_bytes(ROUNDS, round_json(every))
 
     def saw(self, row: Row) -> None:
         """A take is kept."""

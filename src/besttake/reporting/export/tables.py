@@ -8,16 +8,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any
 
 from besttake.files import write_bytes, write_text
 from besttake.measure.scores import Scores
 from besttake.reporting.numbers import MINUS, number
+from besttake.reporting.table import Table
+from besttake.reporting.tables import rates
 from besttake.result import Cell, Estimate, Result
 from besttake.takes.key import Row, TakeKey
 
-Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
-"""The names of the columns, and the rows."""
 _KEY = tuple(field.name for field in fields(TakeKey))
 _OUTCOME = ("status", "success", "success_step", "steps", "calls", "seconds", "error")
 _LATEX = {
@@ -36,7 +35,8 @@ def takes_table(rows: Sequence[Row], scores: Scores | None) -> Table:
         values = [None if own is None else own.scores.get(name) for name in names]
         known = (value if value is not None and math.isfinite(value) else None for value in values)
         table.append((*astuple(row.key), *outcome, *known))
-    return (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names)), table
+    columns = (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names))
+    return Table("Takes", columns, table)
 
 
 def cells_table(result: Result) -> Table:
@@ -45,15 +45,15 @@ def cells_table(result: Result) -> Table:
     for cell in (*result.policies, *result.cells):
         for name, estimate in _numbers(cell):
             table.append((cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, *_parts(estimate)))
-    return ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table
+    return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table)
 
 
 def write_csv(table: Table, path: Path) -> Path:
     """One CSV file, UTF-8; an empty field is a number that is not known."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table[0])
-    writer.writerows(tuple("" if value is None else value for value in row) for row in table[1])
+    writer.writerow(table.names)
+    writer.writerows(tuple("" if value is None else value for value in row) for row in table.rows)
     return write_text(path, text.getvalue(), parents=True)
 
 
@@ -62,8 +62,7 @@ def write_parquet(table: Table, path: Path) -> Path:
     import pyarrow
     from pyarrow import parquet
 
-    columns, rows = table
-    values = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
+    values = {name: [row[i] for row in table.rows] for i, name in enumerate(table.names)}
     sink = io.BytesIO()
     parquet.write_table(pyarrow.table(values), sink)
     return write_bytes(path, sink.getvalue(), parents=True)
@@ -76,9 +75,8 @@ def latex(result: Result) -> str:
     lines = []
     for cell in (*result.policies, *result.cells):
         gains = [cell.chosen.gain if cell.chosen else None, *(_gain_of(cell, arm) for arm in arms)]
-        both = (cell.headroom.pass_1, cell.headroom.pass_n) if cell.headroom is not None else (None, None)
         texts = [_escaped(cell.policy), "all" if cell.group == "*" else _escaped(cell.group)]
-        texts += [_rate(estimate) for estimate in both] + [_gain(estimate) for estimate in gains]
+        texts += [_rate(estimate) for estimate in rates(cell)[:2]] + [_gain(estimate) for estimate in gains]
         lines.append(" & ".join([*texts, *map(_escaped, _answers(cell))]) + r" \\")
     command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
     return (
@@ -90,17 +88,19 @@ def latex(result: Result) -> str:
     )
 
 
-def table_latex(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table_latex(table: Table) -> str:
     """Plain rows as a LaTeX table; numbers with three digits."""
-    texts = [
-        [_escaped(f"{v:.3f}" if isinstance(v, float) else str(v)) if v is not None else "--" for v in r] for r in rows
-    ]
-    lines = [" & ".join(line) + r" \\" for line in [list(map(_escaped, columns)), *texts]]
+    texts = [list(map(_text, row)) for row in table.rows]
+    lines = [" & ".join(line) + r" \\" for line in [list(map(_escaped, table.names)), *texts]]
     body = "\n".join([lines[0], "\\midrule", *lines[1:]])
     return (
         "% Needs \\usepackage{booktabs,graphicx}.\n\\resizebox{\\linewidth}{!}{%\n"
-        f"\\begin{{tabular}}{{{'l' * len(columns)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}}}\n"
+        f"\\begin{{tabular}}{{{'l' * len(table.names)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}}}\n"
     )
+
+
+def _text(value: object) -> str:
+    return "--" if value is None else _escaped(f"{value:.3f}" if isinstance(value, float) else str(value))
 
 
 def _answers(cell: Cell) -> list[str]:

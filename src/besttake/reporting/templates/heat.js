@@ -4,11 +4,9 @@
   const by = (id) => document.getElementById(id);
   const { arms, cells, starts } = JSON.parse(by("takes-data").textContent).heat;
   const inside = document.querySelectorAll(".start-data"); // parsed when asked for: a large page opens sooner
-  const served = "served" in document.documentElement.dataset;
   const [box, byPolicy, byGroup, byKind, byArm, disputed, filmed] = ["heat", "by-policy", "by-group", "by-kind", "by-arm", "disputed", "filmed"].map(by);
-  const CHUNK = 150, KEPT = 24;
-  const fetched = new Map();
-  let rows = [], drawn = 0, chosen = -1, asked = 0;
+  const CHUNK = 150;
+  let rows = [], drawn = 0, chosen = -1;
 
   const make = (tag, name, text) => {
     const node = document.createElement(tag);
@@ -20,7 +18,7 @@
   const SHADES = { 1: "won", 0: "lost", x: "bad", "-": "gone" };
   const many = new Set(starts.map((one) => `${one.cell} ${one.task}`)).size > new Set(starts.map((one) => one.cell)).size;
   const heading = (name, text) => { const one = make("p", name, text); one.title = text; return one; };
-  const playable = (one) => served || one.film !== null;
+  const playable = (one) => one.film !== null;
   const ofTake = (one, a, k) => {
     const { takes, steps, picked } = one.arms[a];
     const when = takes[k] === "1" ? ` at step ${steps[k]}` : takes[k] === "0" ? ` after ${steps[k]} steps` : "";
@@ -72,12 +70,12 @@
     more(CHUNK);
     box.scrollTop = 0;
     const playing = rows.filter((i) => playable(starts[i])).length;
-    by("count").textContent = `${rows.length} of ${starts.length} starts` + (served ? "" : `, ${playing} with films in this page`);
+    by("count").textContent = `${rows.length} of ${starts.length} starts, ${playing} with films in this page`;
   };
   const rowOf = (i) => box.querySelector(`.start[data-i="${i}"]`);
 
-  const open = async (i, seed, play) => {
-    const one = starts[i], turn = ++asked;
+  const open = (i, seed, play) => {
+    const one = starts[i];
     for (const other of box.querySelectorAll(".start[aria-pressed=true]")) { other.setAttribute("aria-pressed", "false"); other.tabIndex = -1; }
     chosen = i;
     const at = rowOf(i);
@@ -87,22 +85,11 @@
       const top = at.offsetTop - box.offsetTop;
       if (top < box.scrollTop + 40 || top > box.scrollTop + box.clientHeight - 30) box.scrollTop = top - box.clientHeight / 3;
     }
-    let start = one.film === null ? fetched.get(one.id) : JSON.parse(inside[one.film].textContent);
-    if (!start && served) {
-      player.clear(`${ofStart(one)}. Films are on their way.`);
-      try {
-        const answer = await fetch(`starts/${one.id}`);
-        if (answer.ok) fetched.set(one.id, start = await answer.json());
-        if (fetched.size > KEPT) fetched.delete(fetched.keys().next().value);
-      } catch { /* the server is gone: said below */ }
-      if (turn !== asked) return;
-    }
-    if (!start) {
-      const why = served ? "The server has no films of this start, or it has ended." : "This page holds the films of some starts only; besttake watch RUN shows all of them.";
-      player.clear(`${ofStart(one)}. ${why}`);
+    if (!playable(one)) {
+      player.clear(`${ofStart(one)}. This page holds the films of some starts only; besttake export RUN --films writes all of them.`);
       return;
     }
-    player.show(start, byArm.value, seed);
+    player.show(JSON.parse(inside[one.film].textContent), byArm.value, seed);
     if (play && !matchMedia("(prefers-reduced-motion: reduce)").matches) player.start();
   };
 
@@ -116,7 +103,7 @@
   byArm.append(...arms.map(option));
   if (arms.length < 2) byArm.parentElement.hidden = true;
   if (!starts.some((one) => one.disputed)) disputed.parentElement.hidden = true;
-  if (served || starts.every(playable) || !starts.some(playable)) filmed.parentElement.hidden = true;
+  if (starts.every(playable) || !starts.some(playable)) filmed.parentElement.hidden = true;
   for (const kind of [...byKind.options].slice(1)) kind.hidden = !starts.some((one) => one.kind === kind.value);
 
   const head = by("heat-arms");
@@ -179,7 +166,13 @@
     by("takes").scrollIntoView();
     rowOf(chosen)?.focus({ preventScroll: true });
   };
-  for (const button of document.querySelectorAll(".watch")) button.addEventListener("click", () => watch(cells[Number(button.closest("tr").dataset.cell)]));
+  document.querySelectorAll("#cells tbody tr").forEach((line, i) => {
+    const button = make("button", "watch", "▶");
+    button.type = "button";
+    button.setAttribute("aria-label", `watch takes of ${cells[i].join(", ")}`);
+    button.addEventListener("click", () => watch(cells[i]));
+    line.cells[0].append(" ", button);
+  });
   for (const mark of document.querySelectorAll("#relation [data-path^='/cells/']")) {
     const go = () => watch(cells[Number(mark.dataset.path.split("/")[2])]);
     mark.addEventListener("click", go);

@@ -11,9 +11,8 @@
   });
 
   const value = (cell) => {
-    const number = cell.querySelector("[data-value]");
-    if (number) return Number(number.dataset.value);
-    return cell.querySelector(".none") ? null : cell.textContent.trim();
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    return cell.classList.contains("none") ? null : cell.textContent.trim();
   };
   const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
   for (const table of document.querySelectorAll("table.sortable")) {

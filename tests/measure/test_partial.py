@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from besttake.core.sequential import bounds
-from besttake.files import sealed_json
+from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, round_json, settings_of
 from besttake.measure.questions import questions_of
-from besttake.measure.sofar import ROUNDS, fixed_cells, keep_cells, kept_cells, settings_of, so_far
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
 
@@ -58,7 +55,7 @@ def test_takes_that_end_sooner_do_not_move_the_estimate() -> None:
     (data, _), settings = fixed_cells(MANIFEST, seen), settings_of(MANIFEST)
     truth = np.mean([rows[k].success for k in rows if k.arm == "base" and k.start < len(data.units)])
     assert 30 <= len(data.units) < 40
-    assert so_far(data, settings, STARTS).pass_1 == pytest.approx(truth)
+    assert partial_cell(data, settings, STARTS).pass_1 == pytest.approx(truth)
     assert naive > truth + 0.1
 
 
@@ -72,7 +69,7 @@ def test_an_error_completes_a_start_as_much_as_an_outcome() -> None:
 
 def test_bounds_are_the_anytime_valid_ones_and_answers_follow_from_them() -> None:
     (data, _), settings = fixed_cells(MANIFEST, takes("one")), settings_of(MANIFEST)
-    seen = so_far(data, settings, STARTS)
+    seen = partial_cell(data, settings, STARTS)
     assert seen.cell.path is not None
     last = seen.cell.path.points["headroom"][-1]
     asked = {q.name: q for q in questions_of({n: a.scored_by(data.score_name) for n, a in data.arms.items()}, SEEDS)}
@@ -90,7 +87,7 @@ def test_an_answer_that_was_given_is_not_taken_back_by_later_starts() -> None:
     answers = []
     for upto in range(5, STARTS, 5):
         seen: Mapping[TakeKey, Row] = {key: one for key, one in rows.items() if key.start < upto}
-        answers.append(so_far(fixed_cells(MANIFEST, seen)[0], settings, STARTS).answers["headroom"])
+        answers.append(partial_cell(fixed_cells(MANIFEST, seen)[0], settings, STARTS).answers["headroom"])
     assert answers[0] == "open"
     first = answers.index("yes")
     assert answers[first:] == ["yes"] * len(answers[first:])
@@ -108,24 +105,15 @@ def test_a_plan_that_is_damaged_is_read_as_far_as_it_makes_sense() -> None:
     assert (settings_of(odd).n, settings_of(odd).worth) == (SEEDS, 0.03)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"seeds": 1e999}', '{"seeds": 2, "n": 3, "worth": 0.03, "cells": []}', '{"seeds": 2, "n": 0}', "[]"]
-)
-def test_rounds_that_no_run_wrote_are_none(tmp_path, text):
+@pytest.mark.parametrize("text", ['{"seeds": 1e999}', '[{"cell": {}}]', "[", "nothing"])
+def test_a_round_that_no_run_wrote_is_none(tmp_path, text):
+    assert read_round(tmp_path) == []
     (tmp_path / ROUNDS).write_text(text)
-    assert kept_cells(tmp_path) is None
-    values = json.loads(text)
-    (tmp_path / ROUNDS).write_bytes(sealed_json(values if isinstance(values, dict) else {}))
-    assert kept_cells(tmp_path) is None
+    assert read_round(tmp_path) == []
 
 
-def test_a_digit_that_changed_in_the_rounds_is_noticed(tmp_path):
-    cells = fixed_cells(MANIFEST, takes("one"))[:1]
-    settings = replace(settings_of(MANIFEST), places={unit: i for i, unit in enumerate(cells[0].units)})
-    data = keep_cells(cells, settings)
-    (tmp_path / ROUNDS).write_bytes(data)
-    assert kept_cells(tmp_path) is not None
-    for wrong in (data.replace(b"1.0", b"0.0", 1), data.replace(b'"seeds": 3', b'"seeds": 4'), data[:-1]):
-        assert wrong != data
-        (tmp_path / ROUNDS).write_bytes(wrong)
-        assert kept_cells(tmp_path) is None
+def test_a_round_is_read_as_it_was_written(tmp_path):
+    settings = settings_of(MANIFEST)
+    cells = [partial_cell(data, settings, None) for data in fixed_cells(MANIFEST, takes("one"))[:1]]
+    (tmp_path / ROUNDS).write_bytes(round_json(cells))
+    assert read_round(tmp_path) == cells

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from besttake.errors import ComponentError
-from besttake.reporting.notebook import Table, Tabular
+from besttake.reporting.table import Entry, Table, Tabular
 
 
 class Result(Tabular):
@@ -19,6 +19,14 @@ def test_a_notebook_shows_a_heading_a_table_and_notes_all_escaped() -> None:
     assert "<td>&lt;i&gt;a&lt;/i&gt;</td><td>0.1235</td>" in html
     assert "<td>b</td><td></td>" in html
     assert "one &amp; only" in html
+
+
+def test_a_page_and_markdown_show_the_same_cells_escaped() -> None:
+    table = Table("", ("<n>", "gain"), [("a|b", Entry("+1.5 [<0, 3]", "worse", 0.015))])
+    page = str(table.section(name="x"))
+    assert "<th>&lt;n&gt;</th>" in page
+    assert '<td class="worse" data-value="0.015">+1.5 <span class="ci">[&lt;0, 3]</span></td>' in page
+    assert table.markdown().splitlines()[2].startswith("| a\\|b | +1.5")
 
 
 def test_a_long_table_is_cut_in_a_notebook() -> None:

@@ -1,0 +1,125 @@
+"""What the takes of an unfinished run say so far, with bounds that hold whenever one looks.
+
+Takes that end sooner are there sooner, and those are the successes. So only starts whose takes are all there count, in
+an order that was fixed before the first take, and only up to the first start that is still being played.
+
+A fixed sample plays task after task, so each task stands for itself here. A run until decided keeps the cells of its
+last round (`read_round`), which are exactly what its own decision saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from besttake import result as r
+from besttake.core.estimate import YesNo
+from besttake.measure.cells import CellData, Settings, Stop, arm_takes
+from besttake.measure.looks import looks_until
+from besttake.measure.path import SHOWN, path_of
+from besttake.measure.until import Watch
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.manifest import Manifest
+
+ROUNDS = "rounds.json"
+"""The file of a run until decided that holds the cells of its last round."""
+_MOST = 64 << 20
+_MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class PartialCell:
+    """A cell so far: its path, the answer to each question of `SHOWN` that it has, and mean success of a take of base.
+
+    ``cell.starts`` is how many starts count, ``planned`` how many there will be (None: as many as it needs).
+    """
+
+    cell: r.Cell
+    answers: Mapping[str, YesNo]
+    pass_1: float | None
+    planned: int | None
+
+
+_ROUND = TypeAdapter(list[PartialCell])
+
+
+def partial_cell(data: CellData, settings: Settings, planned: int | None) -> PartialCell:
+    """What the starts of a cell say so far, in the order of the run (``settings.places``), else in that of the plan."""
+    places = {unit: i for i, unit in enumerate(data.units)} if settings.places is None else settings.places
+    own, nothing = replace(settings, places=places), r.Estimate(reason="not measured")
+    tasks = Counter((env, task) for env, task, _ in data.units)
+    cell = r.Cell(
+        policy=data.policy, env=data.env, group=data.group, starts=len(data.units), seeds=settings.seeds,
+        takes=sum(arm.takes for arm in data.arms.values()), errors=data.errors, missing=0, window=data.windows[0],
+        scorer=data.scorer,
+        tasks=[
+            r.TaskLine(env=env, task=task, starts=n, takes=0, errors=0, pass_1=nothing, pass_n=nothing, gain=nothing)
+            for (env, task), n in tasks.items()
+        ],
+    )  # fmt: skip
+    arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
+    if "base" not in arms:
+        return PartialCell(cell, {}, None, planned)
+    path, order = path_of(data, own, Stop("going on")), looks_until(data.units, places).order
+    watch = Watch.of(arms, order, settings.n, settings.worth)
+    answers = {name: watch.tracks[name].answer(len(order)) for name in SHOWN if name in path.points}
+    means = data.start_means("base")
+    pass_1 = float(np.nanmean(means)) if np.isfinite(means).any() else None
+    return PartialCell(cell.model_copy(update={"path": path}), answers, pass_1, planned)
+
+
+def round_json(cells: Sequence[PartialCell]) -> bytes:
+    """The cells of a round of a run until decided, as `read_round` reads them."""
+    return _ROUND.dump_json(list(cells))
+
+
+def read_round(directory: Path) -> list[PartialCell]:
+    """The cells of the last round of a run until decided; none where they cannot be read."""
+    try:
+        path = directory / ROUNDS
+        return _ROUND.validate_json(path.read_bytes()) if path.stat().st_size <= _MOST else []
+    except (OSError, ValueError):
+        return []
+
+
+def settings_of(manifest: Manifest) -> Settings:
+    """How a run is measured, as far as its manifest says."""
+    plan = manifest.plan
+    seeds = min(_MOST_SEEDS, max(manifest.extent.seeds, default=0) + 1)
+    best_of, worth = plan.get("best_of"), plan.get("worth")
+    return Settings(
+        seeds=seeds,
+        n=best_of if isinstance(best_of, int) and 1 <= best_of <= seeds else seeds,
+        worth=worth / 100 if isinstance(worth, int | float) and 0 < worth < 100 else 0.03,
+        arms=tuple(manifest.extent.arms),
+    )
+
+
+def fixed_cells(manifest: Manifest, rows: Mapping[TakeKey, Row]) -> list[CellData]:
+    """The tasks of a fixed sample, each with its starts up to the first that is not complete. Nothing is scored yet."""
+    extent, settings, cells = manifest.extent, settings_of(manifest), []
+    for policy in extent.policies:
+        arms = [arm for arm in extent.arms if arm not in manifest.skipped.get(policy, ())]
+        for place in extent.tasks:
+            env, _, task = place.partition(" ")
+            units, errors = [], 0
+            for start in sorted(extent.starts):
+                keys = [TakeKey(policy, env, task, start, arm, seed) for arm in arms for seed in extent.seeds]
+                if not all(key in rows for key in keys):
+                    break
+                units.append((env, task, start))
+                errors += sum(rows[key].status == "error" for key in keys)
+            cells.append(
+                CellData(
+                    policy=policy, env=env, group=task, units=tuple(units), windows=("common",), scorer="",
+                    errors=errors,
+                    arms={arm: arm_takes(policy, units, arm, settings.seeds, (), rows, None) for arm in arms},
+                    planned=len(units) * len(arms) * settings.seeds,
+                )
+            )  # fmt: skip
+    return cells

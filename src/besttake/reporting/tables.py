@@ -1,0 +1,198 @@
+"""The tables of a result, which the report, the Markdown report and notebooks share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from besttake.reporting.numbers import interval, number, spread
+from besttake.reporting.table import Column, Entry, Table, in_percent, in_points, plain
+from besttake.reporting.words import headline, marks, needs_text, overview, still_open
+
+if TYPE_CHECKING:
+    from besttake.core.offline import Check
+    from besttake.result import Cell, Estimate, Result
+
+_MOST_SENTENCES = 5
+
+
+def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
+    """Headroom and the gain of the chosen selector; None where they were not measured."""
+    if cell.headroom is None or cell.selectors is None:
+        return None, None
+    return cell.headroom.headroom, cell.chosen.gain if cell.chosen else None
+
+
+def rates(cell: Cell) -> tuple[Estimate | None, Estimate | None, Estimate | None]:
+    """pass@1, pass@N and headroom of a cell; None where they were not measured."""
+    room = cell.headroom
+    return (None, None, None) if room is None else (room.pass_1, room.pass_n, room.headroom)
+
+
+def verdicts(result: Result) -> Table:
+    """What each policy needs, with the sentence to read first."""
+    sentences = [f"{cell.policy}: {headline(cell)}" for cell in result.policies[:_MOST_SENTENCES]]
+    return replace(cells(result.policies), heading=overview(result), notes=sentences)
+
+
+def numbers(result: Result) -> Table:
+    """The main numbers of every cell and, with tasks ``*``, of every policy; each estimate with its interval."""
+    names = ("pass_1", "pass_n", "headroom", "gain", "cooled", "retrieve", "content", "combine")
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    rows = []
+    for cell in (*result.cells, *result.policies):
+        arms = cell.arms.arms if cell.arms else {}
+        estimates = (
+            cell.headroom and cell.headroom.pass_1, cell.headroom and cell.headroom.pass_n, *gain_headroom(cell),
+            *(arms[name].gain if name in arms else None for name in ("cooled", "retrieve")),
+            cell.arms and cell.arms.content, cell.arms and cell.arms.combine,
+        )  # fmt: skip
+        values = [value for e in estimates for value in ((e.value, e.low, e.high) if e else (None, None, None))]
+        rows.append((cell.policy, cell.env, cell.group, cell.starts, cell.takes, *values, needs_text(cell)))
+    return Table(overview(result), ("policy", "env", "tasks", "starts", "takes", *columns, "needs"), rows)
+
+
+def options(cell: Cell) -> Table:
+    """The options of a verdict: success, gain, whether it is worth it, and which is recommended."""
+    assert cell.verdict is not None
+    advice, rows = marks(cell.verdict), []
+    for i, one in enumerate(cell.verdict.options):
+        success, gain = cell.verdict.shown_as(one)
+        name = Entry(one.name, "best" if one.name == cell.verdict.option else "")
+        worth_it = "shown" if one.shown else one.answer
+        over = (in_points(gain), worth_it) if i else ("", "")
+        rows.append((name, one.takes, in_percent(success), *over, advice.get(one.name, "")))
+    return Table("", ("option", "takes", "success", "gain, points", "worth it", "advice"), rows)
+
+
+def open_questions(result: Result) -> Table:
+    """What is open, and what it would take to close it."""
+    lines = [(cell.policy, line) for cell in result.policies for line in still_open(cell, result)]
+    timed = any(line.time for _, line in lines)
+    rows = [
+        (name, line.question, line.so_far, line.starts, line.takes, *([line.time] if timed else []))
+        for name, line in lines
+    ]
+    head = ("policy", "question", "gain so far", "further starts", "takes", *(["time"] if timed else []))
+    return Table("", head, rows)
+
+
+def scorers(cells: list[Cell]) -> Table:
+    """Every scorer on the window that the verdict reads, beside the controls."""
+    rows: list[tuple[object, ...]] = []
+    for cell in cells:
+        assert cell.selectors is not None
+        shown = {
+            name: windows[cell.window] for name, windows in cell.selectors.scored.items() if cell.window in windows
+        }
+        for name, one in shown.items():
+            within = cell.ranking.within.get(name, {}).get(cell.window) if cell.ranking else None
+            label = Entry(f"{name} (picks)", "best") if name == cell.scorer else name
+            numbers = in_percent(one.success), in_points(one.gain), plain(one.capture), plain(within)
+            rows.append((cell.policy, label, *numbers))
+        for name in ("random", "shortest", "oracle"):
+            one = getattr(cell.selectors, name)
+            entries = in_percent(one.success), in_points(one.gain), plain(one.capture)
+            rows.append((cell.policy, Entry(name, "none"), *entries, ""))
+    return Table("", ("policy", "scorer", "success", "gain, points", "capture", "AUC within starts"), rows)
+
+
+def arms(cell: Cell) -> Table:
+    """The success of each arm, its difference to base, and that of its best take."""
+    rows = [
+        (
+            name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else in_points(arm.gain),
+            spread(arm.gain_seed_sd), in_points(arm.selected_gain),
+        )
+        for name, arm in (cell.arms.arms.items() if cell.arms is not None else ())
+    ]  # fmt: skip
+    head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
+    return Table("", head, rows)
+
+
+def fit(cells: list[Cell]) -> Table:
+    """The demonstration-fit error of each policy, over the library's own floor."""
+    rows: list[tuple[object, ...]] = []
+    for cell in cells:
+        one = cell.dfe
+        if one is None or (one.dfe.value is None and one.reason):
+            rows.append((cell.policy, Entry(one.reason if one else "not measured", "none"), "", "", "", ""))
+        else:
+            rows.append((cell.policy, *map(plain, (one.dfe, one.floor, one.ratio, one.correlation, one.spread))))
+    return Table("", ("policy", "DFE", "floor", "ratio", "first action r", "spread"), rows)
+
+
+def cells(of: list[Cell]) -> Table:
+    """The main numbers of every cell."""
+    rows = []
+    for cell in of:
+        leak = "; the shortest take does as well" if cell.verdict and cell.verdict.leak else ""
+        first, best, room = rates(cell)
+        gain, capture = (cell.chosen.gain, cell.chosen.capture) if cell.chosen else (None, None)
+        rows.append((
+            cell.policy, cell.group, cell.starts, cell.takes, cell.errors, in_percent(first), in_percent(best),
+            in_points(room), in_points(gain), plain(capture), Entry(needs_text(cell) + leak, "warn" if leak else ""),
+        ))  # fmt: skip
+    head = ("policy", "tasks", "starts", "takes", "errors", "pass@1", "pass@N", "headroom", "gain", "capture")
+    return Table("", (*head, "verdict"), rows)
+
+
+def tasks(of: list[Cell]) -> Table:
+    """The main numbers of every task of every cell."""
+    rows = [
+        (
+            cell.policy, line.task, line.starts, line.takes, line.errors, in_percent(line.pass_1),
+            in_percent(line.pass_n), in_points(line.gain),
+        )
+        for cell in of
+        for line in cell.tasks
+    ]  # fmt: skip
+    return Table("", ("policy", "task", "starts", "takes", "errors", "pass@1", "pass@N", "gain"), rows)
+
+
+def within_policies(result: Result) -> Table:
+    """The correlation of gain and headroom within each policy, and without it."""
+    relation = result.relation
+    names = dict.fromkeys(cell.policy for cell in result.policies)
+    rows = [(name, *(_r(own.get(name)) for own in (relation.within, relation.leave_one_out))) for name in names]
+    return Table("", ("policy", "r within", "r without it"), rows)
+
+
+def _r(estimate: Estimate | None) -> Entry:
+    return plain(estimate) if estimate is not None and estimate.value is not None else Entry("undefined", "none")
+
+
+def check(tried: Check) -> Table:
+    """What was tried at held-out demonstrations: what needs none first, then each configuration of retrieval."""
+    from besttake.reporting.checks import named
+
+    def row(label: str, *entries: object, chosen: bool = False) -> tuple[object, ...]:
+        mark = "best" if chosen else ""
+        worded = [entry if isinstance(entry, Entry) else Entry(str(entry), mark) for entry in entries]
+        return (Entry(label, mark), *worded, *[""] * (5 - len(worded)))
+
+    rows = [row("mean action", _error(tried.mean_action)), row("base", _error(tried.base))]
+    rows += [
+        row(f"noise {noise:g}", _error(error), chosen=noise == tried.noise)
+        for noise, error in tried.cooled.items()
+        if noise != 1
+    ]
+    for one in tried.tried:
+        entries = _error(one.error), _added(one.added), number(one.reach, 2), _error(one.chunk)
+        helps = "helps" if one.helps else ""
+        rows.append(row(named(one.config), *entries, helps, chosen=one.config == tried.chosen))
+    for name, group in tried.groups.items():
+        prior = f"prior {group.prior:g}" if group.prior else "no prior"
+        rows.append(row(f"in {name}: {prior}", "", _added(group.added)))
+    extra = [Column(name, right=True, extra=True) for name in ("reach", "chunk alone")]
+    return Table("", ("tried", Column("error", right=True), "added", *extra, ""), rows)
+
+
+def _error(estimate: Estimate) -> str:
+    return number(estimate.value, 3) or estimate.reason or "-"
+
+
+def _added(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return estimate.reason or "-"
+    return f"{number(estimate.value, 3, signed=True)} {interval(estimate.low, estimate.high, digits=3)}".strip()
