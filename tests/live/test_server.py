@@ -80,7 +80,7 @@ def test_a_run_that_stopped_died_or_vanished_is_said(
     assert "The run goes on" in page.current()[1]
     monkeypatch.setattr(module, "_SILENT", -1.0)
     assert "no sign of the run" in page.current()[1]
-    copy = Path(shutil.copytree(going, tmp_path / "copy", ignore=shutil.ignore_patterns("pulse.json")))
+    copy = Path(shutil.copytree(going, tmp_path / "copy", ignore=shutil.ignore_patterns("heartbeat.json")))
     page = RunPage(copy, "r")
     assert "The run is stopped" in page.current()[1]
     shutil.rmtree(copy)

@@ -150,7 +150,8 @@ def test_every_arm_is_measured_against_the_control_that_its_spec_names() -> None
     assert measured.arms.arms["base"].control is None
     names = [name for name in measured.verdict.questions if name.endswith("_beyond_control")]
     assert names == ["mine_beyond_control"]
-    assert f"mine minus cooled: {estimate_points(mine.beyond_control, '')}." in markdown._policy(measured, 0.03)
+    shown = estimate_points(mine.beyond_control, "").replace("[", r"\[").replace("]", r"\]")
+    assert f"mine minus cooled: {shown}." in markdown._policy(measured, 0.03)
     figure = figures.forest(measured, "/cells/0")
     assert figure
     assert "mine − cooled" in figure.svg()
