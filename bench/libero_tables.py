@@ -1,32 +1,57 @@
-"""The tables of docs/libero-object.md, in Markdown: ``python -m bench.libero_tables runs/libero-object``
-
-Of a run that is not finished: the arms of those policies that have all their takes.
-"""
+"""The tables of docs/libero-object.md, in Markdown: ``python -m bench.libero_tables runs/libero-object``"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
-from bench.testbed_tables import RATES, SHORTEST, Column, arm, auc, fit, gain, picked, plain, points
-from besttake.core.stats import difference_scale, mean_interval
 from besttake.reporting.words import needs_text
-from besttake.result import Cell, Result
-from besttake.takes.store import Store
+from besttake.result import Cell, Estimate, Result
+
+Column = tuple[str, Callable[[Cell], str]]
+
+
+def points(value: Estimate) -> str:
+    if value.value is None or value.low is None or value.high is None:
+        return "–"
+    return f"{100 * value.value:+.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def plain(value: Estimate) -> str:
+    if value.value is None or value.low is None or value.high is None:
+        return "–"
+    return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def gain(scorer: str, window: str) -> Callable[[Cell], str]:
+    return lambda c: points(c.selectors.scored[scorer][window].gain)  # type: ignore[union-attr]
+
+
+def arm(name: str) -> Callable[[Cell], str]:
+    return lambda c: points(c.arms.arms[name].gain)  # type: ignore[union-attr]
+
+
+def picked(name: str) -> Callable[[Cell], str]:
+    return lambda c: points(c.arms.arms[name].selected_gain)  # type: ignore[union-attr]
+
+
+def fit(name: str) -> Callable[[Cell], str]:
+    return lambda c: plain(getattr(c.dfe, name))
+
 
 TABLES: dict[str, list[Column]] = {
     "1. Selection: success in %, gain over pass@1 in points": [
-        *RATES,
+        ("pass@1", lambda c: f"{100 * (c.headroom.pass_1.value or 0):.1f}"),  # type: ignore[union-attr]
+        ("pass@3", lambda c: f"{100 * (c.headroom.pass_n.value or 0):.1f}"),  # type: ignore[union-attr]
         ("headroom", lambda c: points(c.headroom.headroom)),  # type: ignore[union-attr]
         ("mixed starts", lambda c: f"{c.headroom.mixed} of {c.headroom.starts}"),  # type: ignore[union-attr]
         ("manifold, full", gain("manifold", "full")),
         ("manifold, common", gain("manifold", "common")),
         ("coverage, full", gain("coverage", "full")),
-        SHORTEST,
+        ("shortest", lambda c: points(c.selectors.shortest.gain)),  # type: ignore[union-attr]
         ("capture, coverage", lambda c: plain(c.selectors.scored["coverage"]["full"].capture)),  # type: ignore[union-attr]
-        ("within-start AUC, coverage", auc("within", "coverage", "full")),
+        ("within-start AUC, coverage", lambda c: plain(c.ranking.within["coverage"]["full"])),
     ],
     "2. Arms: gain over base in points, paired by start": [
         *((name, arm(name)) for name in ("cooled", "retrieve")),
@@ -51,33 +76,7 @@ def name(cell: Cell) -> str:
     return Path(cell.policy).stem
 
 
-def so_far(run: Path) -> None:
-    """Success and gains of the policies whose starts all have the same takes in every arm."""
-    with Store.inspect(run) as store:
-        rows = [row for row in store.rows() if row.status == "done"]
-    print(
-        "| | pass@1, pass@3: base | cooled | retrieve | cooled - base | retrieve - base | content |\n|" + " --- |" * 7
-    )
-    for policy in dict.fromkeys(row.key.policy for row in rows):
-        taken: dict[str, dict[tuple[str, int], list[float]]] = {}
-        for row in sorted((row for row in rows if row.key.policy == policy), key=lambda row: row.key.seed):
-            taken.setdefault(row.key.arm, {}).setdefault((row.key.task, row.key.start), []).append(bool(row.success))
-        starts = sorted(taken["base"])
-        if {len(own.get(start, ())) for own in taken.values() for start in starts} != {len(taken["base"][starts[0]])}:
-            continue
-        outcomes = {arm: np.array([own[start] for start in starts], float) for arm, own in taken.items()}
-        rates = [f"{100 * y.mean():.1f}, {100 * y.any(axis=1).mean():.1f}" for y in outcomes.values()]
-        means = {arm: y.mean(axis=1) for arm, y in outcomes.items()}
-        pairs = ("cooled", "base"), ("retrieve", "base"), ("retrieve", "cooled")
-        scale = difference_scale(outcomes["base"].shape[1])
-        gains = [points(mean_interval(means[one] - means[other], scale)) for one, other in pairs]
-        print(f"| {Path(policy).stem} | " + " | ".join([*rates, *gains]) + " |")
-
-
 def main() -> None:
-    if not (Path(sys.argv[1]) / "result.json").is_file():
-        so_far(Path(sys.argv[1]))
-        return
     result = Result.load(Path(sys.argv[1]) / "result.json")
     took = ", ".join(f"{stage} {seconds / 60:.1f}" for stage, seconds in result.cost.seconds.items())
     print(f"{result.cost.takes} takes, {result.policies[0].starts} starts per policy, digest `{result.digest[:12]}`;")
