@@ -71,14 +71,11 @@ def test_the_readme_quotes_a_line_of_the_table_that_the_demo_prints(result: Any)
     half = result["half"]
     arms = half["arms"]["arms"]
     rates = [f"{100 * half['headroom'][name]['value']:.0f}" for name in ("pass_1", "pass_n")]
-    gains = [
-        arms["base"]["selected"]["gain"],
-        arms["cooled"]["gain"],
-        arms["retrieve"]["gain"],
-        half["arms"]["content"],
-    ]
-    expected = ["testbed:half", *rates, *(part for gain in gains for part in points(gain, 0).split())]
-    assert line.split()[: len(expected)] == expected
+    gains = [half["verdict"]["gain"], arms["base"]["selected"]["gain"]]
+    gains += [arms[name]["gain"] for name in ("cooled", "shuffled", "retrieve")]
+    numbers = [part for gain in gains for part in points(gain, 0).split()]
+    expected = ["testbed:half", *rates, *half["verdict"]["option"].split(), *numbers]
+    assert line.split() == expected
 
 
 @pytest.mark.slow
