@@ -25,8 +25,8 @@ def test_the_package_says_nothing_unless_a_program_asks() -> None:
 @pytest.mark.slow
 def test_verbose_tells_what_is_set_up_and_what_a_run_already_has(besttake, tmp_path: Path) -> None:
     first = besttake("diagnose", *PLAN, "-o", tmp_path / "run", "-q", "-v").stderr
-    assert "besttake.verbs.setup: environment testbed:pick: 1 tasks, 1000 starts each" in first
-    assert "besttake.verbs.setup: loading policy testbed:half" in first
+    assert "besttake.verbs.diagnose.setup: environment testbed:pick: 1 tasks, 1000 starts each" in first
+    assert "besttake.verbs.diagnose.setup: loading policy testbed:half" in first
     assert "testbed:half in testbed:pick: 1 of 1 takes to play" in first
     again = besttake("diagnose", *PLAN, "--starts", "2", "-o", tmp_path / "run", "-q", "-v").stderr
     assert "found in the cache at" in again

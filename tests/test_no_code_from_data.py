@@ -29,8 +29,8 @@ from besttake.demos.storage import LibraryHead, _fingerprint
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
-from besttake.verbs.check import Asked
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.check import Asked
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLANTED = "python:planted:make"
 
@@ -357,10 +357,10 @@ ORIGINS = {
     "testing/scorer.py": "a built-in name",
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
-    "verbs/rehearse.py": "the plan of a diagnosis, or the user of the doctor",
+    "verbs/diagnose/rehearsal.py": "the plan of a diagnosis, or the user of the doctor",
     "recordings/footage.py": "the user's data set",
     "verbs/replay.py": "the user's env",
-    "verbs/setup.py": "the user's plan; score and export hand it FromFile",
+    "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
     "verbs/tune.py": "the user's policies",
 }
 

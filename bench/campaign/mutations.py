@@ -24,7 +24,7 @@ from besttake.takes.pool import Workers
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.takes.take import Take
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.report import report
 
 _TOGETHER = 8
@@ -201,7 +201,7 @@ def _staying(workers: Workers) -> Any:
         def __exit__(self, *_: object) -> None:
             pass
 
-    return patch("besttake.verbs.diagnose.Workers", lambda *_: Kept())
+    return patch("besttake.verbs.diagnose.diagnosis.Workers", lambda *_: Kept())
 
 
 def _killed(world: World, place: Path) -> Path:

@@ -20,7 +20,7 @@ from besttake.config import load_plan
 from besttake.errors import BestTakeError
 from besttake.progress import Reporter
 from besttake.takes.summary import summarise
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLAN = """\
 policy: testbed:half

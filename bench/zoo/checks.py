@@ -17,8 +17,8 @@ from besttake.core.offline import complexity
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
 from besttake.reporting.checks import named
-from besttake.verbs.check import check_retrieval_of
-from besttake.verbs.choice import config_of
+from besttake.verbs.diagnose.check import check_retrieval_of
+from besttake.verbs.diagnose.choice import config_of
 
 Chosen = dict[str, Any]
 Play = Callable[[str, RetrievalConfig | float], F64]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from besttake.registry import trust
     from besttake.result import Result
     from besttake.verbs.compare import compare
-    from besttake.verbs.diagnose import diagnose
+    from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.doctor import doctor
     from besttake.verbs.export import export
     from besttake.verbs.ingest import ingest
@@ -43,9 +43,9 @@ __all__ = [
 
 _MODULES = {
     "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
-    "FunctionPolicy": "policies.function", "trust": "registry",
+    "FunctionPolicy": "policies.function", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
 }  # fmt: skip
-"""Where public names live that are not verbs; the verb ``x`` is ``besttake.verbs.x.x``."""
+"""Where public names live; any other verb ``x`` is ``besttake.verbs.x.x``."""
 
 logging.getLogger("besttake").addHandler(logging.NullHandler())
 

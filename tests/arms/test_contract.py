@@ -22,7 +22,7 @@ from besttake.errors import ComponentError, ContractError, PlanError, RunError
 from besttake.takes.draws import Draw
 from besttake.testing import check_arm
 from besttake.types import F32, Observation, PolicySpec, Warm, World
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 BUILT_IN = ("base", "cooled", "shuffled", "retrieve", "rerank")
 PAGE = Path(__file__).parents[2] / "docs" / "arms.md"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake.config import load_plan
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 SAME_BITS = platform.machine().lower() in {"x86_64", "amd64"}
 # Of a result: what differs from run to run.

@@ -15,7 +15,7 @@ from besttake.measure.questions import ScoredTakes, questions_of
 from besttake.reporting.words import rule
 from besttake.takes.manifest import Extent, Manifest
 from besttake.types import TaskSpec
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 
 def test_more_takes_of_the_same_starts_count_as_looks() -> None:
@@ -124,7 +124,7 @@ def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("besttake.verbs.diagnose.measure", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr("besttake.verbs.diagnose.diagnosis.measure", Mock(side_effect=KeyboardInterrupt))
         diagnose(load_plan(None, {**FLAGS, "starts": "2"}), tmp_path / "run")
     for _ in range(2):  # the second result remembers the same two looks
         result = diagnose(load_plan(None, {**FLAGS, "starts": "4"}), tmp_path / "run")

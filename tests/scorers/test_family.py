@@ -22,7 +22,7 @@ from besttake.scorers import scoring
 from besttake.scorers.base import Footage, Reads, Score, Scorer, ScorerSpec
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 
 class Calm:

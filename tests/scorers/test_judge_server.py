@@ -29,7 +29,7 @@ from besttake.scorers.base import Footage
 from besttake.scorers.chat import KEY, Server, uploads_allowed
 from besttake.scorers.judge_server import Judge, likely, stated
 from besttake.testing import check_scorer
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.score import score
 
 Reply = tuple[int, dict[str, str], bytes]

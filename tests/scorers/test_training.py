@@ -100,7 +100,7 @@ def test_a_run_with_too_few_of_one_outcome_cannot_be_learned_from(run: Path, tmp
 
 
 def test_no_scorer_is_judged_on_a_start_that_it_learned_from(run: Path, tmp_path: Path) -> None:
-    from besttake.verbs.setup import check_not_trained_on
+    from besttake.verbs.diagnose.setup import check_not_trained_on
 
     trained = train(run, tmp_path / "mine.scorer")
     spec = registry.scorer(trained.uri).spec

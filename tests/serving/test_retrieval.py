@@ -14,7 +14,7 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.serving.retrieval import retrieval_from
 from besttake.takes.manifest import Manifest
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 LOOKS_BACK = {"rule": "current", "noise": 0.5, "prior": 0.5, "onset_alignment": True, "gripper_gating": True}
 

@@ -17,7 +17,7 @@ from besttake.reporting.html import make_compare_html
 from besttake.reporting.outputs import comparison
 from besttake.reporting.terminal import layout
 from besttake.verbs.compare import _pairs, changes, compare, independent
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
 
 

@@ -26,12 +26,12 @@ from besttake.progress import Reporter
 from besttake.reporting import checks, tables
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
-from besttake.verbs import choice as module
-from besttake.verbs.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
-from besttake.verbs.choice import check_for, choose, config_of, kept
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose import choice as module
+from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
+from besttake.verbs.diagnose.choice import check_for, choose, config_of, kept
+from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.setup import open_envs
 from besttake.verbs.probe import probe
-from besttake.verbs.setup import open_envs
 
 QUICK = {"env": "testbed:pick", "demos_per_task": 8, "check_states": 24}
 

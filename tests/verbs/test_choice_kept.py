@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from besttake.files import read_sealed_json
-from besttake.verbs import choice
+from besttake.verbs.diagnose import choice
 
 
 def test_a_changed_choice_is_not_believed(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.types import F32, U8
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.probe import probe
 
 FLAGS = {
@@ -186,7 +186,7 @@ def test_arms_differ_where_they_should(run: Path) -> None:
 def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.setup.library_for", lambda *_: None)
+    monkeypatch.setattr("besttake.verbs.diagnose.setup.library_for", lambda *_: None)
     flags = {**SMALL, "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     cell = found.cells[0]
@@ -298,7 +298,7 @@ class Blind:
 def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
+    monkeypatch.setattr("besttake.verbs.diagnose.setup.cached", Blind)
     flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
     (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
     assert cell.arms is not None
@@ -313,7 +313,7 @@ def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
+    monkeypatch.setattr("besttake.verbs.diagnose.setup.cached", Blind)
     flags = {**SMALL, "arms": "base,cooled"}
     found = diagnose(load_plan(None, flags), tmp_path / "run")
     line = "no take has a score: headroom is known, selection is not"
@@ -351,7 +351,7 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
         raise RuntimeError("the machine was unplugged")
 
     with monkeypatch.context() as patch:
-        patch.setattr("besttake.verbs.record.rehearsed", lambda *_: False)  # in the rehearsal it still worked
+        patch.setattr("besttake.verbs.diagnose.record.rehearsed", lambda *_: False)  # in the rehearsal it still worked
         patch.setattr(half.Large, "sample", unplugged)
         (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
         assert (cell.takes, cell.errors) == (0, 6)

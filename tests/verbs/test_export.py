@@ -23,7 +23,7 @@ from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.runs import Run
 

@@ -14,10 +14,10 @@ from besttake.config import Plan
 from besttake.core.logistic import Model
 from besttake.result import Result
 from besttake.scorers.classifier import Trained
-from besttake.verbs import finished
-from besttake.verbs.diagnose import diagnose
-from besttake.verbs.finished import finished_result
-from besttake.verbs.setup import with_possible_arms
+from besttake.verbs.diagnose import finished
+from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.finished import finished_result
+from besttake.verbs.diagnose.setup import with_possible_arms
 
 PLAN = {
     "policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",), "demos_per_task": 4,
@@ -46,7 +46,7 @@ def test_the_same_plan_is_answered_without_making_anything(run: Path, monkeypatc
         raise AssertionError("something was computed")
 
     for name in ("open_envs", "load_policy", "set_up", "measure"):
-        monkeypatch.setattr(f"besttake.verbs.diagnose.{name}", fail)
+        monkeypatch.setattr(f"besttake.verbs.diagnose.diagnosis.{name}", fail)
     before = (run / "result.json").read_bytes()
     result = diagnose(Plan(**PLAN, workers=1), run)  # how many workers there are changes no number
     assert result == Result.load(run / "result.json")

@@ -18,7 +18,7 @@ from besttake.result import _checksum as result_checksum
 from besttake.takes import table
 from besttake.takes.manifest import _checksum as manifest_checksum
 from besttake.verbs.compare import compare
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.runs import list_runs
 

@@ -13,7 +13,7 @@ from besttake.config import Plan
 from besttake.errors import RunError
 from besttake.takes.manifest import check_same
 from besttake.verbs.compare import changes
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reach"
 ENV = "gym:own_reach:Reach-v0"

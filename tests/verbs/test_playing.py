@@ -14,8 +14,8 @@ from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError, MissingExtra, PlanError
 from besttake.takes.sizes import drawing, gpus
-from besttake.verbs.diagnose import diagnose
-from besttake.verbs.playing import replica_count, settled
+from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.playing import replica_count, settled
 
 
 def planned(**changes: object) -> Plan:
@@ -27,7 +27,7 @@ def planned(**changes: object) -> Plan:
 
 
 def test_several_replicas_without_ray_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("besttake.verbs.playing.find_spec", lambda name: None)
+    monkeypatch.setattr("besttake.verbs.diagnose.playing.find_spec", lambda name: None)
     for asked in ({"replicas": 2}, {"on": "ray"}):
         with pytest.raises(MissingExtra, match=r"several replicas needs ray.*pip install 'besttake\[ray\]'"):
             diagnose(planned(**asked), tmp_path / "run")
@@ -37,12 +37,12 @@ def test_auto_is_a_replica_per_gpu_for_policies_that_may_need_one(monkeypatch: p
     small = registry.policy("testbed:half").spec
     large = replace(small, small=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5,7")
-    monkeypatch.setattr("besttake.verbs.playing.find_spec", lambda name: name)
+    monkeypatch.setattr("besttake.verbs.diagnose.playing.find_spec", lambda name: name)
     assert replica_count(planned(), large) == 3
     assert replica_count(planned(), small) == 1
     assert replica_count(planned(), replace(large, seeded=False)) == 1
     assert replica_count(planned(replicas=2), large) == 2
-    monkeypatch.setattr("besttake.verbs.playing.find_spec", lambda name: None)
+    monkeypatch.setattr("besttake.verbs.diagnose.playing.find_spec", lambda name: None)
     assert replica_count(planned(), large) == 1
 
 

@@ -9,8 +9,8 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.verbs.record import _choose
-from besttake.verbs.session import Session
+from besttake.verbs.diagnose.record import _choose
+from besttake.verbs.diagnose.session import Session
 
 
 @pytest.mark.parametrize(("named", "said"), [({"arms": "base,retrieve"}, True), ({}, False)])

@@ -9,7 +9,7 @@ import pytest
 import besttake
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.verbs.rehearse import rehearse, rehearsed
+from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
 
 POLICIES = """
 import numpy as np

@@ -32,7 +32,7 @@ def place(tmp_path: Path, finished: Path) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from besttake.config import Plan
-    from besttake.verbs.diagnose import diagnose
+    from besttake.verbs.diagnose.diagnosis import diagnose
 
     run = tmp_path_factory.mktemp("runs") / "run"
     plan = Plan(

@@ -19,7 +19,7 @@ from besttake.reporting.terminal import layout
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.score import score
 
 CALM = """

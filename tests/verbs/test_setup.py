@@ -8,7 +8,7 @@ from besttake.config import Plan, load_plan
 from besttake.demos.resolve import open_or_build
 from besttake.errors import LibraryError
 from besttake.types import EnvSpec, TaskSpec
-from besttake.verbs.setup import _retrieval
+from besttake.verbs.diagnose.setup import _retrieval
 
 SLIDES = '''
 import numpy as np

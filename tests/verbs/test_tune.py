@@ -13,7 +13,7 @@ from besttake.demos.build import Options, build
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.testbed import seeds
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.rollouts import arm_of, judged
 from besttake.verbs.tune import tune
 

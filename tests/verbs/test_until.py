@@ -22,7 +22,7 @@ from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
 
 BUDGET = 240
@@ -37,7 +37,9 @@ PLAN: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     out = tmp_path_factory.mktemp("until") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("besttake.verbs.diagnose.clear", lambda path: None)  # what those who watch saw last stays
+        patch.setattr(
+            "besttake.verbs.diagnose.diagnosis.clear", lambda path: None
+        )  # what those who watch saw last stays
         diagnose(load_plan(None, PLAN), out)
     return out
 

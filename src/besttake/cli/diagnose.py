@@ -143,7 +143,7 @@ def run(
 ) -> None:
     """Diagnose, write the report, and print the verdicts; with a live page as long as that takes."""
     from besttake.reporting.outputs import diagnosis, undecided
-    from besttake.verbs.diagnose import diagnose
+    from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
     def work() -> tuple[Result, Path]:

@@ -149,7 +149,7 @@ def show_library(
 
     from besttake.demos.library import Library
     from besttake.reporting import outputs
-    from besttake.verbs.choice import kept
+    from besttake.verbs.diagnose.choice import kept
 
     library = Library.open(directory)
     known = {one.policy: one.check for one in kept(library)}

@@ -1,6 +1,6 @@
 """Until decided: what is still open in a cell, and which arms it needs.
 
-`verbs.until` asks `Watch` after each round which arms a cell still has to run. What it answers follows from the takes
+`verbs/diagnose/until.py` asks `Watch` after each round which arms a cell has to run. What it answers follows from the takes
 in the order of the run, and from nothing else.
 """
 

@@ -17,8 +17,8 @@ from besttake.reporting.export.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
 from besttake.takes.take import Take
+from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.runs import Run
-from besttake.verbs.setup import spec_of
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread
-from besttake.verbs.choice import check_for
-from besttake.verbs.setup import check_tasks, library_for, load_policy, open_envs
+from besttake.verbs.diagnose.choice import check_for
+from besttake.verbs.diagnose.setup import check_tasks, library_for, load_policy, open_envs
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure

@@ -33,12 +33,12 @@ from besttake.reporting.table import Table, Tabular
 from besttake.result import Cell, Estimate, Relation, Result, Selector
 from besttake.threads import one_thread
 from besttake.types import TaskSpec
-from besttake.verbs.check import Asked
-from besttake.verbs.choice import checked
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
-from besttake.verbs.diagnose import diagnose
-from besttake.verbs.setup import library_for, load_policy, open_envs
+from besttake.verbs.diagnose.check import Asked
+from besttake.verbs.diagnose.choice import checked
+from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.setup import library_for, load_policy, open_envs
 
 CONTROLS = ("cooled", "shuffled")
 """Arms that the paper does not have: as much noise as `retrieve`, with nothing retrieved and with any chunk."""

@@ -34,7 +34,7 @@ from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Concurrency, play
 from besttake.takes.store import Store
 from besttake.types import F64, EnvSpec
-from besttake.verbs.check import FIRST
+from besttake.verbs.diagnose.check import FIRST
 
 _BATCH = 16
 MOST = 6

@@ -29,7 +29,7 @@ from besttake.scorers.training import TrainedScorer, train_classifier
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.threads import one_thread
-from besttake.verbs.setup import (
+from besttake.verbs.diagnose.setup import (
     check_not_trained_on,
     context_of,
     encoder_without_demos,

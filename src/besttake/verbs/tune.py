@@ -1,6 +1,6 @@
 """Choosing retrieval by rollouts once, for all policies together, and freezing it into the library (S1).
 
-The check at held-out demonstrations (`besttake.verbs.check`) names the configurations worth rolling out; the env's
+The check at held-out demonstrations (`verbs/diagnose/check.py`) names the configurations worth rolling out; the env's
 tuning starts decide among them (`besttake.verbs.rollouts`).
 """
 
@@ -18,10 +18,10 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.progress import Reporter, as_reporter
 from besttake.threads import one_thread
-from besttake.verbs.check import Asked
-from besttake.verbs.choice import checked
+from besttake.verbs.diagnose.check import Asked
+from besttake.verbs.diagnose.choice import checked
+from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.rollouts import Bench, Tuned, judged, shortlist
-from besttake.verbs.setup import spec_of
 
 
 def tune(

@@ -14,7 +14,7 @@ from besttake.errors import ComponentError
 from besttake.policies.augmented import EpisodeHistory, retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 TESTBED = tiny.Robot(state_dim=20, action_dim=4, cameras=("wrist",))
 ARMS = ["base", "cooled", "shuffled", "retrieve", "rerank"]

@@ -7,7 +7,7 @@ import pytest
 
 from besttake.config import Plan
 from besttake.takes.store import Store
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
 
 

@@ -17,7 +17,7 @@ from besttake.errors import ComponentError
 from besttake.scorers.base import Footage
 from besttake.scorers.scoring import windowed
 from besttake.testing import check_scorer
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
 from besttake.verbs.score import score
 

@@ -20,7 +20,7 @@ from besttake.takes.draws import Draw
 from besttake.takes.store import Store
 from besttake.testing import check_policy
 from besttake.types import Observation, Start, Warm
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 
 @pytest.fixture(scope="module")

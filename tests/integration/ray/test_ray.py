@@ -45,7 +45,7 @@ import json, sys
 sys.path.insert(0, sys.argv[3])
 from besttake.config import Plan
 from besttake.progress import Reporter
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 class Notes(Reporter):
     def __init__(self):

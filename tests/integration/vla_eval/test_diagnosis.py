@@ -16,7 +16,7 @@ from besttake.config import Plan
 from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.types import Observation
-from besttake.verbs.diagnose import diagnose
+from besttake.verbs.diagnose.diagnosis import diagnose
 
 
 class TestbedServer(PredictModelServer):

@@ -18,17 +18,17 @@ from besttake.takes.pool import Workers
 from besttake.takes.probing import probe_policy
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
-from besttake.verbs.choice import Choice, choose
-from besttake.verbs.identity import order_of
-from besttake.verbs.playing import Playing
-from besttake.verbs.rehearse import rehearse, rehearsed
-from besttake.verbs.scored import TakeScores, say_what_was_mended
-from besttake.verbs.session import Play, Session
-from besttake.verbs.setup import (
+from besttake.verbs.diagnose.choice import Choice, choose
+from besttake.verbs.diagnose.identity import order_of
+from besttake.verbs.diagnose.playing import Playing
+from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
+from besttake.verbs.diagnose.scored import TakeScores, say_what_was_mended
+from besttake.verbs.diagnose.session import Play, Session
+from besttake.verbs.diagnose.setup import (
     Setup,
     load_policy,
 )
-from besttake.verbs.until import Course, budget_of, play_until_decided
+from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
 
 def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:

@@ -15,7 +15,7 @@ from besttake.measure.scores import Scores, run_digest
 from besttake.registry import Uri
 from besttake.result import Result
 from besttake.takes.store import Store
-from besttake.verbs.identity import versions
+from besttake.verbs.diagnose.identity import versions
 
 _SPEED = {"workers", "batch", "patience", "on"}
 """Keys of a plan that change no number."""

@@ -11,8 +11,8 @@ from besttake.measure.scores import SCORERS, Scores
 from besttake.progress import Reporter
 from besttake.scorers.scoring import score_takes
 from besttake.takes.store import Store
-from besttake.verbs.session import Session
-from besttake.verbs.setup import (
+from besttake.verbs.diagnose.session import Session
+from besttake.verbs.diagnose.setup import (
     Setup,
     context_of,
     encoder_without_demos,

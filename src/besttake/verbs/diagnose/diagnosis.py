@@ -29,13 +29,13 @@ from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verbs.finished import finished_result
-from besttake.verbs.identity import manifest_of, versions
-from besttake.verbs.playing import check_replicas, replica_count
-from besttake.verbs.record import record
-from besttake.verbs.scored import say_what_was_mended
-from besttake.verbs.session import Session
-from besttake.verbs.setup import (
+from besttake.verbs.diagnose.finished import finished_result
+from besttake.verbs.diagnose.identity import manifest_of, versions
+from besttake.verbs.diagnose.playing import check_replicas, replica_count
+from besttake.verbs.diagnose.record import record
+from besttake.verbs.diagnose.scored import say_what_was_mended
+from besttake.verbs.diagnose.session import Session
+from besttake.verbs.diagnose.setup import (
     Setup,
     load_policy,
     open_envs,
@@ -43,7 +43,7 @@ from besttake.verbs.setup import (
     set_up,
     with_possible_arms,
 )
-from besttake.verbs.until import budget_of
+from besttake.verbs.diagnose.until import budget_of
 
 __all__ = ["diagnose", "versions"]
 _log = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
 
-The check (`besttake.verbs.check`) runs before the first take. Its outcome is kept in the user's cache, by library and
-policy, so that every later run of that policy with that library has the same configuration. It is never read from the
-library itself: a library that someone else made could say what was never measured.
+The check (`check`) runs before the first take. Its outcome is kept in the user's cache, by library and policy, so that
+every later run of that policy with that library has the same configuration. It is never read from the library itself: a
+library that someone else made could say what was never measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from besttake.reporting import checks
 from besttake.reporting.numbers import estimate_percent, estimate_points
 from besttake.takes.sizes import worker_count
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
-from besttake.verbs.check import Asked, check_retrieval_of
+from besttake.verbs.diagnose.check import Asked, check_retrieval_of
 from besttake.verbs.rollouts import Bench, judged, shortlist
 
 FOLDER = "checks"

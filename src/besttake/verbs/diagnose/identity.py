@@ -14,7 +14,7 @@ from besttake.files import version
 from besttake.measure.looks import Unit, random_order
 from besttake.takes.manifest import Extent, Manifest
 from besttake.types import EnvSpec
-from besttake.verbs.setup import Setup
+from besttake.verbs.diagnose.setup import Setup
 
 
 def manifest_of(setup: Setup, command: str) -> Manifest:

@@ -27,7 +27,7 @@ from besttake.takes.runner import Concurrency, Tally, play
 from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, PolicySpec
-from besttake.verbs.setup import Setup
+from besttake.verbs.diagnose.setup import Setup
 
 _log = logging.getLogger(__name__)
 
