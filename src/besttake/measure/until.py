@@ -1,7 +1,7 @@
 """Until decided: what is still open in a cell, and which arms it needs.
 
-`verbs/diagnose/until.py` asks `Watch` after each round which arms a cell has to run. What it answers follows from the takes
-in the order of the run, and from nothing else.
+`verbs/diagnose/until.py` asks `Watch` after each round which arms a cell has to run. What it answers follows from the
+takes in the order of the run, and from nothing else.
 """
 
 from __future__ import annotations
