@@ -21,8 +21,7 @@ from besttake.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "besttake"
-PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "words.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
-PAGES += [ROOT / "docs" / "run.md"]
+PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "run.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
 
 
 def names_in(path: Path) -> set[str]:

@@ -4,7 +4,7 @@ Demonstrations, policy and env must mean the same by a gripper command, a state 
 nothing. `FAMILIES` holds what is known of each family. What a checkpoint or a library is made of is recognised by the
 ranges of its numbers. What cannot be told is unknown: it is shown as such, and never refused.
 
-``python -m besttake.conventions > docs/conventions.md`` writes the table as a page.
+``python -m besttake.conventions`` prints the tables of docs/environments.md.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "testbed": Family(
-        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20), "testbed/tasks.py",
+        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20), "BestTake",
     ),
     "LIBERO": Family(
-        "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention, docs/environments.md", 20),
+        "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention", 20),
         "robosuite 1.4.0 (OSC_POSE), hf-libero 0.1.4",
     ),
     "ManiSkill Bridge": Family(
@@ -228,45 +228,22 @@ def side_by_side(data: Convention | None, policy: Convention | None, env: Conven
     return tuple(lines)
 
 
-def page() -> str:
-    """docs/conventions.md."""
-    return "\n".join(_page()) + "\n"
+def tables() -> str:
+    """The tables of docs/environments.md, in Markdown: what each family of environments, data and policies means."""
+    kinds = (("env", "environment"), ("data", "demonstrations"), ("policy", "policy"))
+    return "\n\n".join("\n".join(_table(kind, title)) for kind, title in kinds) + "\n"
 
 
-def _page() -> Iterator[str]:
-    yield "# Conventions"
-    yield ""
-    yield "<!-- Made by `python -m besttake.conventions > docs/conventions.md`; edit `src/besttake/conventions.py`. -->"
-    yield ""
-    yield "Demonstrations, policy and environment must agree on what a gripper command, a state, an action and a"
-    yield "picture mean. Equal array sizes do not prove that. `besttake doctor --demos X --policy Y --env Z` shows the"
-    yield "three side by side and marks differences. A diagnosis stops before the first take if two sides are known to"
-    yield "differ, and names the option that fixes it. What is not known is shown as unknown and not refused."
-    yield ""
-    yield "The tables list what BestTake knows. It recognises families of data and policies by the ranges of their"
-    yield "numbers: those in the library, and the statistics that a LeRobot checkpoint carries."
-    for kind, title in (("env", "Environments"), ("data", "Demonstrations"), ("policy", "Policies")):
-        yield ""
-        yield f"## {title}"
-        yield ""
-        yield "| family | gripper | state | action | pictures | size | steps per second | source |"
-        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-        for name, family in FAMILIES.items():
-            if family.kind == kind:
-                one = family.convention
-                rate = "" if one.rate is None else f"{one.rate:g}"
-                cells = (name, str(one.gripper or ""), one.state, one.action, one.turn, one.size, rate, family.source)
-                yield f"| {' | '.join(cells)} |"
-    yield ""
-    yield "## How to fix a difference"
-    yield ""
-    yield "| difference | option |"
-    yield "| --- | --- |"
-    yield "| the policy's gripper is 0 to 1, LIBERO's is -1 to 1 | `?gripper=libero` in the policy's URI |"
-    yield "| the policy's gripper is 0 to 1, ManiSkill's is -1 to 1 | `?gripper=simpler` in the policy's URI |"
-    yield "| a policy or data of Bridge in `maniskill:` | `?state=bridge` in the environment's URI |"
-    yield "| the gripper of demonstrations | nothing to do: a library is built with the environment's commands |"
+def _table(kind: str, title: str) -> Iterator[str]:
+    yield f"| {title} | gripper | state | action | pictures | size | steps per second | source |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, family in FAMILIES.items():
+        if family.kind == kind:
+            one = family.convention
+            rate = "" if one.rate is None else f"{one.rate:g}"
+            cells = (name, str(one.gripper or ""), one.state, one.action, one.turn, one.size, rate, family.source)
+            yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(tables(), end="")

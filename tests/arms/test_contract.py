@@ -25,7 +25,7 @@ from besttake.types import F32, Observation, PolicySpec, Warm, World
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 BUILT_IN = ("base", "cooled", "shuffled", "retrieve", "rerank")
-PAGE = Path(__file__).parents[2] / "docs" / "arms.md"
+PAGE = Path(__file__).parents[2] / "docs" / "retrieval.md"
 
 
 @pytest.mark.parametrize("uri", [*BUILT_IN, "retrieve?rule=frame&alpha=0.5", "retrieve?prior=0", "shuffled?alpha=0.3"])

@@ -121,11 +121,11 @@ def test_the_words_that_output_uses_are_explained(
 ) -> None:
     assert call(monkeypatch, "--help") == 0
     text = capsys.readouterr().out
-    glossary = (Path(__file__).parents[2] / "docs" / "words.md").read_text()
+    glossary = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text()
     for word in ("take", "arm", "cell", "headroom", "content", "worth"):
         assert f"\n      {word} " in text
         assert f"\n| {word}" in glossary
-    assert "docs/words.md" in text
+    assert "docs/concepts.md" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

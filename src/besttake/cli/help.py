@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-WORDS = "https://github.com/besttake/besttake/blob/main/docs/words.md"
+WORDS = "https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
 _VALUES = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str": "TEXT", "path": "PATH", "bool": ""}
 
 
