@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.envs.checks import check_action, check_cameras, check_task, declared, what_there_is
+from besttake.envs.base import check_action, check_cameras, check_task, declared, what_there_is
 from besttake.errors import ComponentError
 from besttake.options import Reader
 

@@ -1,4 +1,7 @@
-"""The arm `cooled`: calmer noise, or a lower temperature, and nothing else. It is the control of `retrieve`."""
+"""The arms `base`, the frozen policy as it is, and `cooled`, the policy with less noise or a lower temperature.
+
+`cooled` is the control of `retrieve`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,21 @@ from besttake.arms.base import Acting, ArmSpec, Request, Sample, Tools
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import Warm
+
+
+class Base:
+    """One sample, executed."""
+
+    spec = ArmSpec("base", control=None)
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """``a_init = eps``."""
+        return (yield Sample(take.observation, take.draw))
+
+
+def make_base(_: str = "") -> Base:
+    """``base``."""
+    return Base()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at
-from besttake.recordings.places import lines_of
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at
 
 SUFFIXES = (".txt", ".log", ".out", ".err")
 RUN = re.compile(

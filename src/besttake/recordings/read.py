@@ -10,11 +10,18 @@ from pathlib import Path
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import libero_log, rollouts, table
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
-from besttake.recordings.lerobot_data import read_data_set
-from besttake.recordings.lerobot_eval import is_info, read_info
+from besttake.recordings.episodes import (
+    Episode,
+    IngestError,
+    Recording,
+    UnknownFormat,
+    check_file,
+    files_under,
+    is_data_set,
+    read_json,
+)
+from besttake.recordings.lerobot import is_info, read_data_set, read_info
 from besttake.recordings.maniskill import is_trajectories, read_trajectories
-from besttake.recordings.places import check_file, files_under, is_data_set, read_json
 from besttake.recordings.policies import given_name
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from besttake import files
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at, whole
-from besttake.recordings.places import lines_of
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at, whole
 
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),

@@ -28,25 +28,25 @@ from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
 from besttake.progress import Reporter, as_reporter
-from besttake.scorers.base import Footage, Score, Scorer
-from besttake.scorers.judge import (
-    Judged,
-    asked,
+from besttake.scorers.apply import (
+    ScoredFootage,
+    apply_scorers,
+    ask_scorer,
     compares_frames,
     cut,
     embed,
-    judge,
     needs_demos,
     reads_of,
     sees_embeddings,
 )
+from besttake.scorers.base import Footage, Score, Scorer
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 
 _BATCH = 16
 """Starts whose frames are embedded together."""
-_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge_server")
+_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge")
 """Modules of this package whose scorers run models of others or wait for servers."""
 _RTOL, _ATOL = 1e-3, 1e-6
 """How far the same score may move with the length of the take, by rounding."""
@@ -291,7 +291,7 @@ class _Panel:
             ]  # fmt: skip
             asking = sum(self._seconds.values())
             began = time.perf_counter()
-            judged = judge(scorers, footage, view, self._ask)
+            judged = apply_scorers(scorers, footage, view, self._ask)
             comparing = time.perf_counter() - began - (sum(self._seconds.values()) - asking)
             for scorer in filter(compares_frames, scorers):
                 self._seconds[scorer.spec.name] += comparing
@@ -307,7 +307,7 @@ class _Panel:
         try:
             with self._timed([name]):
                 _check_camera(scorer, starts)
-                scores = asked(scorer, starts, view)
+                scores = ask_scorer(scorer, starts, view)
             self._watch_length(scorer, starts, scores, view)
         except BestTakeError as error:
             reason = one_line(error)
@@ -336,10 +336,11 @@ class _Panel:
             return
         self._watched.add(name)
         whole = _last(scores[first : first + len(start)])
-        short = _last(asked(scorer, [[cut(take) for take in start]], view))
+        short = _last(ask_scorer(scorer, [[cut(take) for take in start]], view))
         if np.allclose(whole, short, rtol=_RTOL, atol=_ATOL, equal_nan=True):
             return
-        gaps = np.abs(_last(asked(scorer, [start], view)) - whole)  # it may never give the same take the same score
+        # The scorer may never give the same take the same score.
+        gaps = np.abs(_last(ask_scorer(scorer, [start], view)) - whole)
         noise = 3 * float(np.max(gaps, initial=0.0, where=np.isfinite(gaps)))
         if not np.allclose(whole, short, rtol=_RTOL, atol=_ATOL + noise, equal_nan=True):
             self._length.add(name)
@@ -375,7 +376,7 @@ def windowed(takes: Sequence[Take]) -> list[Footage]:
     return footage
 
 
-def _take_score(take: Take, judged: Judged, source: str) -> TakeScore:
+def _take_score(take: Take, judged: ScoredFootage, source: str) -> TakeScore:
     values = {
         ScoreName(scorer, window): float(value)
         for scorer, score in judged.scores.items()

@@ -28,8 +28,8 @@ from besttake.errors import PlanError
 from besttake.files import as_paths
 from besttake.recordings.footage import FPS, Clock, Film, clock_of, films_of
 from besttake.reporting.numbers import count
+from besttake.scorers.apply import ScoredFootage, apply_scorers, embed
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
 from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
@@ -171,9 +171,9 @@ class _Ranking:
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
 
-    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[Judged]:
+    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[ScoredFootage]:
         """What the scorer says of each take; ComponentError where it fails."""
-        (judged,) = judge([self.scorer], [takes], view or self.view)
+        (judged,) = apply_scorers([self.scorer], [takes], view or self.view)
         return judged
 
     def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:
@@ -222,7 +222,7 @@ class _Ranking:
         known = [score for score in scores if math.isfinite(score)]
         return max(known) if known else None
 
-    def _ranked(self, film: Film, take: Footage, judged: Judged) -> RankedTake:
+    def _ranked(self, film: Film, take: Footage, judged: ScoredFootage) -> RankedTake:
         assert film.frames is not None
         (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
         sizes = len(film.frames), int(window.sum())
@@ -239,7 +239,7 @@ class _Ranking:
             nearest=tuple(judged.nearest[compared].tolist()), pictures=self._pictures(take, judged),
         )  # fmt: skip
 
-    def _pictures(self, take: Footage, judged: Judged) -> tuple[Picture, ...]:
+    def _pictures(self, take: Footage, judged: ScoredFootage) -> tuple[Picture, ...]:
         assert take.frames is not None
         scored = np.flatnonzero(take.windows[0])
         shown = np.unique(np.linspace(0, len(scored) - 1, min(_SHOWN, len(scored))).round().astype(int))
