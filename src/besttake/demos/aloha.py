@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.errors import LibraryError
 from besttake.options import Reader
@@ -110,7 +110,7 @@ def make(
         notes.append(assumed_rate(rate, "as ALOHA runs"))
     again = uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map)
     print_of = h5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged)
-    about = About(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
+    about = SourceInfo(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
     return Episodes(reader, about, cameras, named)
 
 

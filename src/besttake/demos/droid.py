@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, video_frame, video_frames
 from besttake.demos.paths import check_links, inside, read_json
 from besttake.errors import LibraryError
@@ -105,7 +105,7 @@ def make(
         notes.append(f"{unfinished} folders without metadata and {failures} that failed were left out")
     again = uri_again("droid", root, camera=camera, failed=failed, fps=fps, size=size, map=map)
     files = [root / key / "trajectory.h5" for key in episodes]
-    about = About(
+    about = SourceInfo(
         name, again, chosen.name, read.number("fps", fps, 1e-3), h5.digest(files, chosen.stored, reader.size),
         tuple(notes), 6, -1, (0, 1, 2),
     )  # fmt: skip

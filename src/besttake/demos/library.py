@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Showing, Started
+from besttake.demos.base import CameraSource, ReplayableSource
 from besttake.demos.checks import check_encoder
 from besttake.demos.storage import FILE, LibraryHead, TunedHead, TunedOn
 from besttake.demos.view import Matched, View
@@ -188,10 +188,10 @@ class Library:
 
     def start_state(self, demo: int) -> F64 | None:
         """The simulator's state before the first action of ``demo``, where the source is still there and kept it."""
-        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, Started) else None
+        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, ReplayableSource) else None
 
     @cached_property
-    def _source(self) -> Showing | None:
+    def _source(self) -> CameraSource | None:
         if self.head.shows is None:
             return None
         uri = self._named(self.head.shows)
@@ -201,7 +201,7 @@ class Library:
         except BestTakeError:
             return None
         same = source is not None and source.fingerprint == self.head.source_fingerprint
-        return source if same and isinstance(source, Showing) else None
+        return source if same and isinstance(source, CameraSource) else None
 
     @property
     def retrieval(self) -> RetrievalConfig | None:

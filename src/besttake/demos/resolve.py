@@ -15,7 +15,7 @@ from pathlib import Path
 from besttake import registry
 from besttake.demos import h5, rlds
 from besttake.demos.base import Source
-from besttake.demos.build import Options, Work, build, build_cached
+from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.checks import check_encoder_uri
 from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library
@@ -45,7 +45,7 @@ _MOST_FOLDERS = 20_000
 
 
 def open_or_build(
-    named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
+    named: str, encoder: str | None = None, options: Options | None = None, work: BuildHooks | None = None
 ) -> Library:
     """The library that ``named`` means: a library's directory, or demonstrations (`source_of`) to build one from.
 
@@ -64,7 +64,11 @@ def open_or_build(
 
 
 def build_at(
-    out: Path | None, named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
+    out: Path | None,
+    named: str,
+    encoder: str | None = None,
+    options: Options | None = None,
+    work: BuildHooks | None = None,
 ) -> Library:
     """Build a library of the demonstrations ``named`` in directory ``out``, or in the cache where it is None."""
     uri = encoder or DEFAULT_ENCODER

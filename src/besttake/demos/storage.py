@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.errors import LibraryError, one_line
 from besttake.files import read_json, sha256_of, write_text
 from besttake.types import U8
@@ -112,7 +112,7 @@ class LibraryContent(_Part):
     eef_dims: tuple[int, ...] | None
     event_config: EventConfig
     demos: tuple[DemoHead, ...]
-    left_out: tuple[Bad, ...]
+    left_out: tuple[UnreadableDemo, ...]
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -244,7 +244,7 @@ class GrowingArray:
         self._file.close()
 
 
-class Writer:
+class LibraryWriter:
     """A library under construction in a temporary directory beside ``out``; `finish` renames it into place."""
 
     def __init__(self, out: Path) -> None:
@@ -308,9 +308,9 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(out: Path) -> Iterator[Writer]:
-    """A `Writer` whose temporary directory does not outlive the block."""
-    writer = Writer(out)
+def writing(out: Path) -> Iterator[LibraryWriter]:
+    """A `LibraryWriter` whose temporary directory does not outlive the block."""
+    writer = LibraryWriter(out)
     try:
         yield writer
     except OSError as error:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
@@ -131,7 +131,7 @@ def make(
     rate = _RATE if fps is None else read.number("fps", fps, 1e-3)
     if fps is None:
         notes.append(assumed_rate(rate, "as Diffusion Policy's PushT has (UMI's have 60)"))
-    about = About(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
+    about = SourceInfo(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
     return Episodes(reader, about, cameras, named)
 
 

@@ -1,4 +1,4 @@
-"""The contract of an encoder phi. Prove that yours keeps it with ``besttake.testing.check_encoder``."""
+"""The contract of an encoder phi. Check yours with ``besttake.testing.check_encoder``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of an environment. Prove that yours keeps it with ``besttake.testing.check_env``."""
+"""The contract of an environment, which ``besttake.testing.check_env`` checks, and checks that environments share."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Env(Protocol):
 
 @runtime_checkable
 class Restorable(Protocol):
-    """An env whose whole state can be saved and put back exactly: the takes of a start then share one reset."""
+    """An env whose whole state can be saved and restored exactly, so that the takes of a start share one reset."""
 
     def save(self) -> Any:
         """An opaque snapshot of the state after ``reset``; `restore` on any env of the same URI accepts it."""
         ...
 
     def restore(self, snapshot: Any) -> None:
-        """Put ``snapshot`` back: what follows is bit for bit what would follow the reset it was saved after."""
+        """Restore ``snapshot``; later steps are bit for bit those that would follow the reset it was saved after."""
         ...
 
 
 @runtime_checkable
 class Placeable(Protocol):
-    """An env that can be put into a state that its simulator wrote down, so that recorded actions can be replayed."""
+    """An env that can be set to a recorded simulator state, so that recorded actions can be replayed."""
 
     def place(self, task: str, state: NDArray[np.float64]) -> None:
         """Go to the simulator's ``state`` (n,) of ``task``; no step is taken."""
@@ -76,7 +76,7 @@ def check_task(spec: EnvSpec, task: str) -> None:
     """ComponentError when the env has no such task."""
     known = [each.name for each in spec.tasks]
     if task not in known:
-        raise ComponentError(f"{spec.name}: no task {task!r}; {what_there_is(task, known)}")
+        raise ComponentError(f"{spec.name}: no task {task!r}; {suggestion(task, known)}")
 
 
 def check_cameras(spec: EnvSpec, cameras: Sequence[str]) -> None:
@@ -96,12 +96,12 @@ def named_task(word: str, known: Sequence[str], uri: str) -> str:
     """The one of the ``known`` tasks that ``word`` gives by name or index."""
     name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
     if name not in known:
-        raise ComponentError(f"{uri}: no task {word!r}; {what_there_is(word, known)}")
+        raise ComponentError(f"{uri}: no task {word!r}; {suggestion(word, known)}")
     return name
 
 
-def what_there_is(word: str, known: Sequence[str]) -> str:
-    """A hint for a wrong ``word``: the known one that it resembles, else the known ones."""
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """A hint for an unknown ``word``: the most similar known one, else a list of the known ones."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
@@ -111,9 +111,9 @@ def what_there_is(word: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Declared:
-    """Options that `gym:` and `vla-eval:` share, because neither library says it; None where the URI does not.
+    """Properties of a `gym:` or `vla-eval:` env that only its URI can declare; None if it does not.
 
-    ``body`` says where gripper and end effector are, as `EnvSpec` does; ``rebuild``: make the env anew at each reset.
+    ``body`` says where gripper and end effector are, as in `EnvSpec`; ``rebuild``: create a new env at each reset.
     """
 
     starts: int | None
@@ -124,7 +124,7 @@ class Declared:
 
 
 def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
-    """What ``options`` declare, and those that are left for the env's own constructor."""
+    """Split ``options`` into what they declare and those left for the env's own constructor."""
     left = dict(options)
     fps = left.pop("fps", None)
     starts = read.optional_whole("starts", left.pop("starts", None))

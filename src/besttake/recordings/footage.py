@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.frames import Unreadable, timed_frames
 from besttake.demos.video import read_frames
 from besttake.errors import PlanError
@@ -25,7 +25,7 @@ _SLACK = 0.25
 
 
 @dataclass(frozen=True)
-class Film:
+class RecordedTake:
     """A recorded take: its ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) seconds, or what is wrong with it."""
 
     name: str
@@ -57,7 +57,7 @@ class Clock:
     short: float = 0.0
     fewest: int = 0
 
-    def compares(self, film: Film) -> bool:
+    def compares(self, film: RecordedTake) -> bool:
         """Whether a take can be compared with the others."""
         return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
 
@@ -69,7 +69,7 @@ class Clock:
         return rows
 
 
-def clock_of(films: Sequence[Film], window: str, stride: int) -> Clock:
+def clock_of(films: Sequence[RecordedTake], window: str, stride: int) -> Clock:
     """When ``films`` are looked at: at the rate of the slowest, over what all of those that are compared have."""
     readable = [film for film in films if film.frames is not None]
     if not readable:
@@ -82,7 +82,7 @@ def clock_of(films: Sequence[Film], window: str, stride: int) -> Clock:
     return replace(clock, rate=rate, end=min(film.duration for film in compared) if window == "common" else None)
 
 
-def films_of(name: str, fps: float) -> list[Film]:
+def films_of(name: str, fps: float) -> list[RecordedTake]:
     """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
     dataset, hash_, episodes = name.rpartition("#")
     if hash_ and not Path(name).exists():
@@ -91,10 +91,10 @@ def films_of(name: str, fps: float) -> list[Film]:
         films = []
         for number, demo in enumerate(source, start=first):
             label = f"{dataset}#{number}"
-            if isinstance(demo, Bad):
-                films.append(Film(label, problem=demo.reason))
+            if isinstance(demo, UnreadableDemo):
+                films.append(RecordedTake(label, problem=demo.reason))
             else:
-                films.append(Film(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
+                films.append(RecordedTake(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
         if not films:
             raise PlanError(f"{name}: the data set has no such episode")
         return films
@@ -103,11 +103,11 @@ def films_of(name: str, fps: float) -> list[Film]:
         raise PlanError(f"{name}: no such file or folder; name a video, a folder of pictures, or DATASET#3")
     try:
         if path.is_file():
-            return [Film(name, *timed_frames(path))]
+            return [RecordedTake(name, *timed_frames(path))]
         frames = read_frames(path)
-        return [Film(name, frames, np.arange(len(frames)) / fps)]
+        return [RecordedTake(name, frames, np.arange(len(frames)) / fps)]
     except Unreadable as error:
-        return [Film(name, problem=str(error))]
+        return [RecordedTake(name, problem=str(error))]
 
 
 def _first(name: str, episodes: str) -> int:

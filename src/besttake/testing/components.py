@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from besttake.demos.base import Bad, Shape, Source, fault
+from besttake.demos.base import Shape, Source, UnreadableDemo, fault
 from besttake.encoders.base import Encoder
 from besttake.envs.base import Env, Restorable
 from besttake.errors import ContractError
@@ -254,7 +254,7 @@ def check_demos(source: Source, *, most: int = 20) -> tuple[str, ...]:
     if not source.fingerprint:
         raise ContractError(f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
     read = list(islice(source, most))
-    demos = [each for each in read if not isinstance(each, Bad)]
+    demos = [each for each in read if not isinstance(each, UnreadableDemo)]
     if not demos:
         raise ContractError(f"{source.name}: none of its first {len(read)} demonstrations can be read")
     names = [each.id for each in read]
@@ -279,8 +279,8 @@ def _check_dimensions(source: Source, shape: Shape) -> None:
         raise ContractError(f"{source.name}: eef_dims {eef} are outside the {shape.state_dim or 0} state numbers")
 
 
-def _same_demo(a: Demo | Bad, b: Demo | Bad) -> bool:
-    if isinstance(a, Bad) or isinstance(b, Bad):
+def _same_demo(a: Demo | UnreadableDemo, b: Demo | UnreadableDemo) -> bool:
+    if isinstance(a, UnreadableDemo) or isinstance(b, UnreadableDemo):
         return a == b
     arrays = ((a.frames, b.frames), (a.frame_steps, b.frame_steps), (a.states, b.states), (a.actions, b.actions))
     return (a.id, a.task, a.instruction) == (b.id, b.task, b.instruction) and all(_same_array(x, y) for x, y in arrays)

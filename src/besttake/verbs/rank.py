@@ -26,7 +26,7 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
 from besttake.files import as_paths
-from besttake.recordings.footage import FPS, Clock, Film, clock_of, films_of
+from besttake.recordings.footage import FPS, Clock, RecordedTake, clock_of, films_of
 from besttake.reporting.numbers import count
 from besttake.scorers.apply import ScoredFootage, apply_scorers, embed
 from besttake.scorers.base import Footage, Scorer
@@ -126,7 +126,7 @@ class _Ranking:
     clock: Clock
     task: str
 
-    def of(self, films: Sequence[Film]) -> tuple[list[RankedTake], Yardsticks]:
+    def of(self, films: Sequence[RecordedTake]) -> tuple[list[RankedTake], Yardsticks]:
         """Takes from best to worst, then those without a score; and the yardsticks."""
         compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
@@ -143,7 +143,7 @@ class _Ranking:
         placed = _placed(list(zip(takes, without, strict=True)))
         return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
 
-    def _left_out(self, films: Sequence[Film]) -> list[RankedTake]:
+    def _left_out(self, films: Sequence[RecordedTake]) -> list[RankedTake]:
         left_out = []
         for film in films:
             if film.frames is None:
@@ -154,7 +154,7 @@ class _Ranking:
                 left_out.append(RankedTake(film.name, None, None, length, 0, duration=film.duration, problem=problem))
         return left_out
 
-    def _footage(self, film: Film) -> Footage:
+    def _footage(self, film: RecordedTake) -> Footage:
         """A take as a scorer sees it. Its steps are ticks of the clock, so that takes of any rate have the same."""
         assert film.frames is not None
         rows = self.clock.rows(film.times)
@@ -222,7 +222,7 @@ class _Ranking:
         known = [score for score in scores if math.isfinite(score)]
         return max(known) if known else None
 
-    def _ranked(self, film: Film, take: Footage, judged: ScoredFootage) -> RankedTake:
+    def _ranked(self, film: RecordedTake, take: Footage, judged: ScoredFootage) -> RankedTake:
         assert film.frames is not None
         (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
         sizes = len(film.frames), int(window.sum())
@@ -312,7 +312,7 @@ def _kept(take: Footage, rows: Any) -> Footage:
     return replace(take, steps=steps, windows=(whole,), ends=(len(rows) - 1,), frames=frames, embeddings=embedded)
 
 
-def _notes(clock: Clock, films: Sequence[Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
+def _notes(clock: Clock, films: Sequence[RecordedTake], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
     readable = [film for film in films if clock.compares(film)]
     notes, lengths = [], {round(film.duration, 3) for film in readable}
     if len({round(film.rate, 2) for film in readable}) > 1:
