@@ -55,7 +55,7 @@ class AlohaReader:
             return h5.numbers(file, "observations/qpos"), h5.numbers(file, "action")
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         with h5.opened(self.files[key]) as file:
             states, actions = h5.numbers(file, "observations/qpos"), h5.numbers(file, "action")
             frames = _frames(file, f"observations/images/{self.camera}", self.size, self.exchanged)
@@ -66,7 +66,7 @@ class AlohaReader:
         return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"file": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         path = f"observations/images/{camera}"
         with h5.opened(self.files[key]) as file:
             values = h5.dataset(file, path)

@@ -1,4 +1,4 @@
-"""What a reader of demonstrations gives, what readers have in common, and what makes a demonstration unusable."""
+"""The contract of a source of demonstrations, what readers share, and checks of a single demonstration."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class ReplayableSource(Protocol):
 
 
 def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:
-    """Which of the cameras ``there`` each one ``wanted`` is; None unless all are there.
+    """Match each ``wanted`` camera with one of the cameras ``there``; None unless all are there.
 
     As ``named``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
     camera is the wrist camera and the only other one the other.
@@ -193,19 +193,19 @@ def uri_again(scheme: str, path: Path, **options: Any) -> str:
 
 
 class EpisodeReader(Protocol):
-    """What a format has to say: `Unreadable` completes "demonstration KEY …"."""
+    """Reads the episodes of one format by their ids; the text of an `Unreadable` completes "demonstration KEY …"."""
 
     def ids(self) -> Iterable[str]:
         """The ids of all demonstrations, in order."""
 
     def task(self, key: str) -> str:
-        """The task of one, told without decoding its pictures."""
+        """The task of an episode, without decoding its pictures."""
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of one."""
+        """States and actions of an episode."""
 
     def demo(self, key: str) -> Demo:
-        """All of one."""
+        """The whole episode as a demonstration."""
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """The full-size image of a camera, given by its stored name, at ``step``."""

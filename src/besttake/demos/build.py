@@ -1,4 +1,4 @@
-"""From a source of demonstrations to a library on disk, one demonstration at a time."""
+"""Build a library on disk from a source of demonstrations, one demonstration at a time."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class _LibraryBuilder:
         self._demos.append(DemoHead(**own, length=length_of(demo), frames=len(rows), events=starts.tolist()))
 
     def _turned(self, demo: Demo) -> Demo:
-        """``demo`` with gripper commands as the library is to have them."""
+        """Convert the gripper commands of ``demo`` to those of the library."""
         turn, gripper = self._layout.turn, self._layout.gripper_dim
         if turn is None or gripper is None or demo.actions is None:
             return demo
@@ -203,7 +203,7 @@ class _LibraryBuilder:
         return replace(demo, actions=actions)
 
     def _encode(self, frames: U8) -> F32:
-        """The embeddings of a demonstration's frames; some at a time where that takes long, so that progress is seen.
+        """Embed the frames of a demonstration; a slow encoder gets a few at a time, so that progress is visible.
 
         A cheap encoder gets them all at once: how many rows a matrix product has can change its last bits.
         """
@@ -216,7 +216,7 @@ class _LibraryBuilder:
         return np.concatenate(blocks)
 
     def _expected(self, current: int) -> int:
-        """How many frames there will be: those of the demonstrations so far, and as many on average in each other."""
+        """The expected number of frames, extrapolated from the demonstrations so far."""
         total, read = _how_many(self._source, self._options), len(self._demos) + 1
         so_far = self._embedded + current
         return round(so_far * max(total, read) / read) if total else 0
@@ -265,7 +265,7 @@ class _LibraryBuilder:
 
 
 def _how_many(source: Source, options: Options) -> int:
-    """How many demonstrations will be used, at most; 0 where the source does not say how many it has."""
+    """The largest number of demonstrations that will be used; 0 if the source does not know how many it has."""
     there = len(source) if isinstance(source, Sized) else 0
     tasks = options.tasks if options.tasks is not None else getattr(source, "tasks", None)
     if not there or options.max_demos is None or tasks is None:

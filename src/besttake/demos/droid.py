@@ -60,7 +60,7 @@ class DroidReader:
         return states, actions
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         states, actions = self.numbers(key)
         assert states is not None
         assert actions is not None
@@ -72,7 +72,7 @@ class DroidReader:
         return Demo(key, words, frames[:length], steps, states, actions, words, {"folder": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         return video_frame(self._video(key, camera), step)
 
     def _video(self, key: str, camera: str) -> Path:

@@ -121,7 +121,7 @@ class Hdf5Reader:
         return Demo(key, self.task(key), frames, steps, states, actions, words, origin)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         with self._group(key) as group:
             return self._upright(h5.one_picture(group, f"obs/{camera}", step))
 

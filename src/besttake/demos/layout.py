@@ -114,7 +114,7 @@ def layout_of(source: Source, said: DataHints) -> Layout:
 
 
 def _looked_at(source: NumericSource, gripper: int | None) -> Rows:
-    """The numbers of the first demonstrations, and of more where those, of one task perhaps, move no gripper."""
+    """States and actions of the first demonstrations, and of more if the gripper never moves in those."""
     rows: Rows = []
     for row in islice(source.rows(), _AT_MOST):
         rows.append(row)
@@ -128,7 +128,7 @@ def _looked_at(source: NumericSource, gripper: int | None) -> Rows:
 def _gripper_events(
     source: Source, said: DataHints, gripper: _Gripper, measured: int | None
 ) -> tuple[EventConfig, GripperMapping | None, list[str]]:
-    """How gripper changes are seen, how commands are turned into those asked for, and remarks."""
+    """Return how gripper events are detected, how gripper commands are converted, and notes."""
     notes: list[str] = []
     middle = gripper.middle if said.gripper_threshold is None else said.gripper_threshold
     if said.gripper_open is not None:
@@ -170,9 +170,9 @@ def _gripper_events(
 
 
 def _commands(rows: Rows, dim: int) -> _Gripper | None:
-    """The range of the gripper's commands; None where nothing is commanded, or always the same.
+    """The range of the gripper's commands; None if there are none or they never change.
 
-    Commands from -1 to 1 and from 0 to 1 are those conventions, also where a demonstration does not reach the ends.
+    Commands within -1 to 1 or 0 to 1 are taken for those conventions, even if no demonstration reaches the ends.
     """
     columns = [
         actions[:, dim] for _, actions in rows if actions is not None and -actions.shape[1] <= dim < actions.shape[1]
@@ -189,7 +189,7 @@ def _commands(rows: Rows, dim: int) -> _Gripper | None:
 
 
 def _two_level_dim(rows: Rows) -> int | None:
-    """The action that is always one of two values; None where none or several are."""
+    """The action dimension that takes exactly two values; None if there is no such dimension or several."""
     tables = [actions for _, actions in rows if actions is not None and len(actions)]
     if not tables or len({table.shape[1] for table in tables}) > 1:
         return None
@@ -201,7 +201,7 @@ def _two_level_dim(rows: Rows) -> int | None:
 
 
 def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
-    """States 0, 1, 2, where they move as the first three of seven actions say and the last one is the gripper."""
+    """States 0, 1, 2 if they move with the first three of seven actions, the last of which is the gripper."""
     moves, commands = [], []
     for states, actions in rows:
         if (
@@ -226,7 +226,7 @@ def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
 
 
 def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
-    """The sign of the command at which two fingers in the state part; None where there are none, or they disagree."""
+    """The sign of the command at which the two fingers in the state move apart; None if unclear or without fingers."""
     votes = []
     for states, actions in rows:
         opening = None if states is None else _opening(states)
@@ -244,7 +244,7 @@ def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
 
 
 def _opening(states: F32) -> NDArray[np.float64] | None:
-    """How far two fingers are apart at each step: the last two states, mirrored or alike, in metres."""
+    """The distance between two fingers at each step, in metres, from the last two states (mirrored or equal)."""
     if states.shape[1] < 2 or len(states) < 4 or not np.isfinite(states).all():
         return None
     one, two = states[:, -2].astype(np.float64), states[:, -1].astype(np.float64)

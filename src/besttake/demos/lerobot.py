@@ -5,7 +5,7 @@ in the paper, else the first), ``state`` and ``action`` (features; by default ``
 ``action`` or ``actions``), ``episodes`` (``0:50``), ``size`` (longest side of a frame, 320), ``revision`` (of a hub
 data set), ``map`` (``agentview:observation.images.image``, where the names do not say which camera is which). The
 gripper and the end effector are known where the features name them: one action called ``…gripper…``, states called
-``x``, ``y``, ``z``; else `besttake.demos.layout` looks at the numbers, and says what it took them for.
+``x``, ``y``, ``z``; else `besttake.demos.layout` infers them from the numbers, and a note says what it assumed.
 
 Version 3 has several episodes in each file and lists them in ``meta/episodes/*.parquet``; version 2 has a file per
 episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate and the names of their files in
@@ -40,7 +40,7 @@ _OLD_CHUNK = 1000
 
 @dataclass(frozen=True)
 class EpisodeEntry:
-    """An episode and where it lies: ``row`` is what the data set says of it."""
+    """An episode of a data set; ``row`` is its metadata, including the files that hold it."""
 
     number: int
     task: str
@@ -61,7 +61,7 @@ class Meta:
 
     @classmethod
     def read(cls, root: Path, name: str) -> Meta:
-        """The metadata of the data set in ``root``; LibraryError, one line, where it is none or damaged."""
+        """Read the metadata of the data set in ``root``; LibraryError if it is missing or damaged."""
         check_links(root, name)
         path = root / "meta" / "info.json"
         if not path.is_file():
@@ -96,7 +96,7 @@ class Meta:
         return bool(self.features[camera]["dtype"] == "video")
 
     def dims(self, key: str | None) -> list[str]:
-        """The names of a feature's numbers; empty where it has none, or not one for each number."""
+        """The names of a feature's components; empty unless every component has one."""
         names = None if key is None else self.features[key].get("names")
         if isinstance(names, dict):
             names = next(iter(names.values()), None)
@@ -203,7 +203,7 @@ class LeRobotReader:
         return _rows(table, self.state), _rows(table, self.action)
 
     def has(self, camera: str) -> bool:
-        """Whether the videos of ``camera`` were downloaded, by the first episode's."""
+        """Whether the videos of ``camera`` were downloaded, judging by the first episode."""
         if not self.meta.is_video(camera):
             return True
         first = next(iter(self.episodes.values()), None)
@@ -213,7 +213,7 @@ class LeRobotReader:
             return False
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         episode = self.episodes[key]
         if self.meta.is_video(camera):
             frame: U8 = self._video(episode, camera, step, 1, _FULL)[0]
@@ -245,7 +245,7 @@ class LeRobotReader:
         return table
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         episode = self.episodes[key]
         is_video = self.meta.is_video(self.camera)
         columns = [c for c in (self.state, self.action, None if is_video else self.camera) if c is not None]
@@ -277,7 +277,7 @@ class LeRobotReader:
         raise Unreadable("has an empty row of pictures")
 
     def fingerprint(self) -> str:
-        """Over the metadata, and the names and sizes of data and videos: to read those takes as long as to use them."""
+        """A hash of the metadata and of the names and sizes of data and videos, without reading the latter."""
         parts = [dict(self.meta.info), self.camera, self.state, self.action, self.size]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
         for pattern in ("*.parquet", "*.jsonl"):
@@ -379,7 +379,7 @@ def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revisio
 
 
 def _feature(meta: Meta, wanted: str | None, usual: Sequence[str]) -> str | None:
-    """The feature ``wanted``, else the first of the ``usual`` ones that there is; None where there is none."""
+    """The feature ``wanted``, else the first of the ``usual`` ones that exists; None if there is none."""
     if wanted is None:
         return next((key for key in usual if key in meta.features), None)
     if wanted not in meta.features:

@@ -61,7 +61,7 @@ class ManiSkillReader:
             return self._numbers(group)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         with self._opened(key) as group:
             states, actions = self._numbers(group)
             frames = h5.pictures(group, self.cameras[self.camera], self.size)
@@ -72,7 +72,7 @@ class ManiSkillReader:
         return Demo(key, self.task(key), frames[:-1], steps, states, actions, "", origin)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         with self._opened(key) as group:
             return h5.one_picture(group, self.cameras[camera], step)
 

@@ -98,7 +98,7 @@ class RldsReader:
         return _joined(example, self.state, steps), _joined(example, self.action, steps)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         example = self._example(key)
         steps = _steps(example)
         pictures = example.texts(f"steps/{self.camera}")
@@ -113,7 +113,7 @@ class RldsReader:
         return Demo(key, words, stacked, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         pictures = self._example(key).texts(f"steps/{camera}")
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")

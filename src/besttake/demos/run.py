@@ -48,7 +48,7 @@ class RunDemos:
         return self.of_tasks(lambda _: True)
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
-        """The takes whose task is ``wanted`` when their turn comes."""
+        """Yield the takes whose task is ``wanted``."""
         with Store.open(self._path) as store:
             for row in self._rows:
                 key = row.key

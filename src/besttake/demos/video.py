@@ -77,7 +77,7 @@ class VideoDemos:
         return self.of_tasks(lambda _: True)
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
-        """The recordings whose task is ``wanted`` when their turn comes."""
+        """The recordings whose task is ``wanted``."""
         for recording in self.recordings:
             if not wanted(recording.task):
                 continue

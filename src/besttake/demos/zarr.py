@@ -69,7 +69,7 @@ class ZarrReader:
         return _numbers(self.data, self.state, first, end), _numbers(self.data, self.action, first, end)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         first, end = self._span(key)
         height, width = self.data[self.camera].shape[1:3]
         check_size(width, height, end - first, self.size)
@@ -83,7 +83,7 @@ class ZarrReader:
         return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"first": first, "end": end})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         first, end = self._span(key)
         if not 0 <= step < end - first:
             raise Unreadable(f"has no step {step}")
