@@ -37,11 +37,11 @@ _QUERY_WIDTH = 500
 _BLOCK = 32
 """Frames that are encoded between two writes: what a killed process loses at most."""
 _VERSION = 2
-"""Until 1, the last bits of an embedding depended on the batch in which it was made: those are not used."""
+"""Embeddings of version 1 are not used: their last bits depended on the batch."""
 
 
 def cached(encoder: Encoder) -> Encoder:
-    """``encoder`` with the user's cache in front of it; a cheap one as it is."""
+    """Put the user's cache in front of ``encoder``, unless it is cheap."""
     return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings")
 
 
@@ -75,7 +75,7 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
-        """Keep embeddings of frames, by their hashes, that the same encoder made elsewhere, ``encoded`` of them now."""
+        """Store embeddings by frame hash that the same encoder made elsewhere; ``encoded`` of them were new there."""
         sound = {key: v for key, v in vectors.items() if v.shape == (self.spec.dim,) and np.isfinite(v).all()}
         fresh = {key: sound[key] for key in sound.keys() - self._read(sorted(sound)).keys()}
         if fresh:
@@ -117,9 +117,9 @@ def _known_by(fingerprint: str) -> str:
 
 
 class Arrivals:
-    """Gives a `CachedEncoder` what was embedded elsewhere, in a thread of its own: nobody waits for the disk.
+    """Writes embeddings made elsewhere to a `CachedEncoder` in a background thread, so that nobody waits for the disk.
 
-    All that has come meanwhile is written at once. What cannot be kept is encoded again where it is needed.
+    Everything that has arrived is written at once. What cannot be stored is encoded again when needed.
     """
 
     def __init__(self, encoder: CachedEncoder) -> None:
@@ -136,7 +136,7 @@ class Arrivals:
         self._thread.join()
 
     def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
-        """As `CachedEncoder.add`, soon."""
+        """Queue embeddings for `CachedEncoder.add`."""
         self._queue.put((vectors, encoded))
 
     def _work(self) -> None:
@@ -169,7 +169,7 @@ def _packed(key: bytes, vector: F32) -> bytes:
 
 
 def _unpacked(key: bytes, blob: Any, dim: int) -> F32 | None:
-    """The vector of a row; None where the row is damaged or without a checksum, so that its frame is encoded again."""
+    """The vector of a row; None if the row is damaged, so that its frame is encoded again."""
     if not isinstance(blob, bytes) or len(blob) != 4 * dim + 4:
         return None
     data, check = blob[:-4], int.from_bytes(blob[-4:], "little")
@@ -177,7 +177,7 @@ def _unpacked(key: bytes, blob: Any, dim: int) -> F32 | None:
 
 
 def frame_hash(image: U8) -> bytes:
-    """What a frame is known by: its shape and its pixels."""
+    """A hash of the shape and the pixels of a frame."""
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
     return digest.digest()

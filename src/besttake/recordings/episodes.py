@@ -23,20 +23,20 @@ _NOTHING = {"", "nan", "none", "null", "n/a", "na"}
 
 
 class IngestError(BestTakeError):
-    """A file of outcomes is damaged, of an unknown format, or lacks what headroom needs."""
+    """Raised for a file of outcomes that is damaged, of an unknown format, or lacks what headroom needs."""
 
 
 class UnknownFormat(IngestError):
-    """No reader knows the file. In a directory it is passed over."""
+    """Raised for a file that no reader knows. Such files in a directory are skipped."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode. ``start`` names its initial state within the task; ``seed`` tells repeats apart, where known.
+    """One episode. ``start`` names its initial state within the task; ``seed``, if known, distinguishes repeats.
 
-    ``success`` is None where the episode could not be run (``error`` says why). ``uid`` names this one execution where
-    the file does: two files that hold it hold the same episode. One that begins with ``~`` names it almost surely:
-    only files that share all of them are taken for the same.
+    ``success`` is None if the episode could not be run (``error`` says why). ``uid`` identifies this execution, if the
+    file does: two files with the same uid hold the same episode. A uid that begins with ``~`` is almost unique: only
+    files that share all such uids are taken for copies.
     """
 
     task: str
@@ -52,11 +52,11 @@ class Episode:
 
 @dataclass(frozen=True)
 class Recording:
-    """One evaluation as a file or folder holds it.
+    """One evaluation, read from a file or folder.
 
-    ``server`` is what it says of its policy without saying which checkpoint: a server's class, a model family.
-    Recordings of one ``origin`` are surely of one policy. ``words`` are the parts of its name that a person chose, by
-    which policies may be told apart. ``evaluation`` is its name, where it has one.
+    ``server`` describes the policy without naming a checkpoint: a server's class, a model family. Recordings with the
+    same ``origin`` belong to the same policy. ``words`` are the parts of its path that a person chose, which may
+    distinguish policies. ``evaluation`` is its name, if it has one.
     """
 
     path: str
@@ -71,10 +71,10 @@ class Recording:
 
 
 def outcome(value: Any) -> bool | None:
-    """Success as a file says it: True, False, or None where it holds no outcome (null, NaN, an empty cell).
+    """Parse an outcome: True, False, or None if there is none (null, NaN, an empty cell).
 
-    Booleans, 0 and 1, and the words for them are outcomes. Anything else (0.5, -1, "maybe", a list) is a ValueError:
-    no file may make a success of what is none.
+    Booleans, 0 and 1, and words such as "yes" are outcomes. Anything else (0.5, -1, "maybe", a list) is a ValueError,
+    so that nothing is mistaken for a success.
 
     >>> outcome("false"), outcome(1.0), outcome(float("nan"))
     (False, True, None)
@@ -98,7 +98,7 @@ def outcome(value: Any) -> bool | None:
 
 
 def outcome_at(place: str, value: Any) -> bool | None:
-    """`outcome` of what a file has at ``place``; IngestError, which begins with it, where that is none."""
+    """`outcome` of a value that stands at ``place``; IngestError, which begins with it, if it is invalid."""
     try:
         return outcome(value)
     except ValueError as error:
@@ -106,7 +106,7 @@ def outcome_at(place: str, value: Any) -> bool | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count such as a number of steps; None where it is none."""
+    """Parse a count such as a number of steps; None if it is not one."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -121,9 +121,9 @@ _MOST_FILES = 1_000_000
 
 
 def files_under(root: Path) -> Iterator[Path]:
-    """The regular files under a directory in the order of their names; links to directories are not followed.
+    """Yield the regular files under a directory, sorted by name; links to directories are not followed.
 
-    A LeRobot data set is given as its own directory, not as the files in it.
+    A LeRobot data set is yielded as a directory, not as the files in it.
     """
     seen = 0
     stack = [root]
@@ -154,7 +154,7 @@ def is_data_set(directory: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """IngestError unless ``path`` is a file that can be read to its end (no pipe, no device)."""
+    """Raise IngestError unless ``path`` is a regular file (no pipe, no device)."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -164,7 +164,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file; UnknownFormat where it is damaged, nested deeply or larger than `LARGEST_JSON`."""
+    """Read a JSON file; UnknownFormat if it is damaged, nested too deeply or larger than `LARGEST_JSON`."""
     try:
         return files.read_json(path, LARGEST_JSON)
     except (OSError, ValueError) as error:
@@ -173,7 +173,7 @@ def read_json(path: Path) -> Any:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """(number, text) of the lines of a text file; a line that never ends is an UnknownFormat."""
+    """Yield (number, text) of the lines of a text file; UnknownFormat for a line longer than `LONGEST_LINE`."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             for number in range(1, 1 << 60):

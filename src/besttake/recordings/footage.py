@@ -1,4 +1,4 @@
-"""Recorded takes to rank: videos, folders of pictures and LeRobot episodes, and when their frames are looked at."""
+"""Recorded takes to rank (videos, folders of pictures, LeRobot episodes) and the times at which they are compared."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from besttake.errors import PlanError
 from besttake.types import F64, I64, U8
 
 FPS = 10.0
-"""The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""
+"""Default frame rate of a folder of pictures, as in ``video:``."""
 _SHORT, _FEWEST = 0.05, 5
-"""A take shorter than this part of the longest, or of fewer frames, is not compared: it would cut all others to it."""
+"""A take shorter than this fraction of the longest, or with fewer frames, is left out: it would shorten all others."""
 _SLACK = 0.25
-"""Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
+"""Frame times are rounded to the time base of a video, so a frame may be late by this fraction of its duration."""
 
 
 @dataclass(frozen=True)
 class RecordedTake:
-    """A recorded take: its ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) seconds, or what is wrong with it."""
+    """A recorded take: ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) in seconds, or the ``problem`` with it."""
 
     name: str
     frames: U8 | None = None
@@ -35,7 +35,7 @@ class RecordedTake:
 
     @property
     def rate(self) -> float:
-        """Frames a second; 0 of a single frame."""
+        """Frames per second; 0 for a single frame."""
         return (len(self.times) - 1) / float(self.times[-1]) if len(self.times) > 1 else 0.0
 
     @property
@@ -46,7 +46,7 @@ class RecordedTake:
 
 @dataclass(frozen=True)
 class Clock:
-    """When takes are looked at: ``rate`` times a second, until ``end`` seconds (None: each to its own end).
+    """The times at which takes are compared: ``rate`` times a second, until ``end`` seconds (None: each to its end).
 
     Takes below ``short`` seconds, or of fewer than ``fewest`` frames, are not compared.
     """
@@ -62,7 +62,7 @@ class Clock:
         return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
 
     def rows(self, times: F64) -> I64:
-        """Which of the frames shown at ``times`` are seen: at each tick the one that stands then."""
+        """Rows of the frames to compare: for each tick, the frame that is shown at that time."""
         ticks = np.arange(math.floor(float(times[-1]) * self.rate + 1e-6) + 1)
         slack = _SLACK * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
         rows: I64 = np.searchsorted(times, ticks / self.rate + slack, side="right") - 1
@@ -70,7 +70,7 @@ class Clock:
 
 
 def clock_of(films: Sequence[RecordedTake], window: str, stride: int) -> Clock:
-    """When ``films`` are looked at: at the rate of the slowest, over what all of those that are compared have."""
+    """The clock for ``films``: the rate of the slowest one, and for the window "common" the duration they share."""
     readable = [film for film in films if film.frames is not None]
     if not readable:
         return Clock(window)

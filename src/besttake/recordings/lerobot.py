@@ -4,9 +4,8 @@
 
 Recordings have the layout of ``lerobot/scripts/lerobot_eval.py`` of lerobot 0.6.1:
 ``OUTPUT/recordings/GROUP_ID[/env_3]``, one data set of format v3 per task, and one per simulator if several run at
-once. An episode succeeded if any of its
-steps has ``next.success``. Episodes that reached the step limit of the evaluation are not saved, so ``eval_info.json``
-is the better source.
+once. An episode succeeded if any of its steps has ``next.success``. Episodes that reached the step limit of the
+evaluation are not saved, so ``eval_info.json`` is the better source.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def is_info(data: Any) -> bool:
 
 
 def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """The episodes of one evaluation."""
+    """Read the episodes of one evaluation."""
     try:
         episodes, by_order = _tasks(path, data["per_task"]) if "per_task" in data else _old(path, data["per_episode"])
     except (KeyError, TypeError, AttributeError) as error:
@@ -86,7 +85,7 @@ _CUT = (
 
 
 def read_data_set(root: Path) -> list[Recording]:
-    """The episodes of a data set that says of each step whether it succeeded."""
+    """Read the episodes of a data set with the feature ``next.success``."""
     if (link := next(links_out(root), None)) is not None:
         raise IngestError(f"{link} is a link that leads out of the data set; copy the file into it")
     info = read_json(root / "meta" / "info.json")
