@@ -22,7 +22,7 @@ from besttake.types import F32, Warm
 
 @dataclass(frozen=True)
 class _Query:
-    """What the take saw at one replan; queries aligned to the onset of an event look back to an earlier one."""
+    """The query of one replan, kept so that retrieval aligned to the onset of an event can use an earlier one."""
 
     step: int
     embedding: F32
@@ -32,7 +32,7 @@ class _Query:
 
 @dataclass(frozen=True)
 class Retrieve:
-    """Two samples: the policy's own, which the demonstrations are searched by, and one started from the match.
+    """The arm ``retrieve``: sample the policy, search the demonstrations with it, and sample again from the match.
 
     ``changes`` are values of `RetrievalConfig` other than the plan's, e.g. ``retrieve?rule=frame``.
     """
@@ -97,9 +97,9 @@ def make(_: str = "", **given: Any) -> Retrieve:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """One sample, started from a demonstrated chunk that has nothing to do with what is seen.
+    """The arm ``shuffled``: one sample started from a random demonstrated chunk, unrelated to the observation.
 
-    ``changes`` are values of `RetrievalConfig` other than the plan's, as those of `retrieve`.
+    ``changes`` are values of `RetrievalConfig` that differ from the plan's, as in `retrieve`.
     """
 
     changes: Mapping[str, Any] = field(default_factory=dict)

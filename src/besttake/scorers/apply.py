@@ -1,4 +1,4 @@
-"""Takes to scores, whoever made them: embed frames, compare them with demonstrations once, ask every scorer."""
+"""Apply scorers to takes: embed frames, compare them with demonstrations once, and call every scorer."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _ENCODE = 512
 _COMPARED: tuple[Reads, ...] = ("nearest", "visited")
 _OPTIONAL = tuple(name for name in get_args(Reads) if name != "library")
 Ask = Callable[[Scorer, Sequence[Sequence[Footage]], View | None], list[Score] | None]
-"""Asks a scorer for the scores of the takes of some starts, which are given in full."""
+"""Calls a scorer on the takes of several starts; takes come with all their fields."""
 
 
 @dataclass(frozen=True)
 class ScoredFootage:
-    """The scores of one take by the name of the scorer; ``best`` (F,) and ``nearest`` (F,) of its frames.
+    """The scores of one take by scorer name, and the nearest demonstration frame of each of its F frames.
 
-    ``best`` is a frame's highest cosine to a demonstration frame, ``nearest`` that frame's row in the library, -1 where
-    the embedding is not finite or no scorer compares frames with demonstrations; ``best`` is NaN there.
+    ``best`` (F,) is a frame's highest cosine to a demonstration frame, ``nearest`` (F,) that frame's row in the
+    library. They are NaN and -1 if the embedding is not finite or no scorer compares frames with demonstrations.
     """
 
     scores: dict[str, Score]
@@ -43,12 +43,12 @@ class ScoredFootage:
 
 
 def reads_of(scorers: Iterable[Scorer]) -> frozenset[Reads]:
-    """All that any of the scorers reads."""
+    """Everything that any of the scorers reads."""
     return frozenset(name for scorer in scorers for name in scorer.spec.reads)
 
 
 def needs_demos(scorer: Scorer) -> bool:
-    """Whether a scorer can only work where there are demonstrations."""
+    """Whether a scorer needs demonstrations."""
     return bool({"library", *_COMPARED} & set(scorer.spec.reads))
 
 
@@ -63,7 +63,7 @@ def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
 
 
 def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
-    """The embeddings (F, d) of each film (F, H, W, 3); films of one size are encoded together."""
+    """Embed each film (F, H, W, 3) as (F, d); films, which must have one image size, are encoded together."""
     frames = np.concatenate(films)
     parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
     flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
@@ -75,8 +75,8 @@ def apply_scorers(
 ) -> list[list[ScoredFootage]]:
     """Score the takes of several starts of one task, in their order.
 
-    The one comparison of frames with demonstrations that some scorers read is made once, for all takes together.
-    ``ask`` asks a scorer: `ask_scorer`, unless given. Where it answers None, takes have no score by that scorer.
+    Frames are compared with demonstrations once, for all takes and scorers together. ``ask`` calls a scorer
+    (default: `ask_scorer`); if it returns None, takes have no score by that scorer.
     """
     takes = _compared([take for start in starts for take in start], view, reads_of(scorers))
     sizes = [len(start) for start in starts]
@@ -97,7 +97,7 @@ def shown(scorer: Scorer, takes: Sequence[Footage]) -> list[Footage]:
 
 
 def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score]:
-    """The scores that ``scorer`` gives, shown only what its spec reads; ComponentError unless there is one per take."""
+    """Call ``scorer``, which sees only what its spec reads; ComponentError unless it returns one score per take."""
     spec = scorer.spec
     takes = [take for start in starts for take in start]
     demos = view if "library" in spec.reads else None
@@ -105,7 +105,7 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
     try:
         with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON that we print
             scores = [
-                score  # no more than one too many, however many it would give
+                score  # at most one too many, even of an endless iterator
                 for call in calls
                 for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
             ]
@@ -127,7 +127,7 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
 
 
 def cut(take: Footage, window: int = -1) -> Footage:
-    """The take as if it had ended with one of its windows; all its windows are that one, but those without a frame."""
+    """Truncate a take at the end of one of its windows; all its windows become that one, except empty ones."""
     frames, end = int(take.windows[window].sum()), take.ends[window]
     whole = np.ones(frames, bool)
 
@@ -145,7 +145,7 @@ def cut(take: Footage, window: int = -1) -> Footage:
 
 
 def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) -> list[Footage]:
-    """The takes with ``nearest`` and ``visited``, as far as anyone reads them."""
+    """Fill in ``nearest`` and ``visited`` of the takes if a scorer reads them."""
     if not reads & set(_COMPARED):
         return takes
     if view is None:
@@ -164,7 +164,7 @@ def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) 
 
 
 def _place(error: Exception) -> str:
-    """Where the scorer's own file raised the error, or called what did."""
+    """File and line in the scorer's own code at which the error was raised."""
     frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if frame.filename == frames[0].filename]
     return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
@@ -175,6 +175,6 @@ def _no_trace(frames: int) -> Trace:
 
 
 def in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
-    """``items`` start by start; ``sizes`` says how many each start has."""
+    """Group ``items`` by start; ``sizes`` gives the number of items of each start."""
     ends = np.cumsum([0, *sizes])
     return [list(items[first:last]) for first, last in pairwise(ends)]

@@ -65,7 +65,7 @@ class Trained:
 
     @classmethod
     def load(cls, path: Path) -> Trained:
-        """Read it; ComponentError when it is missing or not what was written."""
+        """Read a classifier file; ComponentError if it is missing or damaged."""
         wrong = f"classifier:{path}: "
         try:
             data = files.read_regular(path)
@@ -133,7 +133,7 @@ def make(rest: str, name: str = "classifier") -> Classifier:
 
 
 _FEWEST = 5
-"""Successes and failures of a task that a model needs at least."""
+"""Least number of successes, and of failures, that a task needs to be trained."""
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,9 @@ def train_classifier(store: Store, out: Path, reporter: Reporter) -> TrainedScor
 
 
 def _read(store: Store, rows: Sequence[Row], encoder: Encoder, done: Callable[[int], None]) -> dict[str, _Examples]:
-    """What there is to learn from, by task.
+    """Read the training examples of each task.
 
-    Where a take ends at success, only the part that all takes of its start have hides how long it is.
+    If takes end at success, only the part that all takes of a start share is used, which hides their length.
     """
     examples: dict[str, _Examples] = {}
     for start in by_start(rows):

@@ -68,7 +68,7 @@ class _Question:
     instruction: str
 
     def key(self) -> bytes:
-        """What its answer is kept by; which model and prompt it was asked with names the file."""
+        """The key under which its answer is cached; model and prompt are part of the file name."""
         whole = hashlib.blake2b(self.instruction.encode(), digest_size=16)
         for frame in self.frames:
             whole.update(frame_hash(frame))
@@ -93,7 +93,7 @@ class Judge:
         self._kept = _Answers(cache_dir() / "answers" / f"{made_of}.sqlite")
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """Ask about every window that has frames; what was asked before is not asked again."""
+        """Ask about every window that has frames, unless the answer is cached."""
         asked = [[self._question(take, window) for window in take.windows] for take in takes]
         questions = {q.key(): q for windows in asked for q in windows if q is not None}
         answers = self._kept.read(questions)
@@ -172,13 +172,13 @@ def likely(choice: Mapping[str, Any]) -> float:
 
 
 class _Answers:
-    """Answers on disk, shared by runs and processes; a damaged row counts as none."""
+    """A cache of answers on disk, shared by runs and processes; damaged rows are ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, keys: Mapping[bytes, object]) -> dict[bytes, float]:
-        """Those of ``keys`` that were answered."""
+        """The cached answers to ``keys``."""
         if not keys or not self.path.exists():
             return {}
         try:
@@ -191,7 +191,7 @@ class _Answers:
         return {key: value for key, value in values.items() if value is not None}
 
     def write(self, key: bytes, value: float) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as base, base:
@@ -268,7 +268,7 @@ def uploads_allowed(*, allowed: bool = True) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ChatServer:
-    """Where to ask: ``timeout`` seconds for an answer, up to ``retries`` more attempts with growing pauses."""
+    """A chat server: ``timeout`` in seconds for an answer, up to ``retries`` more attempts with growing pauses."""
 
     url: str
     timeout: float = 60.0
@@ -358,9 +358,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _Deadline:
-    """Cuts connections after ``seconds``, whatever they are doing, and leaves with a TimeoutError then.
+    """Closes connections after ``seconds`` in total and raises TimeoutError.
 
-    The timeout of a socket starts anew with every byte, so a server that sends one now and then would keep us for ever.
+    A socket's own timeout restarts with every byte, so a server that sends one now and then could block us forever.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -378,7 +378,7 @@ class _Deadline:
             raise TimeoutError(f"timed out: no whole answer within {self._seconds:g} s") from None
 
     def watch(self, connection: socket.socket) -> None:
-        """Cut this one, too."""
+        """Close this connection at the deadline, too."""
         with self._lock:
             self._sockets.append(connection)
             if self._over:
@@ -397,7 +397,7 @@ def _hang_up(connection: socket.socket) -> None:
 
 
 def _opener(host: str, deadline: _Deadline) -> urllib.request.OpenerDirector:
-    """Without a proxy for this machine's own servers: it would be another machine."""
+    """An opener that uses no proxy for servers on this machine, since a proxy would be another machine."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:

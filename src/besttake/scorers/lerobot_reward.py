@@ -43,11 +43,11 @@ _READS: dict[str, tuple[Reads, ...]] = {
     "topreward": ("frames", "instruction"),
 }
 _ROBOMETER_FRAMES = 4
-"""As many as LeRobot's own tool and Robometer's server give it."""
+"""The number of frames that LeRobot's own tool and Robometer's server use."""
 
 
 class RewardModel:
-    """A saved reward model. It is loaded when it is first asked, so that its spec costs little."""
+    """A saved reward model. It is loaded at the first call, so that reading its spec is cheap."""
 
     def __init__(
         self, uri: str, where: Path, *, base: Path | None, device: str | None, frames: int | None, head: str,
@@ -171,7 +171,7 @@ def make(
 ) -> RewardModel:  # fmt: skip
     """The reward model in the directory ``rest``, or in that repository of the hub.
 
-    ``base``: the model it stands on, where it is kept elsewhere than its settings say; ``head`` of SARM.
+    ``base``: its base model, if it is stored elsewhere than its settings say; ``head`` of SARM.
     """
     uri = f"lerobot-reward:{rest}"
     read = Reader(uri)
@@ -191,7 +191,7 @@ def make(
 
 FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
 BASE = {"reward_classifier": "model_name", "sarm": "", "robometer": "base_model_id", "topreward": "vlm_name"}
-"""The families, each with the setting that names the model it stands on."""
+"""The supported families, each with the setting that names its base model."""
 _CLIP = "openai/clip-vit-base-patch32"
 """LeRobot's SARM always embeds pictures and words with this one."""
 _ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
@@ -209,7 +209,7 @@ class Loaded:
 
 
 def read_config(uri: str, where: Path) -> dict[str, Any]:
-    """The saved settings of a reward model; ComponentError where there is none of a known family."""
+    """Read the saved settings of a reward model; ComponentError if it is not of a known family."""
     try:
         saved = read_json(where / "config.json")
     except (OSError, ValueError):
@@ -221,7 +221,7 @@ def read_config(uri: str, where: Path) -> dict[str, Any]:
 
 
 def base_of(uri: str, saved: dict[str, Any], given: str | None) -> Path | None:
-    """The directory of the model that a reward model stands on: ``given``, else the one that it names."""
+    """The directory of the base model of a reward model: ``given``, else the one that its settings name."""
     key = BASE[saved["type"]]
     if not key:
         return None
@@ -239,7 +239,7 @@ def local(uri: str, name: str) -> Path:
 
 
 def check_no_code(*places: Path) -> None:
-    """ComponentError where a file of a model names code to run, and nobody trusts it."""
+    """Raise ComponentError if a file of a model names code to run that the user does not trust."""
     for file in (file for place in places for file in sorted(place.glob("*.json"))):
         try:
             content = read_json(file)
@@ -266,7 +266,7 @@ def _items(content: Any) -> Iterator[tuple[str, Any]]:
 
 
 def load(uri: str, where: Path, base: Path | None, device: str | None, frames: int | None) -> Loaded:
-    """The reward model in ``where`` on top of ``base``; ``frames`` is how many of a take it may see at most."""
+    """Load the reward model in ``where`` on top of ``base``; it sees at most ``frames`` frames of a take."""
     configs = need("lerobot.configs.rewards", uri, "lerobot")
     rewards = need("lerobot.rewards", uri, "lerobot")
     family = read_config(uri, where)["type"]
@@ -297,7 +297,7 @@ def load(uri: str, where: Path, base: Path | None, device: str | None, frames: i
 
 
 def _check_weights(uri: str, model: Any, path: Path) -> None:
-    """ComponentError where the file lacks weights of the model: LeRobot would go on with random ones."""
+    """Raise ComponentError if the file lacks weights of the model, which LeRobot would leave random."""
     from safetensors import safe_open
 
     state = model.state_dict()
@@ -323,7 +323,7 @@ def _statistics(where: Path) -> dict[str, dict[str, Any]] | None:
 
 @contextlib.contextmanager
 def _without_network() -> Iterator[None]:
-    """No request to the hub meanwhile: all files are here, and only what was searched for code may be loaded."""
+    """Forbid requests to the hub: only local files, which were searched for code, may be loaded."""
     from huggingface_hub import constants
 
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
