@@ -11,7 +11,7 @@ import pytest
 
 from besttake import registry
 from besttake.core.warmstart import warm_start
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.errors import ContractError
 from besttake.takes.draws import Draw
 from besttake.testing import check_demos, check_encoder, check_env, check_policy
@@ -201,11 +201,11 @@ class GoodDemos:
     gripper_dim, gripper_open, eef_dims = 1, -1, (0, 1)
     ids: tuple[str, ...] = ("a", "b")
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         for name in self.ids:
             zeros = np.zeros((4, 2), np.float32)
             yield Demo(name, "t", np.zeros((4, 8, 8, 3), np.uint8), np.arange(4), zeros, zeros)
-        yield Bad("c", "has a damaged video")
+        yield UnreadableDemo("c", "has a damaged video")
 
 
 class Unnamed(GoodDemos):
@@ -223,14 +223,14 @@ class Handless(GoodDemos):
 class Fickle(GoodDemos):
     count = 0
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         self.count += 1
         for demo in super().__iter__():
             yield replace(demo, states=demo.states + self.count) if isinstance(demo, Demo) else demo
 
 
 class Broken(GoodDemos):
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         for demo in super().__iter__():
             yield replace(demo, actions=demo.actions[:3]) if isinstance(demo, Demo) else demo
 

@@ -23,7 +23,7 @@ from safetensors.numpy import save
 
 from besttake import registry
 from besttake.config import load_plan, parse_dims, parse_starts
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import build
 from besttake.demos.h5 import SUFFIXES
 from besttake.demos.library import Library
@@ -261,7 +261,7 @@ def _set_reader(scheme: str, file: Path, where: Path) -> Callable[[Path], None]:
 
 def _read_all(uri: str) -> None:
     for demo in registry.demos(uri):
-        if isinstance(demo, Bad) and "\n" in demo.reason:
+        if isinstance(demo, UnreadableDemo) and "\n" in demo.reason:
             raise ValueError(f"told in several lines: {demo.reason[:100]}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from besttake.escapes import printable
+from besttake.sanitize import printable
 
 _LONGEST = 2000
 """Characters of a message: one that quotes a name of a damaged file loses its middle."""

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 
-from besttake.escapes import printable
+from besttake.sanitize import printable
 
 _SHOWN = "BESTTAKE_LOG"
 

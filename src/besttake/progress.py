@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.segment import Segment
 from rich.text import Text
 
-from besttake.escapes import printable
+from besttake.sanitize import printable
 
 _EVERY = 10.0
 _SURE = 3.0

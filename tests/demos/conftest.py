@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.types import Demo
 
 sys.path.append(str(Path(__file__).parent))  # for writers.py
@@ -42,7 +42,7 @@ def demo(number: int, task: str = "pick", length: int = 30, side: int = 32, ever
 class ListSource:
     """A source of given demonstrations that counts how often it is read."""
 
-    demos: Sequence[Demo | Bad]
+    demos: Sequence[Demo | UnreadableDemo]
     name: str = "synthetic"
     camera: str = "wrist"
     fps: float = 10.0

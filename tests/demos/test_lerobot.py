@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.build import Options, Work, build
+from besttake.demos.build import BuildHooks, Options, build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
@@ -149,7 +149,7 @@ def test_a_library_is_built_from_it_by_task(tmp_path):
 def test_progress_expects_no_more_demonstrations_of_a_task_than_are_used(tmp_path):
     source = registry.demos(f"lerobot:{write(tmp_path / 'set', lengths=(10,) * 6, codec=None, task=lambda e: 'one')}")
     expected: list[int] = []
-    options, work = Options(max_demos=2), Work(frames=lambda done, total: expected.append(total))
+    options, work = Options(max_demos=2), BuildHooks(frames=lambda done, total: expected.append(total))
     build(source, Hog(), tmp_path / "library", options, work)
     assert expected == [20, 20]
 

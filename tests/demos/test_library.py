@@ -14,7 +14,7 @@ import pytest
 from besttake.core import probe, score
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build, build_cached
 from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
 from besttake.demos.library import Library
@@ -171,7 +171,7 @@ def test_building_twice_gives_the_same_fingerprint_and_other_demos_another(make_
 def test_a_failed_build_leaves_nothing_and_an_existing_library_stays(make_demo, source_of, tmp_path):
     out = tmp_path / "lib"
     good = build(source_of([make_demo(0), make_demo(1)]), Hog(), out)
-    broken = source_of([make_demo(0), Bad("episode 1", "has a damaged video")])
+    broken = source_of([make_demo(0), UnreadableDemo("episode 1", "has a damaged video")])
     with pytest.raises(LibraryError, match="episode 1 has a damaged video"):
         build(broken, Hog(), out)
     assert Library.open(out).fingerprint == good.fingerprint
@@ -194,7 +194,7 @@ def bad_ones(make_demo):
         "has no frames": make_demo(5, frames=good.frames[:0], frame_steps=good.frame_steps[:0]),
         "do not belong": make_demo(6, frame_steps=good.frame_steps + 5),
         "29 states for 30": make_demo(7, states=good.states[:-1]),
-        "cannot be read": Bad("file 8", "cannot be read"),
+        "cannot be read": UnreadableDemo("file 8", "cannot be read"),
     }
 
 

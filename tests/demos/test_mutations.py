@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import writers
 
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.h5 import SUFFIXES
-from besttake.demos.layout import Said, layout_of
+from besttake.demos.layout import DataHints, layout_of
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError
 
@@ -42,9 +42,9 @@ def test_changed_bytes_are_read_or_told_in_one_line(tmp_path, kind):
         path.write_bytes(mutated(whole, rng))
         try:
             source = source_of(str(root))
-            layout_of(source, Said())
+            layout_of(source, DataHints())
             for item in source:
-                assert not isinstance(item, Bad) or ("\n" not in item.reason and len(item.reason) < 400)
+                assert not isinstance(item, UnreadableDemo) or ("\n" not in item.reason and len(item.reason) < 400)
         except BestTakeError as error:
             assert "\n" not in str(error)
             assert len(str(error)) < 1000

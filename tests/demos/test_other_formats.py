@@ -17,7 +17,7 @@ from PIL import Image
 
 from besttake import registry
 from besttake.demos import aloha, droid, h5, lerobot, rlds, video, zarr
-from besttake.demos.base import Bad, ByTask, Noted
+from besttake.demos.base import AnnotatedSource, TaskSource, UnreadableDemo
 from besttake.demos.build import Options, build
 from besttake.demos.resolve import KNOWN, guess, source_of
 from besttake.encoders.hog import Hog
@@ -54,7 +54,7 @@ def test_maniskill_without_pictures_or_with_damage_is_told(tmp_path):
     with h5py.File(path, "a") as file:
         del file["traj_1/obs/sensor_data/hand_camera"]
     items = list(registry.demos(f"maniskill:{path}"))
-    assert [isinstance(item, Bad) for item in items] == [False, True, False]
+    assert [isinstance(item, UnreadableDemo) for item in items] == [False, True, False]
     with h5py.File(path, "a") as file:
         for number in range(3):
             del file[f"traj_{number}/obs/sensor_data"]
@@ -83,7 +83,7 @@ def test_aloha_s_episodes_are_read_back(tmp_path, compressed):
     shown = source.show("episode_1.hdf5", 3, ("wrist",))["wrist"]
     assert np.abs(shown.astype(int) - EPISODES[1].pictures["wrist"][3]).mean() <= (3 if compressed else 0)
     (root / "episode_1.hdf5").write_bytes(b"no")
-    assert [isinstance(item, Bad) for item in registry.demos(f"aloha:{root}")] == [False, True, False]
+    assert [isinstance(item, UnreadableDemo) for item in registry.demos(f"aloha:{root}")] == [False, True, False]
 
 
 def steps_shown(frames, pictures):
@@ -110,7 +110,7 @@ def test_droid_s_folders_are_read_back_and_failures_and_unfinished_ones_left_out
     shown = named.show(demos[0].id, 5, ("agentview",))
     assert steps_shown(shown["agentview"][None], EPISODES[0].pictures["agentview"]) == [5]
     (root / demos[0].id / "recordings" / "MP4" / "18026681.mp4").write_bytes(b"no video")
-    assert [isinstance(item, Bad) for item in registry.demos(f"droid:{root}")] == [True, False]
+    assert [isinstance(item, UnreadableDemo) for item in registry.demos(f"droid:{root}")] == [True, False]
 
 
 def test_droid_s_folders_may_be_named_by_a_relative_path(tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
     chunk = replay / "data" / "action" / "1.0"
     chunk.write_bytes(b"damaged")
     # Rows 8 to 15 are damaged, which all but the last of the three episodes have some of.
-    assert [isinstance(item, Bad) for item in registry.demos(f"zarr:{replay}")] == [True, True, False]
+    assert [isinstance(item, UnreadableDemo) for item in registry.demos(f"zarr:{replay}")] == [True, True, False]
     chunk.unlink()
     chunk.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LibraryError, match="leads out of the data set"):
@@ -232,10 +232,10 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
     root = BARE[scheme](tmp_path / "data")
     assert guess(root) == (scheme, root)
     source = source_of(str(root))
-    assert isinstance(source, Noted)
+    assert isinstance(source, AnnotatedSource)
     assert source.name == f"{scheme}:{root}"
     assert source.notes
-    assert not isinstance(next(iter(source)), Bad)
+    assert not isinstance(next(iter(source)), UnreadableDemo)
     files = [p for p in root.iterdir() if p.suffix in (".hdf5", ".h5")]
     assert all(guess(p) == (scheme, p) for p in files)
 
@@ -255,10 +255,10 @@ DECODES = {
 @pytest.mark.parametrize("scheme", BARE)
 def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, scheme):
     source = source_of(str(BARE[scheme](tmp_path / "data")))
-    assert isinstance(source, ByTask)
+    assert isinstance(source, TaskSource)
     module, name = DECODES[scheme]
     with mock.patch.object(module, name, wraps=getattr(module, name)) as decode:
-        demos = [demo for demo in source if not isinstance(demo, Bad)]
+        demos = [demo for demo in source if not isinstance(demo, UnreadableDemo)]
         firsts = {demo.task: demo.id for demo in reversed(demos)}
         each, last = decode.call_count // 3, demos[-1].task
         decode.reset_mock()
@@ -323,7 +323,7 @@ def test_one_rlds_data_set_is_found_from_every_folder_above_it(tmp_path, above, 
     for folder in folders:
         source = source_of(str(folder))
         assert source.name.startswith("rlds:"), folder
-        assert [0 if isinstance(demo, Bad) else len(demo.actions) for demo in source] == steps
+        assert [0 if isinstance(demo, UnreadableDemo) else len(demo.actions) for demo in source] == steps
     for folder in folders[:4]:
         assert len(list(registry.demos(f"rlds:{folder}"))) == 2
 

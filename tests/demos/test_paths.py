@@ -21,7 +21,7 @@ import writers
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.frames import Unreadable, picture, video_frames
 from besttake.demos.paths import filled, inside
 from besttake.errors import LibraryError
@@ -168,7 +168,7 @@ def test_a_data_set_that_names_files_outside_or_without_end_is_refused_at_once(t
     root = kind(tmp_path / "set", EPISODES)
     before = time.monotonic()
     for item in registry.demos(changed(root, data_path=wrong)):
-        assert isinstance(item, Bad)
+        assert isinstance(item, UnreadableDemo)
         assert "\n" not in item.reason
     assert time.monotonic() - before < 60
 
@@ -177,7 +177,7 @@ def test_a_data_set_that_names_files_outside_or_without_end_is_refused_at_once(t
 def test_a_chunk_size_that_is_no_number_leaves_the_demonstrations_out(tmp_path, size):
     root = writers.ipec_libero(tmp_path / "set", EPISODES)
     read = list(registry.demos(changed(root, chunks_size=size)))
-    assert [type(one) for one in read] == [Bad] * len(EPISODES)
+    assert [type(one) for one in read] == [UnreadableDemo] * len(EPISODES)
     assert "does not say which file of data it is in" in read[0].reason
 
 
@@ -185,12 +185,12 @@ def test_videos_outside_are_not_read(tmp_path):
     root = writers.ipec_libero(tmp_path / "set", EPISODES)
     outside = tmp_path / "outside.mp4"
     writers.write_video(outside, EPISODES[0].pictures["wrist"], 20)
-    assert all(isinstance(item, Bad) for item in registry.demos(changed(root, video_path=str(outside))))
+    assert all(isinstance(item, UnreadableDemo) for item in registry.demos(changed(root, video_path=str(outside))))
     video = root / "videos" / "chunk-000" / "observation.images.wrist_image" / "episode_000000.mp4"
     video.unlink()
     video.symlink_to(outside)
     again = writers.ipec_libero(tmp_path / "again", EPISODES[1:])
-    assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), Bad)
+    assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), UnreadableDemo)
     with pytest.raises(LibraryError, match="leads out of the data set"):
         registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
 
@@ -314,7 +314,7 @@ def test_a_demonstration_in_another_file_is_left_out_and_the_others_are_read(tmp
 
     good, bad = registry.demos(hdf5(tmp_path, change))
     assert len(good.actions) == 6
-    assert bad == Bad(bad.id, "has demo_1 in another file, which is not read")
+    assert bad == UnreadableDemo(bad.id, "has demo_1 in another file, which is not read")
 
 
 def test_links_in_a_circle_end(tmp_path):
@@ -322,7 +322,7 @@ def test_links_in_a_circle_end(tmp_path):
         file["data/demo_1"] = h5py.SoftLink("/data/demo_2")
         file["data/demo_2"] = h5py.SoftLink("/data/demo_1")
 
-    assert [type(item) for item in registry.demos(hdf5(tmp_path, change))][1:] == [Bad, Bad]
+    assert [type(item) for item in registry.demos(hdf5(tmp_path, change))][1:] == [UnreadableDemo, UnreadableDemo]
 
 
 def test_sizes_of_an_hdf5_file_are_not_believed(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from besttake.demos.build import Work
+from besttake.demos.build import BuildHooks
 from besttake.demos.resolve import build_at, open_or_build, source_of
 from besttake.errors import ComponentError, LibraryError
 
@@ -27,8 +27,8 @@ def pictures(tmp_path: Path) -> Path:
 
 def test_a_folder_is_built_once_and_found_again(pictures: Path, cache: Path) -> None:
     built: list[str] = []
-    first = open_or_build(str(pictures), "hog", work=Work(built.append))
-    again = open_or_build(f"video:{pictures}", "hog", work=Work(built.append))
+    first = open_or_build(str(pictures), "hog", work=BuildHooks(built.append))
+    again = open_or_build(f"video:{pictures}", "hog", work=BuildHooks(built.append))
     assert first.path == again.path
     assert cache in first.path.parents
     assert len(built) == 2

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from besttake import registry
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build
 from besttake.demos.frames import Unreadable
 from besttake.demos.rlds import Example, places, record_at
@@ -98,11 +98,11 @@ def test_a_damaged_record_costs_itself_and_a_cut_file_its_rest(tmp_path):
     broken[second + 500] ^= 1
     path.write_bytes(broken)
     items = list(registry.demos(f"rlds:{root}"))
-    assert [isinstance(item, Bad) for item in items] == [False, True, False]
+    assert [isinstance(item, UnreadableDemo) for item in items] == [False, True, False]
     assert "checksum" in items[1].reason
     path.write_bytes(whole[:-3])
     items = list(registry.demos(f"rlds:{root}"))
-    assert [isinstance(item, Bad) for item in items] == [False, False, True]
+    assert [isinstance(item, UnreadableDemo) for item in items] == [False, False, True]
     assert "cut off" in items[2].reason
     path.write_bytes(b"\x1f\x8b" + whole)
     (bad,) = registry.demos(f"rlds:{root}")

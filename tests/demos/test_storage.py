@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.build import Options, Work, build, build_cached
+from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.checks import check_content
 from besttake.demos.library import Library
 from besttake.encoders.cache import CachedEncoder
@@ -240,21 +240,21 @@ def test_a_stopped_build_leaves_no_library_and_encodes_nothing_twice(two_tasks, 
 def test_progress_counts_frames_and_knows_how_many_there_will_be(two_tasks, source_of, tmp_path):
     counted = type("Counted", (source_of,), {"__len__": lambda self: len(self.demos)})
     seen: list[tuple[int, int]] = []
-    build(counted(two_tasks.demos), Slow(), tmp_path / "out", work=Work(frames=lambda *now: seen.append(now)))
+    build(counted(two_tasks.demos), Slow(), tmp_path / "out", work=BuildHooks(frames=lambda *now: seen.append(now)))
     frames = sum(len(demo.frames) for demo in two_tasks.demos)
     assert seen[-1] == (frames, frames)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert len(seen) >= frames / 8
     assert all(expected == frames for _, expected in seen)  # all are of the same length
     seen.clear()
-    build(two_tasks, Slow(), tmp_path / "uncounted", work=Work(frames=lambda *now: seen.append(now)))
+    build(two_tasks, Slow(), tmp_path / "uncounted", work=BuildHooks(frames=lambda *now: seen.append(now)))
     assert {expected for _, expected in seen} == {0}
 
 
 def test_what_a_killed_build_left_is_removed_by_the_next(two_tasks, tmp_path):
     code = (
-        "import os, sys, pathlib; from besttake.demos.storage import Writer\n"
-        "Writer(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+        "import os, sys, pathlib; from besttake.demos.storage import LibraryWriter\n"
+        "LibraryWriter(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=False)
     assert len(list(tmp_path.iterdir())) == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from besttake.encoders.skip import SkippingEncoder
+from besttake.encoders.cache import SkippingEncoder
 from besttake.errors import ComponentError
 from besttake.types import EncoderSpec
 

@@ -10,8 +10,7 @@ from websockets.sync.server import serve as listen
 
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.policies.openpi import OpenpiPolicy
-from besttake.policies.remote import ServedPolicy
+from besttake.policies.remote import OpenpiPolicy, ServedPolicy
 from besttake.policies.remote_wire import pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy

@@ -26,8 +26,7 @@ from besttake.config import Plan, load_plan
 from besttake.errors import ComponentError, PlanError
 from besttake.measure.scores import Scores
 from besttake.scorers.base import Footage
-from besttake.scorers.chat import KEY, Server, uploads_allowed
-from besttake.scorers.judge_server import Judge, likely, stated
+from besttake.scorers.judge import KEY, ChatServer, Judge, likely, stated, uploads_allowed
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.score import score
@@ -99,7 +98,7 @@ def quick(stub: Stub, **options: Any) -> Judge:
     """A judge that does not wait long."""
     given: dict[str, Any] = {key: options.pop(key) for key in ("timeout", "retries") if key in options}
     limits: dict[str, Any] = {"timeout": 5.0, "pause": 0.001, **given}
-    return Judge(Server.at(stub.url, **limits), "org/tiny-vl", **options)
+    return Judge(ChatServer.at(stub.url, **limits), "org/tiny-vl", **options)
 
 
 def take(count: int = 20, counts: tuple[int, ...] = (5, 20, 0), instruction: str = "pick up the cube") -> Footage:
@@ -144,7 +143,7 @@ def test_nothing_is_asked_twice_not_even_by_another_run(stub: Stub) -> None:
     assert len(stub.asked) == count
     quick(stub).score([take(instruction="open the drawer")], None)
     assert len(stub.asked) == 2 * count
-    Judge(Server.at(stub.url), "another").score([take()], None)
+    Judge(ChatServer.at(stub.url), "another").score([take()], None)
     assert len(stub.asked) == 3 * count
 
 
@@ -234,7 +233,7 @@ def test_a_server_that_hangs_or_is_gone_is_one_line(stub: Stub) -> None:
             quick(stub, timeout=0.05, retries=1, parallel=1).score([take(counts=(5,))], None)
     finally:
         waiting.set()
-    gone = Server("http://127.0.0.1:9/v1/chat/completions", retries=0)
+    gone = ChatServer("http://127.0.0.1:9/v1/chat/completions", retries=0)
     with pytest.raises(ComponentError, match="does not answer .*refused"):
         gone.ask({})
 
@@ -270,7 +269,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up_in_time(head: bytes
     url, thread = drip(itertools.chain([head], itertools.repeat(b" ", 400)))
     began = time.monotonic()
     with pytest.raises(ComponentError, match="does not answer .*(timed out|404)"):
-        Server.at(url, timeout=0.5, retries=0).ask({})
+        ChatServer.at(url, timeout=0.5, retries=0).ask({})
     assert time.monotonic() - began < 8
     thread.join(15)
     assert not thread.is_alive()

@@ -25,7 +25,7 @@ from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 from besttake.testing import check_scorer
-from besttake.testing.scorer import _footage, _Squares
+from besttake.testing.methods import _footage, _Squares
 
 PLAIN = ["consensus", "last", "progress", "dtw", "actions?steps=3", "smoothness", "state"]
 

@@ -14,15 +14,14 @@ from besttake.demos.build import build
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.progress import as_reporter
-from besttake.scorers.classifier import features
+from besttake.scorers.classifier import TrainedScorer, features, train_classifier
 from besttake.scorers.scoring import windowed
-from besttake.scorers.training import TrainedScorer, train_classifier
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
-from besttake.testing.scorer import _Squares
+from besttake.testing.methods import _Squares
 
 
 def train(run: Path, out: Path) -> TrainedScorer:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from besttake import registry
-from besttake.demos.build import Work, build
+from besttake.demos.build import BuildHooks, build
 from besttake.encoders.pixels import Pixels
 from besttake.takes.pool import LocalPool
 
@@ -17,7 +17,7 @@ def test_demonstrations_made_by_workers_are_those_made_here(tmp_path):
         return pool.map(function, items)
 
     try:
-        shared = build(source, Pixels(), tmp_path / "shared", work=Work(each=share))
+        shared = build(source, Pixels(), tmp_path / "shared", work=BuildHooks(each=share))
     finally:
         pool.close()
     assert [part.tasks for part in asked] == [("pick",), ("push",), ("drawer",), ("stack",)]

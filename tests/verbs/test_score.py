@@ -164,7 +164,7 @@ def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Pa
 def test_a_classifier_is_trained_and_not_judged_on_its_own_starts(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("besttake.scorers.training._FEWEST", 1)
+    monkeypatch.setattr("besttake.scorers.classifier._FEWEST", 1)
     judged = score(run, train=tmp_path / "half.scorer")
     assert judged.trained is not None
     assert judged.trained.uri == f"classifier:{tmp_path / 'half.scorer'}"

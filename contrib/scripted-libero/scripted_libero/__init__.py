@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import islice
 
-from besttake.envs.checks import check_cameras
+from besttake.envs.base import check_cameras
 from besttake.envs.libero import env as libero
 from besttake.options import Reader
 from besttake.types import Demo, Start, TaskSpec

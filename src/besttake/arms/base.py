@@ -1,8 +1,8 @@
 """The contract of an arm: a way of running a frozen policy. Check yours with ``besttake.testing.check_arm``.
 
-An arm decides what a take does next. It never calls the policy itself: it yields what it wants (a sample, an
-embedding) and is sent the answer, so that the wants of all takes under way become one call of the policy and one of
-the encoder.
+An arm decides what a take does next. It never calls the policy itself: it yields requests (a sample, an embedding) and
+receives the answers, so that the requests of all takes in progress become one call of the policy and one of the
+encoder.
 """
 
 from __future__ import annotations

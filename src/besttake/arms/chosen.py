@@ -1,4 +1,4 @@
-"""What follows from the arms that a plan names: which a policy can run, and what their takes depend on."""
+"""Properties of the arms that a plan names: which ones a policy can run, and what their takes depend on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def specs_of(arms: Iterable[str]) -> dict[str, ArmSpec]:
 
 
 def runnable(policy: PolicySpec, arms: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Those of ``arms`` that the policy can run, and a line for each that it cannot."""
+    """The ``arms`` that the policy can run, and a one-line reason for each that it cannot."""
     reasons = {uri: unmet(policy, spec.needs) for uri, spec in specs_of(arms).items()}
     notes = [f"{policy.name}: no {uri} arm, {reason}" for uri, reason in reasons.items() if reason]
     return tuple(uri for uri, reason in reasons.items() if not reason), notes
 
 
 def unmet(policy: PolicySpec, needs: tuple[Need, ...]) -> str:
-    """The reason why the policy cannot meet ``needs``; empty where it can."""
+    """The reason why the policy cannot meet ``needs``; empty if it can."""
     if "cooling" in needs and not policy.cools:
         return f"its sampling noise is out of reach (kind {policy.kind}; `cools` in its spec)"
     if "warm start" in needs and not policy.warm_start:

@@ -1,4 +1,7 @@
-"""The arm `cooled`: calmer noise, or a lower temperature, and nothing else. It is the control of `retrieve`."""
+"""The arms `base`, the frozen policy as it is, and `cooled`, the policy with less noise or a lower temperature.
+
+`cooled` is the control of `retrieve`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,30 @@ from besttake.options import Reader
 from besttake.types import Warm
 
 
+class Base:
+    """The arm ``base``: execute one sample of the policy."""
+
+    spec = ArmSpec("base", control=None)
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """``a_init = eps``."""
+        return (yield Sample(take.observation, take.draw))
+
+
+def make_base(_: str = "") -> Base:
+    """Create the arm ``base``."""
+    return Base()
+
+
 @dataclass(frozen=True)
 class Cooled:
-    """One sample from less noise. ``noise``: how much of it is left, where it is not the plan's."""
+    """The arm ``cooled``: execute one sample started from less noise (``noise``, by default the plan's)."""
 
     noise: float | None = None
 
     @property
     def spec(self) -> ArmSpec:
-        """It depends on the plan's noise, or on its own."""
+        """The spec; the arm depends on the plan's noise unless it has its own."""
         if self.noise is None:
             return ArmSpec("cooled", needs=("cooling",), settings=("noise",))
         return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
@@ -30,7 +48,7 @@ class Cooled:
 
 
 def cooled_at(noise: float | None) -> str:
-    """The arm with exactly this noise, as a URI; None is the plan's."""
+    """URI of the arm ``cooled`` with exactly this noise; None is the plan's."""
     return "cooled" if noise is None else f"cooled?noise={noise:.12g}"
 
 

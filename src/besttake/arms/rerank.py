@@ -12,12 +12,12 @@ _SHOWN = 10
 
 
 class Rerank:
-    """Several samples, the best executed. Candidate 0 is what `base` would do."""
+    """The arm ``rerank``: execute the best of several samples. Candidate 0 is the sample of `base`."""
 
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """Rank by the foreseen picture where the policy foresees, else by the action itself."""
+        """Rank by the predicted image if the policy predicts one, else by the actions."""
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         if tools.foresees:
             chunks = yield samples
@@ -32,7 +32,7 @@ class Rerank:
 
 
 def _closeness(take: Request, tools: Tools, embedding: F32, chunks: F32) -> F32:
-    """How close each candidate is to what was demonstrated at the frames most like the present one."""
+    """Closeness of each candidate to the actions demonstrated at the frames most similar to the current one."""
     view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
     near = alike(embedding, view.embeddings, _SHOWN)
     shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])

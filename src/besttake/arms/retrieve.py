@@ -1,7 +1,8 @@
-"""The arm `retrieve`: a sample started from the best match among the demonstrations.
+"""The arms `retrieve`, a sample started from the best match among the demonstrations, and its control `shuffled`.
 
 It starts from ``prior * chunk + noise * eps``. Its control is `cooled` at exactly the same noise, so the difference is
 what the retrieved chunk adds. The paper's Eq. 6 is ``retrieve?alpha=0.3``, prior 0.3 and noise 0.7.
+`shuffled` takes the chunk of a random event instead of the best match, which shows what any demonstrated chunk does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from besttake.types import F32, Warm
 
 @dataclass(frozen=True)
 class _Query:
-    """What the take saw at one replan; queries aligned to the onset of an event look back to an earlier one."""
+    """The query of one replan, kept so that retrieval aligned to the onset of an event can use an earlier one."""
 
     step: int
     embedding: F32
@@ -31,7 +32,7 @@ class _Query:
 
 @dataclass(frozen=True)
 class Retrieve:
-    """Two samples: the policy's own, which the demonstrations are searched by, and one started from the match.
+    """The arm ``retrieve``: sample the policy, search the demonstrations with it, and sample again from the match.
 
     ``changes`` are values of `RetrievalConfig` other than the plan's, e.g. ``retrieve?rule=frame``.
     """
@@ -92,3 +93,32 @@ def settings_of(arm: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def make(_: str = "", **given: Any) -> Retrieve:
     """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&prior=0.2`` or ``retrieve?alpha=0.3``."""
     return Retrieve(settings_of("retrieve", given))
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """The arm ``shuffled``: one sample started from a random demonstrated chunk, unrelated to the observation.
+
+    ``changes`` are values of `RetrievalConfig` that differ from the plan's, as in `retrieve`.
+    """
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> ArmSpec:
+        """Its control has as much noise as it has."""
+        return ArmSpec(
+            "shuffled", needs=("warm start",), library=True, control=cooled_at(self.changes.get("noise")),
+            settings=("retrieval",), fingerprint=f"{dict(sorted(self.changes.items()))}" if self.changes else "",
+        )  # fmt: skip
+
+    def act(self, take: Request, tools: Tools) -> Acting:
+        """As `retrieve`, with a random event's chunk."""
+        config = tools.config.changed(self.changes)
+        chunk = tools.retriever(take, config).random(take.draw.generator("shuffle")).chunk
+        return (yield Sample(take.observation, take.draw, Warm(config.noise, config.prior_of(take.task), chunk)))
+
+
+def make_shuffled(_: str = "", **given: Any) -> Shuffled:
+    """``shuffled``, or with a configuration of its own, ``shuffled?alpha=0.3``."""
+    return Shuffled(settings_of("shuffled", given))

@@ -1,4 +1,4 @@
-"""Runs the arms of many takes side by side: what they want in one round is one call of the policy and the encoder."""
+"""Run the arms of many takes side by side: the requests of one round become one call of the policy and the encoder."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def arm_sampler(
     encoder: Encoder | None = None,
     candidates: int = 4,
 ) -> ArmSampler:
-    """A sampler of ``policy`` in any arm that this policy, this library and these settings allow."""
+    """Create a sampler of ``policy`` for any arm that policy, library and settings allow."""
     tools = Tools(policy.spec, world, config, library, candidates, isinstance(policy, Foresight))
     return ArmSampler(policy, tools, encoder)
 
 
 @dataclass
 class ArmSampler:
-    """Samples a policy in whichever arm each take is; one take never depends on another, nor fails with it.
+    """Samples a policy for takes of any arm; takes do not affect each other, even if one of them fails.
 
     Two threads may call it: policy and encoder answer one of them at a time, and so do the arms.
     """
@@ -199,12 +199,12 @@ class ArmSampler:
 
 
 def _resume(acting: Acting, answer: Answer) -> Any:
-    """Send the answer (None begins) and return what is wanted next; an answer that failed is raised in the arm."""
+    """Send an answer to an arm (None starts it) and return its next request; an exception is raised in the arm."""
     return acting.throw(answer) if isinstance(answer, Exception) else acting.send(answer)
 
 
 def _checked_want(wanted: Any) -> Want | list[Want]:
-    """A want or a list of them; TypeError where an arm yields anything else."""
+    """Check that an arm yielded a request or a list of requests; TypeError otherwise."""
     if isinstance(wanted, Want):
         return wanted
     wants = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
@@ -218,7 +218,7 @@ def _checked_want(wanted: Any) -> Want | list[Want]:
 
 
 def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
-    """The answers of one call; where it raises, each want is tried alone, so that one cannot spoil the others."""
+    """Answer all requests in one call; if it raises, try each alone, so that one bad request cannot fail others."""
     try:
         answers = list(call(wants))
         if len(answers) != len(wants):

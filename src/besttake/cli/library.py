@@ -70,7 +70,7 @@ def build(
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
       besttake library build data/my_demos.hdf5 -o libraries/mine --skip-bad
     """
-    from besttake.demos.build import Options, Work
+    from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
     from besttake.reporting.outputs import built
@@ -96,7 +96,7 @@ def build(
             pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad, half=half,
         )  # fmt: skip
         try:
-            library = build_at(out, demos, given.get("encoder"), options, Work(frames=stage.reach))
+            library = build_at(out, demos, given.get("encoder"), options, BuildHooks(frames=stage.reach))
         except KeyboardInterrupt:
             raise Interrupted(
                 f"{out} was not made; frames that a slow encoder has embedded are kept, run the same command to go on"

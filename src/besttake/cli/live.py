@@ -53,8 +53,8 @@ def watch(
       besttake runs watch runs/half --port 8123
     """
     from besttake.errors import Interrupted, RunError
-    from besttake.escapes import printable
     from besttake.live.server import LiveServer, RunPage
+    from besttake.sanitize import printable
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):
         raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")

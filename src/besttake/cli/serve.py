@@ -63,8 +63,8 @@ def serve(
     from besttake import registry
     from besttake.core.retrieve import RetrievalConfig
     from besttake.errors import Interrupted, PlanError
-    from besttake.escapes import printable
     from besttake.policies import augmented
+    from besttake.sanitize import printable
     from besttake.serving.retrieval import retrieval_from
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start

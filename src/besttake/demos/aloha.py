@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.errors import LibraryError
 from besttake.options import Reader
@@ -55,7 +55,7 @@ class AlohaReader:
             return h5.numbers(file, "observations/qpos"), h5.numbers(file, "action")
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         with h5.opened(self.files[key]) as file:
             states, actions = h5.numbers(file, "observations/qpos"), h5.numbers(file, "action")
             frames = _frames(file, f"observations/images/{self.camera}", self.size, self.exchanged)
@@ -66,7 +66,7 @@ class AlohaReader:
         return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"file": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         path = f"observations/images/{camera}"
         with h5.opened(self.files[key]) as file:
             values = h5.dataset(file, path)
@@ -110,7 +110,7 @@ def make(
         notes.append(assumed_rate(rate, "as ALOHA runs"))
     again = uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map)
     print_of = h5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged)
-    about = About(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
+    about = SourceInfo(name, again, chosen.name, rate, print_of, tuple(notes), None, 1)
     return Episodes(reader, about, cameras, named)
 
 

@@ -1,4 +1,4 @@
-"""What a reader of demonstrations gives, what readers have in common, and what makes a demonstration unusable."""
+"""The contract of a source of demonstrations, what readers share, and checks of a single demonstration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from besttake.types import F32, U8, Demo
 
 
 @dataclass(frozen=True)
-class Bad:
-    """A demonstration that could not be read: its ``id`` and one line that says why."""
+class UnreadableDemo:
+    """A demonstration that could not be read, with its ``id`` and a one-line reason."""
 
     id: str
     reason: str
@@ -29,53 +29,53 @@ class Bad:
 
 
 class Source(Protocol):
-    """Demonstrations, read one at a time; iterating twice gives the same twice.
+    """An iterable of demonstrations, read one at a time; every iteration yields the same ones.
 
-    A demonstration that cannot be read is yielded as `Bad`, so that the others still can be.
+    A demonstration that cannot be read is yielded as `UnreadableDemo`, so that the others remain usable.
     """
 
     @property
     def name(self) -> str:
-        """What to call the source in messages and provenance."""
+        """Name of the source for messages and provenance."""
 
     @property
     def camera(self) -> str:
-        """The camera whose frames they are."""
+        """Camera that took the frames."""
 
     @property
     def fps(self) -> float:
-        """Steps a second."""
+        """Steps per second."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the demonstrations do."""
+        """A hash that changes when the demonstrations change."""
 
     @property
     def gripper_dim(self) -> int | None:
-        """Index of the gripper command in the action; None where it is not known."""
+        """Index of the gripper command in the action; None if unknown."""
 
     @property
     def gripper_open(self) -> int | None:
-        """Sign of the gripper command that opens; None where it is not known."""
+        """Sign of the gripper command that opens; None if unknown."""
 
     @property
     def eef_dims(self) -> tuple[int, ...] | None:
-        """Indexes of the end effector's position in the state; None where they are not known."""
+        """Indexes of the end effector's position in the state; None if unknown."""
 
-    def __iter__(self) -> Iterator[Demo | Bad]: ...
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]: ...
 
 
 @runtime_checkable
-class Sampled(Protocol):
-    """A source that can tell how its robot moves without reading a picture."""
+class NumericSource(Protocol):
+    """A source that can return states and actions without decoding pictures."""
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
-        """States (T, s) and actions (T, a) of one demonstration after the other, without those that are unreadable."""
+        """Yield states (T, s) and actions (T, a) of each readable demonstration."""
 
 
 @runtime_checkable
-class Noted(Protocol):
-    """A source with remarks for the user: what it took the data for, what it does not read."""
+class AnnotatedSource(Protocol):
+    """A source with notes for the user: what it assumed about the data, and what it does not read."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,28 +83,28 @@ class Noted(Protocol):
 
 
 @runtime_checkable
-class Divided(Protocol):
-    """A source in parts that can be read by several processes at once."""
+class PartitionedSource(Protocol):
+    """A source that can be split into parts for several processes to read in parallel."""
 
-    def parts(self) -> Sequence[Iterable[Demo | Bad]]:
-        """What, one after the other, is this source. Each can be sent to another process."""
-
-
-@runtime_checkable
-class ByTask(Protocol):
-    """A source that knows the task of a demonstration before it decodes a picture."""
-
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The demonstrations whose task is ``wanted`` when their turn comes; the others are not decoded."""
+    def parts(self) -> Sequence[Iterable[Demo | UnreadableDemo]]:
+        """Picklable parts that, concatenated, give this source."""
 
 
 @runtime_checkable
-class Showing(Protocol):
-    """A source that can also show any of its cameras at any step, at full size, for a policy to look at."""
+class TaskSource(Protocol):
+    """A source that knows the task of a demonstration before decoding its pictures."""
+
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
+        """Yield the demonstrations whose task is ``wanted`` (asked once for each, in order); others are not decoded."""
+
+
+@runtime_checkable
+class CameraSource(Protocol):
+    """A source that can return the full-size image of any of its cameras at any step, as input for a policy."""
 
     @property
     def uri(self) -> str:
-        """How to open this source again."""
+        """URI that opens this source again."""
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras (`match_cameras`)."""
@@ -114,15 +114,15 @@ class Showing(Protocol):
 
 
 @runtime_checkable
-class Started(Protocol):
+class ReplayableSource(Protocol):
     """A source that knows the simulator's state at the beginning of a demonstration."""
 
     def start_state(self, demo: str) -> NDArray[np.float64] | None:
-        """The state (n,) before the first action of the demonstration with id ``demo``; None where it is not kept."""
+        """The state (n,) before the first action of the demonstration with id ``demo``; None if it was not recorded."""
 
 
 def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:
-    """Which of the cameras ``there`` each one ``wanted`` is; None unless all are there.
+    """Match each ``wanted`` camera with one of the cameras ``there``; None unless all are there.
 
     As ``named``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
     camera is the wrist camera and the only other one the other.
@@ -193,27 +193,27 @@ def uri_again(scheme: str, path: Path, **options: Any) -> str:
 
 
 class EpisodeReader(Protocol):
-    """What a format has to say: `Unreadable` completes "demonstration KEY …"."""
+    """Reads the episodes of one format by their ids; the text of an `Unreadable` completes "demonstration KEY …"."""
 
     def ids(self) -> Iterable[str]:
         """The ids of all demonstrations, in order."""
 
     def task(self, key: str) -> str:
-        """The task of one, told without decoding its pictures."""
+        """The task of an episode, without decoding its pictures."""
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of one."""
+        """States and actions of an episode."""
 
     def demo(self, key: str) -> Demo:
-        """All of one."""
+        """The whole episode as a demonstration."""
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What a camera, by its stored name, saw at ``step``, full size."""
+        """The full-size image of a camera, given by its stored name, at ``step``."""
 
 
 @dataclass(frozen=True)
-class About:
-    """What a source says of itself, as `Source` and `Noted` want it."""
+class SourceInfo:
+    """The properties of a source that `Source` and `AnnotatedSource` require."""
 
     name: str
     uri: str
@@ -227,33 +227,35 @@ class About:
 
 
 def assumed_rate(rate: float, why: str) -> str:
-    """The note of a reader whose data do not say how many steps a second they have."""
+    """The note of a reader whose data have no frame rate."""
     return f"it does not say its rate: taken as {rate:g} steps a second, {why}; ?fps=… says otherwise"
 
 
 class Episodes:
-    """A `Source` of what an `EpisodeReader` reads.
+    """A `Source` that reads its episodes with an `EpisodeReader`.
 
-    ``cameras`` are the stored names of all cameras, ``named`` maps what an env calls them to those.
+    ``cameras`` are the stored names of all cameras; ``named`` maps an env's camera names to stored names.
     """
 
-    def __init__(self, reader: EpisodeReader, about: About, cameras: Sequence[str], named: Mapping[str, str]) -> None:
+    def __init__(
+        self, reader: EpisodeReader, about: SourceInfo, cameras: Sequence[str], named: Mapping[str, str]
+    ) -> None:
         self._reader, self._cameras, self._named = reader, cameras, named
         self.name, self.uri, self.camera, self.fps = about.name, about.uri, about.camera, about.fps
         self.fingerprint, self.notes = about.fingerprint, about.notes
         self.gripper_dim, self.gripper_open, self.eef_dims = about.gripper_dim, about.gripper_open, about.eef_dims
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)
 
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The demonstrations whose task is ``wanted`` when their turn comes."""
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
+        """Yield the demonstrations whose task is ``wanted``."""
         for key in self._reader.ids():
             try:
                 if wanted(self._reader.task(key)):
                     yield self._reader.demo(key)
             except Unreadable as error:
-                yield Bad(key, str(error))
+                yield UnreadableDemo(key, str(error))
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
         """States and actions, one demonstration after the other."""
@@ -278,7 +280,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that all demonstrations of a library share; None without states or actions."""
+    """Action and state sizes shared by all demonstrations of a library; None if there are no actions or states."""
 
     action_dim: int | None
     state_dim: int | None
@@ -290,7 +292,7 @@ class Shape:
 
 
 def length_of(demo: Demo) -> int:
-    """Steps of a demonstration: its actions, else its states, else up to its last frame."""
+    """Number of steps of a demonstration: of its actions, else of its states, else up to its last frame."""
     rows = demo.states if demo.actions is None else demo.actions
     if rows is not None:
         return len(rows)
@@ -298,7 +300,7 @@ def length_of(demo: Demo) -> int:
 
 
 def fault(demo: Demo, shape: Shape | None) -> str | None:
-    """Why ``demo`` cannot stand in a library whose demonstrations have ``shape``; None when it can."""
+    """The reason why ``demo`` cannot be added to a library of ``shape``; None if it can."""
     length = length_of(demo)
     if length < 2:
         return f"has {length} step{'s' * (length != 1)}, and a demonstration needs at least 2"

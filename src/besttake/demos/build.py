@@ -1,4 +1,4 @@
-"""From a source of demonstrations to a library on disk, one demonstration at a time."""
+"""Build a library on disk from a source of demonstrations, one demonstration at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig, event_starts, onset_frame, phases
-from besttake.demos.base import Bad, ByTask, Divided, Shape, Showing, Source, fault, length_of
+from besttake.demos.base import (
+    CameraSource,
+    PartitionedSource,
+    Shape,
+    Source,
+    TaskSource,
+    UnreadableDemo,
+    fault,
+    length_of,
+)
 from besttake.demos.checks import check_content
-from besttake.demos.layout import Layout, Said, layout_of
+from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
-from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, Writer, writing
+from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, LibraryWriter, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo
@@ -35,15 +44,16 @@ _SHOWN_EVERY = 8
 
 
 @dataclass(frozen=True)
-class Options(Said):
-    """How to build, and what the user says about the data (`Said`).
+class Options(DataHints):
+    """Options of a build, including what the user says about the data (`DataHints`).
 
-    ``stride``: embed every stride-th frame of the source, and event frames always. ``tasks``: only these.
-    ``max_demos``: per task; a source that knows tasks beforehand (`ByTask`) does not read the others, so that damage
-    in them is not noticed. ``events``: what counts as an event, in place of what the data say. ``pad``: what a chunk
-    holds past the end (`Library.chunk`). ``skip_bad``: leave out what cannot be used and say so in the library, instead
-    of stopping. ``encoder_uri``: how to make the encoder again, its name by default. ``first``: read no more than so
-    many. ``half``: keep embeddings as float16, which halves the library and moves a cosine by less than 0.001.
+    ``stride``: embed every stride-th frame of the source; event frames are always embedded. ``tasks``: use only these.
+    ``max_demos``: limit per task; a source that knows tasks in advance (`TaskSource`) does not read the others, so
+    damage in them goes unnoticed. ``events``: what counts as an event, overriding what the data say. ``pad``: what a
+    chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out unusable demonstrations and list them in the
+    library, instead of stopping. ``encoder_uri``: URI of the encoder (default: its name). ``first``: read at most this
+    many demonstrations. ``half``: store embeddings as float16, which halves the library and changes a cosine by less
+    than 0.001.
     """
 
     stride: int = 1
@@ -58,7 +68,7 @@ class Options(Said):
     half: bool = False
 
     def resolved(self, source: Source) -> Options:
-        """These options with what the source's numbers mean filled in."""
+        """Return these options with the layout of the source filled in."""
         if self.layout is not None:
             return self
         layout = layout_of(source, self)
@@ -66,12 +76,12 @@ class Options(Said):
 
 
 @dataclass(frozen=True)
-class Work:
-    """How the building goes on, which does not change what is built.
+class BuildHooks:
+    """Callbacks for progress and parallel reading; they do not change what is built.
 
-    ``progress`` is called with the id of each demonstration done. ``each`` is a `map` that may have the parts of a
-    `Divided` source read elsewhere. ``frames`` is called with the frames embedded so far and with how many there will
-    be, as far as that can be told from the demonstrations read; 0 where the source does not say how many it has.
+    ``progress`` is called with the id of each finished demonstration. ``each`` is a `map` that may read the parts of a
+    `PartitionedSource` in other processes. ``frames`` is called with the number of frames embedded so far and the
+    expected total, extrapolated from the demonstrations read; 0 if the source does not know how many it has.
     """
 
     progress: Callable[[str], None] = lambda _: None
@@ -80,13 +90,17 @@ class Work:
 
 
 def build(
-    source: Source, encoder: Encoder | Fitted, out: str | Path, options: Options | None = None, work: Work | None = None
+    source: Source,
+    encoder: Encoder | Fitted,
+    out: str | Path,
+    options: Options | None = None,
+    work: BuildHooks | None = None,
 ) -> Library:
-    """Make a library of ``source`` in directory ``out``."""
-    wanted, work = (options or Options()).resolved(source), work or Work()
+    """Build a library from ``source`` in directory ``out``."""
+    wanted, work = (options or Options()).resolved(source), work or BuildHooks()
     if wanted.stride < 1:
         raise LibraryError(f"stride must be at least 1, not {wanted.stride}")
-    held: list[Demo | Bad] | None = None
+    held: list[Demo | UnreadableDemo] | None = None
     if isinstance(encoder, Fitted):
         frames, held = _frames_to_fit(_chosen(source, wanted, work.each), wanted.stride)
         if not len(frames):
@@ -94,14 +108,18 @@ def build(
         encoder = encoder.fit(frames)
         del frames
     items = _chosen(source, wanted, work.each) if held is None else held
-    _Building(source, encoder, wanted, work).run(Path(out), items)
+    _LibraryBuilder(source, encoder, wanted, work).run(Path(out), items)
     return Library.open(out)
 
 
 def build_cached(
-    source: Source, encoder: Encoder | Fitted, cache: Path, options: Options | None = None, work: Work | None = None
+    source: Source,
+    encoder: Encoder | Fitted,
+    cache: Path,
+    options: Options | None = None,
+    work: BuildHooks | None = None,
 ) -> Library:
-    """`build` in a directory of ``cache`` named by all that the library depends on, unless it is there already."""
+    """Open the library from ``cache``, or build it there, named by a hash of all it depends on."""
     wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]
     parts = [FORMAT, source.name, source.fingerprint, source.camera, spec.name, spec.fingerprint, asdict(wanted)]
@@ -118,20 +136,20 @@ def build_cached(
     return library
 
 
-class _Building:
-    def __init__(self, source: Source, encoder: Encoder, options: Options, work: Work) -> None:
+class _LibraryBuilder:
+    def __init__(self, source: Source, encoder: Encoder, options: Options, work: BuildHooks) -> None:
         assert options.layout is not None
         self._source, self._encoder, self._options, self._work = source, encoder, options, work
         self._layout, self._gripper_moves = options.layout, False
         self._embedded = 0
         self._shape: Shape | None = None
         self._demos: list[DemoHead] = []
-        self._left_out: list[Bad] = []
+        self._left_out: list[UnreadableDemo] = []
 
-    def run(self, out: Path, items: Iterable[Demo | Bad]) -> None:
+    def run(self, out: Path, items: Iterable[Demo | UnreadableDemo]) -> None:
         with writing(out) as writer:
             for item in items:
-                reason = item.reason if isinstance(item, Bad) else fault(item, self._shape)
+                reason = item.reason if isinstance(item, UnreadableDemo) else fault(item, self._shape)
                 if reason is not None:
                     self._refuse(item.id, reason)
                 elif isinstance(item, Demo):
@@ -140,7 +158,7 @@ class _Building:
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
-            shows = self._source.uri if isinstance(self._source, Showing) else None
+            shows = self._source.uri if isinstance(self._source, CameraSource) else None
             writer.finish(self._content(), stored, self._source.name, shows)
 
     def _refuse(self, name: str, reason: str) -> None:
@@ -149,9 +167,9 @@ class _Building:
                 f"{self._source.name}: demonstration {name} {reason}; repair it, or leave it out"
                 " (`besttake library build` with `skip_bad`)"
             )
-        self._left_out.append(Bad(name, reason))
+        self._left_out.append(UnreadableDemo(name, reason))
 
-    def _add(self, writer: Writer, demo: Demo) -> None:
+    def _add(self, writer: LibraryWriter, demo: Demo) -> None:
         if self._shape is None:
             self._shape = Shape.of(demo)
             self._check_dims(self._shape)
@@ -176,7 +194,7 @@ class _Building:
         self._demos.append(DemoHead(**own, length=length_of(demo), frames=len(rows), events=starts.tolist()))
 
     def _turned(self, demo: Demo) -> Demo:
-        """``demo`` with gripper commands as the library is to have them."""
+        """Convert the gripper commands of ``demo`` to those of the library."""
         turn, gripper = self._layout.turn, self._layout.gripper_dim
         if turn is None or gripper is None or demo.actions is None:
             return demo
@@ -185,7 +203,7 @@ class _Building:
         return replace(demo, actions=actions)
 
     def _encode(self, frames: U8) -> F32:
-        """The embeddings of a demonstration's frames; some at a time where that takes long, so that progress is seen.
+        """Embed the frames of a demonstration; a slow encoder gets a few at a time, so that progress is visible.
 
         A cheap encoder gets them all at once: how many rows a matrix product has can change its last bits.
         """
@@ -198,7 +216,7 @@ class _Building:
         return np.concatenate(blocks)
 
     def _expected(self, current: int) -> int:
-        """How many frames there will be: those of the demonstrations so far, and as many on average in each other."""
+        """The expected number of frames, extrapolated from the demonstrations so far."""
         total, read = _how_many(self._source, self._options), len(self._demos) + 1
         so_far = self._embedded + current
         return round(so_far * max(total, read) / read) if total else 0
@@ -247,7 +265,7 @@ class _Building:
 
 
 def _how_many(source: Source, options: Options) -> int:
-    """How many demonstrations will be used, at most; 0 where the source does not say how many it has."""
+    """The largest number of demonstrations that will be used; 0 if the source does not know how many it has."""
     there = len(source) if isinstance(source, Sized) else 0
     tasks = options.tasks if options.tasks is not None else getattr(source, "tasks", None)
     if not there or options.max_demos is None or tasks is None:
@@ -255,45 +273,47 @@ def _how_many(source: Source, options: Options) -> int:
     return min(there, options.max_demos * len(tasks))
 
 
-def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | Bad]:
+def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | UnreadableDemo]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` good ones of each."""
-    if not isinstance(source, Divided):
+    if not isinstance(source, PartitionedSource):
         return _limited(source, options)
     return _limited(chain.from_iterable(each(partial(_of_part, options), source.parts())), options)
 
 
-def _of_part(options: Options, part: Iterable[Demo | Bad]) -> list[Demo | Bad]:
+def _of_part(options: Options, part: Iterable[Demo | UnreadableDemo]) -> list[Demo | UnreadableDemo]:
     return [*_limited(part, options)]
 
 
-def _limited(items: Iterable[Demo | Bad], options: Options) -> Iterator[Demo | Bad]:
+def _limited(items: Iterable[Demo | UnreadableDemo], options: Options) -> Iterator[Demo | UnreadableDemo]:
     most, taken = np.inf if options.max_demos is None else options.max_demos, Counter[str]()
 
     def wanted(task: str) -> bool:
         return (options.tasks is None or task in options.tasks) and taken[task] < most
 
-    for item in islice(items.of_tasks(wanted) if isinstance(items, ByTask) else items, options.first):
-        if isinstance(item, Bad):
+    for item in islice(items.of_tasks(wanted) if isinstance(items, TaskSource) else items, options.first):
+        if isinstance(item, UnreadableDemo):
             yield item
         elif wanted(item.task):
             taken[item.task] += fault(item, None) is None
             yield item
 
 
-def _frames_to_fit(items: Iterable[Demo | Bad], stride: int) -> tuple[U8, list[Demo | Bad] | None]:
+def _frames_to_fit(
+    items: Iterable[Demo | UnreadableDemo], stride: int
+) -> tuple[U8, list[Demo | UnreadableDemo] | None]:
     """Frames spread evenly over the source, and the demonstrations themselves if they are few enough to hold.
 
     Their number is not known before the end: all are taken until they are too many, then every second, and so on.
     """
     frames: list[U8] = []
-    held: list[Demo | Bad] | None = []
+    held: list[Demo | UnreadableDemo] | None = []
     seen, every, size = 0, 1, 0
     for item in items:
         if held is not None:
             held.append(item)
-            size += 0 if isinstance(item, Bad) else item.frames.nbytes
+            size += 0 if isinstance(item, UnreadableDemo) else item.frames.nbytes
             held = held if size <= _HELD_BYTES else None
-        if isinstance(item, Bad) or fault(item, None) is not None:
+        if isinstance(item, UnreadableDemo) or fault(item, None) is not None:
             continue
         for frame in item.frames[::stride]:
             if frames and frame.shape != frames[0].shape:
@@ -306,6 +326,6 @@ def _frames_to_fit(items: Iterable[Demo | Bad], stride: int) -> tuple[U8, list[D
     return np.array(frames, np.uint8) if frames else np.zeros((0, 1, 1, 3), np.uint8), held
 
 
-def _fail_empty(source: Source, left_out: list[Bad]) -> None:
+def _fail_empty(source: Source, left_out: list[UnreadableDemo]) -> None:
     why = f"; the first was left out because it {left_out[0].reason}" if left_out else ""
     raise LibraryError(f"{source.name}: no demonstration is left to build a library from{why}")

@@ -1,4 +1,4 @@
-"""Whether a library can serve: its files are whole, its encoder is right, it suits the env, the tasks and retrieval.
+"""Check that a library is intact and fits the encoder, the env, the tasks and retrieval.
 
 Each check raises `LibraryError` with one line that says what is wrong and what to do.
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def check_content(library: Library) -> None:
-    """Read every byte and compare it with what was written."""
+    """Check the checksums of all files."""
     for name in library.head.files:
         library.file(name)
 
 
 def check_encoder(library: Library, encoder: Encoder) -> None:
-    """The embeddings were made by ``encoder``."""
+    """Check that the embeddings were made by ``encoder``."""
     own, other = library.head.encoder, encoder.spec
     if other.fingerprint != own.fingerprint:
         raise LibraryError(
@@ -36,13 +36,13 @@ def check_encoder(library: Library, encoder: Encoder) -> None:
 
 
 def check_encoder_uri(library: Library, uri: str) -> None:
-    """The embeddings were made by the encoder that ``uri`` names."""
+    """Check that the embeddings were made by the encoder that ``uri`` names."""
     if uri not in (library.head.encoder.uri, library.head.encoder.name):
         check_encoder(library, registry.encoder(uri))
 
 
 def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
-    """Chunks can be retrieved for ``env``: camera, actions, states and events are as they must be."""
+    """Check that chunks can be retrieved for ``env``: camera, actions, states and events must match."""
     check_chunks(library, env)
     _check_size(library, env, "states", library.head.state_dim, env.state_dim)
     if config is None or config.rule != "frame":
@@ -50,7 +50,7 @@ def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalCon
 
 
 def check_gripper(library: Library, env: EnvSpec | World) -> None:
-    """The library's gripper commands are those that ``env`` takes, as far as both say."""
+    """Check that the library's gripper commands match those of ``env``, if both declare them."""
     head = library.head
     opens = getattr(env, "gripper_open", None)
     if head.gripper_dim is None or env.gripper_dim is None or opens is None:
@@ -65,7 +65,7 @@ def check_gripper(library: Library, env: EnvSpec | World) -> None:
 
 
 def check_chunks(library: Library, env: EnvSpec | World) -> None:
-    """Demonstrated chunks can be compared with those of a policy in ``env``: camera and actions are as they must be."""
+    """Check that demonstrated chunks can be compared with those of a policy in ``env``: camera and actions match."""
     check_camera(library, env)
     _check_size(library, env, "actions", library.head.action_dim, env.action_dim)
     check_gripper(library, env)
@@ -83,7 +83,7 @@ def _check_size(library: Library, env: EnvSpec | World, what: str, here: int | N
 
 
 def check_camera(library: Library, env: EnvSpec | World) -> None:
-    """The library shows the wrist where ``env`` is scored by a wrist camera, and another view where it is not."""
+    """Check that the library has wrist images if and only if ``env`` is scored by a wrist camera."""
     if is_wrist(library.head.camera) != is_wrist(env.score_camera):
         raise LibraryError(
             f"{library.path} shows camera {library.head.camera}, but {env.name} is scored by {env.score_camera};"
@@ -97,7 +97,7 @@ def has_events(library: Library) -> bool:
 
 
 def check_events(library: Library) -> None:
-    """Some demonstration has an event after its start, so that there is something to match."""
+    """Check that some demonstration has an event after its start, so that retrieval has something to match."""
     if not has_events(library):
         known = library.head.gripper_dim is not None or library.head.eef_dims is not None
         raise LibraryError(
@@ -107,10 +107,10 @@ def check_events(library: Library) -> None:
 
 
 def check_tasks(library: Library, tasks: Sequence[TaskSpec], least: int = 1) -> list[str]:
-    """Each task has ``least`` demonstrations; returns remarks on how tasks were matched.
+    """Check that each task has ``least`` demonstrations, and return notes on how tasks were matched.
 
-    Where library and plan have one task each and call it differently, one is taken for the other, and a remark says so.
-    A library that names no tasks serves all.
+    If library and plan have one task each under different names, they are taken to be the same, and a note says so.
+    A library without task names is used for all tasks.
     """
     notes = []
     for task in tasks:

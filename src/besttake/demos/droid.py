@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, video_frame, video_frames
 from besttake.demos.paths import check_links, inside, read_json
 from besttake.errors import LibraryError
@@ -60,7 +60,7 @@ class DroidReader:
         return states, actions
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         states, actions = self.numbers(key)
         assert states is not None
         assert actions is not None
@@ -72,7 +72,7 @@ class DroidReader:
         return Demo(key, words, frames[:length], steps, states, actions, words, {"folder": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         return video_frame(self._video(key, camera), step)
 
     def _video(self, key: str, camera: str) -> Path:
@@ -105,7 +105,7 @@ def make(
         notes.append(f"{unfinished} folders without metadata and {failures} that failed were left out")
     again = uri_again("droid", root, camera=camera, failed=failed, fps=fps, size=size, map=map)
     files = [root / key / "trajectory.h5" for key in episodes]
-    about = About(
+    about = SourceInfo(
         name, again, chosen.name, read.number("fps", fps, 1e-3), h5.digest(files, chosen.stored, reader.size),
         tuple(notes), 6, -1, (0, 1, 2),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Frames out of video files and pictures, as the readers of demonstrations need them."""
+"""Decode frames from video files and pictures, with limits on their size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Unreadable(Exception):
 
 
 def check_size(width: int, height: int, count: int = 1, largest: int = LARGEST) -> None:
-    """`Unreadable` where a picture of this size, or so many of them once they are shrunk, cannot be meant."""
+    """Raise `Unreadable` if a picture of this size, or ``count`` of them once shrunk, is too large to be genuine."""
     if width < 1 or height < 1 or count < 0:
         raise Unreadable(f"has pictures of {width} x {height} pixels")
     if width * height > MOST_PIXELS:
@@ -68,7 +68,7 @@ def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.flo
 
 
 def jpeg(frame: U8, largest: int) -> bytes:
-    """A frame (h, w, 3) as a small picture for people."""
+    """Encode a frame (h, w, 3) as a small JPEG for display."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -109,7 +109,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 
 
 def video_rate(path: Path) -> float:
-    """Frames a second of a video; 0 when it does not say."""
+    """Frames per second of a video; 0 if unknown."""
     av = _av()
     try:
         with av.open(str(path.resolve()), container_options=_OPENING, metadata_errors="replace") as container:
@@ -181,7 +181,7 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
 
 
 def _upright(image: Any, degrees: int) -> Any:
-    """The image as its rotation tag says to show it: phones store what they see and how they were held."""
+    """Rotate an image as its rotation tag says: phones store the raw picture and how they were held."""
     from PIL import Image
 
     turns = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}

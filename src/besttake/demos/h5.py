@@ -1,4 +1,4 @@
-"""HDF5 files of others, read with h5py: no link and no storage leads out of the file, no size is believed."""
+"""Read HDF5 files from untrusted sources with h5py: no link or storage may lead out of the file, sizes are checked."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _BLOCK = 64
 
 
 def h5py() -> Any:
-    """The library, or `MissingExtra`."""
+    """Import h5py, or raise `MissingExtra`."""
     return need("h5py", "hdf5 demonstrations", "hdf5")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The file, open for reading; `Unreadable` says in one line what is wrong with it, also while it is read."""
+    """Open a file for reading; errors, also during the block, become `Unreadable` with a one-line reason."""
     try:
         with h5py().File(path, "r") as file:
             yield file
@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def opened_at(path: Path, group: str) -> Iterator[Any]:
-    """A ``group`` of the file, open for reading; `Unreadable` where there is none."""
+    """Open a ``group`` of the file for reading; `Unreadable` if it does not exist."""
     with opened(path) as file:
         content = item(file, group)
         if not isinstance(content, h5py().Group):
@@ -53,18 +53,18 @@ def opened_at(path: Path, group: str) -> Iterator[Any]:
 
 
 def names(group: Any, path: str) -> list[str]:
-    """What the group at ``path`` holds; empty where there is no such group."""
+    """Names of the members of the group at ``path``; empty if there is no such group."""
     content = item(group, path)
     return [str(key) for key in content] if isinstance(content, h5py().Group) else []
 
 
 def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
-    """The group or dataset at ``path``, None where there is none; `Unreadable` where it is not in this very file."""
+    """The group or dataset at ``path``; None if there is none, `Unreadable` if it lies outside this file."""
     library = h5py()
     for part in (part for part in path.split("/") if part):
         if not isinstance(group, library.Group):
             return None
-        # By the link itself: to ask whether ``part in group`` would follow it, and open the file that it leads to.
+        # Look at the link itself: ``part in group`` would follow it and open the file that it leads to.
         stored, name = group.id.links, part.encode()
         if not stored.exists(name):
             return None
@@ -84,7 +84,7 @@ def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
 
 
 def dataset(group: Any, path: str) -> Any:
-    """The dataset at ``path``; `Unreadable` where there is none."""
+    """The dataset at ``path``; `Unreadable` if there is none."""
     values = item(group, path)
     if not isinstance(values, h5py().Dataset):
         raise Unreadable(f"has no {path}")
@@ -125,7 +125,7 @@ def one_picture(group: Any, path: str, step: int) -> U8:
 
 
 def attributes(group: Any) -> dict[str, Any]:
-    """The attributes that can be read."""
+    """The readable attributes of a group."""
     values = {}
     for key in group.attrs:
         try:
@@ -164,7 +164,7 @@ def files_of(path: Path, name: str) -> list[Path]:
 
 
 def digest(files: Iterable[Path], *choices: object) -> str:
-    """A fingerprint of files by name, size and their first and last megabyte, and of what is read of them."""
+    """A hash of the names, sizes, first and last megabyte of files, and of the reader's options."""
     total = hashlib.sha256(repr(choices).encode())
     for path in files:
         with path.open("rb") as file:

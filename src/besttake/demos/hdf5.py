@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from besttake.core.rotations import axis_angle
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError
@@ -121,7 +121,7 @@ class Hdf5Reader:
         return Demo(key, self.task(key), frames, steps, states, actions, words, origin)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         with self._group(key) as group:
             return self._upright(h5.one_picture(group, f"obs/{camera}", step))
 
@@ -175,7 +175,7 @@ class Hdf5Reader:
 class Hdf5Demos(Episodes):
     """The demonstrations of one or more HDF5 files of the same kind."""
 
-    def __init__(self, reader: Hdf5Reader, about: About, cameras: Sequence[str], named: Mapping[str, str]) -> None:
+    def __init__(self, reader: Hdf5Reader, about: SourceInfo, cameras: Sequence[str], named: Mapping[str, str]) -> None:
         super().__init__(reader, about, cameras, named)
         self._start_state = reader.start_state
 
@@ -227,7 +227,7 @@ def make(
     again = uri_again(
         "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map
     )  # fmt: skip
-    about = About(
+    about = SourceInfo(
         read.uri, again, chosen.name, said or _USUAL_RATE,
         h5.digest(files, chosen.stored, keys, turned, reader.size, paired, 2), tuple(notes),
         first.action_dim - 1 if first.action_dim == 7 else None, -1, (0, 1, 2) if keys == known else None,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig
-from besttake.demos.base import Noted, Sampled, Source
+from besttake.demos.base import AnnotatedSource, NumericSource, Source
 from besttake.errors import LibraryError
 from besttake.types import F32
 
@@ -27,11 +27,11 @@ Turns = Literal["spaced", "every"]
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the user says about the data; None where nothing is said.
+class DataHints:
+    """What the user says about the layout of the data; None means unspecified.
 
-    ``gripper_open`` is the command that opens, ``gripper_as`` the commands that shall open and close in the library.
-    ``turns``: which sharp turns are events, the ``spaced`` ones of a moving arm or ``every`` one, as the paper has it.
+    ``gripper_open`` is the command that opens, ``gripper_as`` the (open, close) commands to use in the library.
+    ``turns``: which sharp turns are events, the ``spaced`` ones of a moving arm or ``every`` one, as in the paper.
     """
 
     gripper_dim: int | None = None
@@ -44,26 +44,26 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Gripper commands ``opens`` and ``closes`` of the data become those ``to`` which the library is turned."""
+class GripperMapping:
+    """Linear map of gripper commands: ``opens`` and ``closes`` of the data become the pair ``to`` in the library."""
 
     opens: float
     closes: float
     to: tuple[float, float]
 
     def __call__(self, commands: NDArray[Any]) -> NDArray[Any]:
-        """The commands as the library has them."""
+        """Convert commands of the data to those of the library."""
         return self.to[0] + (commands - self.opens) * ((self.to[1] - self.to[0]) / (self.closes - self.opens))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where gripper and end effector are, what an event is, how gripper commands are turned, and remarks."""
+    """Where gripper and end effector are, what counts as an event, how gripper commands are converted, and notes."""
 
     gripper_dim: int | None
     eef_dims: tuple[int, ...] | None
     events: EventConfig
-    turn: Turn | None = None
+    turn: GripperMapping | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -81,16 +81,16 @@ class _Gripper:
 
     @property
     def slack(self) -> float:
-        """How near the middle a command may be without a meaning, where commands take any value."""
+        """Half-width of the dead zone around the middle, for commands that take any value."""
         return 0.0 if self.levels else 0.1 * (self.high - self.low)
 
 
-def layout_of(source: Source, said: Said) -> Layout:
-    """What the numbers of ``source`` mean, by what the user ``said``, by the format, and by a look at the numbers."""
-    notes = list(source.notes) if isinstance(source, Noted) else []
+def layout_of(source: Source, said: DataHints) -> Layout:
+    """Find the layout of ``source`` from what the user ``said``, from its format and from its numbers."""
+    notes = list(source.notes) if isinstance(source, AnnotatedSource) else []
     gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
     eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
-    rows = _looked_at(source, gripper) if isinstance(source, Sampled) else []
+    rows = _looked_at(source, gripper) if isinstance(source, NumericSource) else []
     if gripper is None and (gripper := _two_level_dim(rows)) is not None:
         notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
     if eef is None and (eef := _moved_dims(rows, gripper)) is not None:
@@ -113,8 +113,8 @@ def layout_of(source: Source, said: Said) -> Layout:
     return Layout(gripper, eef, events, turn, tuple(notes))
 
 
-def _looked_at(source: Sampled, gripper: int | None) -> Rows:
-    """The numbers of the first demonstrations, and of more where those, of one task perhaps, move no gripper."""
+def _looked_at(source: NumericSource, gripper: int | None) -> Rows:
+    """States and actions of the first demonstrations, and of more if the gripper never moves in those."""
     rows: Rows = []
     for row in islice(source.rows(), _AT_MOST):
         rows.append(row)
@@ -126,9 +126,9 @@ def _looked_at(source: Sampled, gripper: int | None) -> Rows:
 
 
 def _gripper_events(
-    source: Source, said: Said, gripper: _Gripper, measured: int | None
-) -> tuple[EventConfig, Turn | None, list[str]]:
-    """How gripper changes are seen, how commands are turned into those asked for, and remarks."""
+    source: Source, said: DataHints, gripper: _Gripper, measured: int | None
+) -> tuple[EventConfig, GripperMapping | None, list[str]]:
+    """Return how gripper events are detected, how gripper commands are converted, and notes."""
     notes: list[str] = []
     middle = gripper.middle if said.gripper_threshold is None else said.gripper_threshold
     if said.gripper_open is not None:
@@ -155,7 +155,7 @@ def _gripper_events(
     config = EventConfig(gripper_threshold=middle, hysteresis=gripper.slack, gripper_open=sign)
     if wanted is None or (opens, closes) == wanted:
         return config, None, notes
-    turn = Turn(opens, closes, wanted)
+    turn = GripperMapping(opens, closes, wanted)
     notes.append(
         f"gripper commands {opens:g} (open) and {closes:g} (closed) of the data are {wanted[0]:g} and {wanted[1]:g} in"
         " the library, as the environment takes them"
@@ -170,9 +170,9 @@ def _gripper_events(
 
 
 def _commands(rows: Rows, dim: int) -> _Gripper | None:
-    """The range of the gripper's commands; None where nothing is commanded, or always the same.
+    """The range of the gripper's commands; None if there are none or they never change.
 
-    Commands from -1 to 1 and from 0 to 1 are those conventions, also where a demonstration does not reach the ends.
+    Commands within -1 to 1 or 0 to 1 are taken for those conventions, even if no demonstration reaches the ends.
     """
     columns = [
         actions[:, dim] for _, actions in rows if actions is not None and -actions.shape[1] <= dim < actions.shape[1]
@@ -189,7 +189,7 @@ def _commands(rows: Rows, dim: int) -> _Gripper | None:
 
 
 def _two_level_dim(rows: Rows) -> int | None:
-    """The action that is always one of two values; None where none or several are."""
+    """The action dimension that takes exactly two values; None if there is no such dimension or several."""
     tables = [actions for _, actions in rows if actions is not None and len(actions)]
     if not tables or len({table.shape[1] for table in tables}) > 1:
         return None
@@ -201,7 +201,7 @@ def _two_level_dim(rows: Rows) -> int | None:
 
 
 def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
-    """States 0, 1, 2, where they move as the first three of seven actions say and the last one is the gripper."""
+    """States 0, 1, 2 if they move with the first three of seven actions, the last of which is the gripper."""
     moves, commands = [], []
     for states, actions in rows:
         if (
@@ -226,7 +226,7 @@ def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
 
 
 def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
-    """The sign of the command at which two fingers in the state part; None where there are none, or they disagree."""
+    """The sign of the command at which the two fingers in the state move apart; None if unclear or without fingers."""
     votes = []
     for states, actions in rows:
         opening = None if states is None else _opening(states)
@@ -244,7 +244,7 @@ def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
 
 
 def _opening(states: F32) -> NDArray[np.float64] | None:
-    """How far two fingers are apart at each step: the last two states, mirrored or alike, in metres."""
+    """The distance between two fingers at each step, in metres, from the last two states (mirrored or equal)."""
     if states.shape[1] < 2 or len(states) < 4 or not np.isfinite(states).all():
         return None
     one, two = states[:, -2].astype(np.float64), states[:, -1].astype(np.float64)

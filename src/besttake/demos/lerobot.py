@@ -5,7 +5,7 @@ in the paper, else the first), ``state`` and ``action`` (features; by default ``
 ``action`` or ``actions``), ``episodes`` (``0:50``), ``size`` (longest side of a frame, 320), ``revision`` (of a hub
 data set), ``map`` (``agentview:observation.images.image``, where the names do not say which camera is which). The
 gripper and the end effector are known where the features name them: one action called ``…gripper…``, states called
-``x``, ``y``, ``z``; else `besttake.demos.layout` looks at the numbers, and says what it took them for.
+``x``, ``y``, ``z``; else `besttake.demos.layout` infers them from the numbers, and a note says what it assumed.
 
 Version 3 has several episodes in each file and lists them in ``meta/episodes/*.parquet``; version 2 has a file per
 episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate and the names of their files in
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import About, Episodes, choose_camera, match_cameras, uri_again
+from besttake.demos.base import Episodes, SourceInfo, choose_camera, match_cameras, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
 from besttake.demos.paths import check_links, filled, inside, read_json, read_json_lines
 from besttake.errors import BestTakeError, LibraryError, need, one_line
@@ -39,8 +39,8 @@ _OLD_CHUNK = 1000
 
 
 @dataclass(frozen=True)
-class Episode:
-    """An episode and where it lies: ``row`` is what the data set says of it."""
+class EpisodeEntry:
+    """An episode of a data set; ``row`` is its metadata, including the files that hold it."""
 
     number: int
     task: str
@@ -61,7 +61,7 @@ class Meta:
 
     @classmethod
     def read(cls, root: Path, name: str) -> Meta:
-        """The metadata of the data set in ``root``; LibraryError, one line, where it is none or damaged."""
+        """Read the metadata of the data set in ``root``; LibraryError if it is missing or damaged."""
         check_links(root, name)
         path = root / "meta" / "info.json"
         if not path.is_file():
@@ -96,7 +96,7 @@ class Meta:
         return bool(self.features[camera]["dtype"] == "video")
 
     def dims(self, key: str | None) -> list[str]:
-        """The names of a feature's numbers; empty where it has none, or not one for each number."""
+        """The names of a feature's components; empty unless every component has one."""
         names = None if key is None else self.features[key].get("names")
         if isinstance(names, dict):
             names = next(iter(names.values()), None)
@@ -106,12 +106,13 @@ class Meta:
         size = shape[0] if isinstance(shape, list) and len(shape) == 1 else None
         return [str(each) for each in names] if len(names) == size else []
 
-    def episodes(self) -> list[Episode]:
+    def episodes(self) -> list[EpisodeEntry]:
         """All episodes, by number."""
         try:
             rows = self._rows()
             episodes = [
-                Episode(int(row["episode_index"]), _first(row.get("tasks")), int(row["length"]), row) for row in rows
+                EpisodeEntry(int(row["episode_index"]), _first(row.get("tasks")), int(row["length"]), row)
+                for row in rows
             ]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise LibraryError(
@@ -123,15 +124,15 @@ class Meta:
             raise LibraryError(f"{self.name}: its list of episodes is damaged (a length below 0)")
         return sorted(episodes, key=lambda episode: episode.number)
 
-    def data_file(self, episode: Episode) -> Path:
+    def data_file(self, episode: EpisodeEntry) -> Path:
         """The table that holds ``episode``."""
         return self._file("data_path", episode, "data", {})
 
-    def video_file(self, episode: Episode, camera: str) -> Path:
+    def video_file(self, episode: EpisodeEntry, camera: str) -> Path:
         """The video that holds what ``camera`` saw in ``episode``."""
         return self._file("video_path", episode, f"videos/{camera}", {"video_key": camera})
 
-    def video_start(self, episode: Episode, camera: str) -> float:
+    def video_start(self, episode: EpisodeEntry, camera: str) -> float:
         """Where ``episode`` begins in its video file, in seconds."""
         if self.version == 2:
             return 0.0
@@ -160,7 +161,7 @@ class Meta:
                 raise LibraryError(f"{self.name}: meta/episodes/{path.name} {error}") from error
         return rows
 
-    def _file(self, pattern: str, episode: Episode, columns: str, more: Mapping[str, str]) -> Path:
+    def _file(self, pattern: str, episode: EpisodeEntry, columns: str, more: Mapping[str, str]) -> Path:
         named = self.info.get(pattern)
         if not isinstance(named, str):
             raise Unreadable(f"has no {pattern} in meta/info.json")
@@ -182,7 +183,7 @@ class LeRobotReader:
 
     root: Path
     meta: Meta
-    episodes: Mapping[str, Episode]
+    episodes: Mapping[str, EpisodeEntry]
     camera: str
     state: str | None
     action: str | None
@@ -202,7 +203,7 @@ class LeRobotReader:
         return _rows(table, self.state), _rows(table, self.action)
 
     def has(self, camera: str) -> bool:
-        """Whether the videos of ``camera`` were downloaded, by the first episode's."""
+        """Whether the videos of ``camera`` were downloaded, judging by the first episode."""
         if not self.meta.is_video(camera):
             return True
         first = next(iter(self.episodes.values()), None)
@@ -212,7 +213,7 @@ class LeRobotReader:
             return False
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         episode = self.episodes[key]
         if self.meta.is_video(camera):
             frame: U8 = self._video(episode, camera, step, 1, _FULL)[0]
@@ -222,14 +223,14 @@ class LeRobotReader:
             raise Unreadable(f"has {len(rows)} rows of step {step}")
         return self._picture(rows[0].as_py(), _FULL)
 
-    def _table(self, episode: Episode, columns: Sequence[str]) -> Any:
+    def _table(self, episode: EpisodeEntry, columns: Sequence[str]) -> Any:
         table = self._read(episode, columns, []).sort_by("frame_index")
         if table.num_rows != episode.length:
             path = self.meta.data_file(episode)
             raise Unreadable(f"has {table.num_rows} rows instead of {episode.length} in {path.name}")
         return table
 
-    def _read(self, episode: Episode, columns: Sequence[str], only: list[tuple[str, str, int]]) -> Any:
+    def _read(self, episode: EpisodeEntry, columns: Sequence[str], only: list[tuple[str, str, int]]) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -244,7 +245,7 @@ class LeRobotReader:
         return table
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         episode = self.episodes[key]
         is_video = self.meta.is_video(self.camera)
         columns = [c for c in (self.state, self.action, None if is_video else self.camera) if c is not None]
@@ -264,7 +265,7 @@ class LeRobotReader:
         origin = {"episode": episode.number, "file": str(path)}
         return Demo(key, task, frames, steps, states, actions, task, origin)
 
-    def _video(self, episode: Episode, camera: str, step: int, count: int, largest: int) -> U8:
+    def _video(self, episode: EpisodeEntry, camera: str, step: int, count: int, largest: int) -> U8:
         start = self.meta.video_start(episode, camera) + step / self.meta.fps
         return video_slice(self.meta.video_file(episode, camera), start, count, self.meta.fps, largest)
 
@@ -276,7 +277,7 @@ class LeRobotReader:
         raise Unreadable("has an empty row of pictures")
 
     def fingerprint(self) -> str:
-        """Over the metadata, and the names and sizes of data and videos: to read those takes as long as to use them."""
+        """A hash of the metadata and of the names and sizes of data and videos, without reading the latter."""
         parts = [dict(self.meta.info), self.camera, self.state, self.action, self.size]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
         for pattern in ("*.parquet", "*.jsonl"):
@@ -293,7 +294,7 @@ class LeRobotReader:
 class LeRobotDemos(Episodes):
     """The episodes of a LeRobotDataset; it has the cameras whose videos were downloaded."""
 
-    def __init__(self, reader: LeRobotReader, about: About, named: Mapping[str, str]) -> None:
+    def __init__(self, reader: LeRobotReader, about: SourceInfo, named: Mapping[str, str]) -> None:
         super().__init__(reader, about, reader.meta.cameras, named)
         self._has, self._count = reader.has, len(reader.episodes)
         self.tasks = tuple(dict.fromkeys(episode.task for episode in reader.episodes.values()))
@@ -335,7 +336,7 @@ def make(
     kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
     reader = LeRobotReader(root, meta, kept, scored.stored, states, actions, read.whole("size", size))
     axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
-    about = About(
+    about = SourceInfo(
         read.uri, again, scored.name, meta.fps, reader.fingerprint(), _notes(reader),
         _only(meta.dims(actions), lambda dim: "gripper" in dim.lower()), None,
         None if None in axes else tuple(axis for axis in axes if axis is not None),
@@ -378,7 +379,7 @@ def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revisio
 
 
 def _feature(meta: Meta, wanted: str | None, usual: Sequence[str]) -> str | None:
-    """The feature ``wanted``, else the first of the ``usual`` ones that there is; None where there is none."""
+    """The feature ``wanted``, else the first of the ``usual`` ones that exists; None if there is none."""
     if wanted is None:
         return next((key for key in usual if key in meta.features), None)
     if wanted not in meta.features:

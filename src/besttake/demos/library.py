@@ -1,4 +1,4 @@
-"""Demonstrations as a library on disk: frames embedded once, states, actions, events, and where all of it came from.
+"""A library on disk: demonstrations with their embedded frames, states, actions, events and provenance.
 
 ```
 library.json         format, source, encoder, camera, sizes, demos with their events, retrieval (tuned) or null
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Showing, Started
+from besttake.demos.base import CameraSource, ReplayableSource
 from besttake.demos.checks import check_encoder
 from besttake.demos.storage import FILE, LibraryHead, TunedHead, TunedOn
 from besttake.demos.view import Matched, View
@@ -39,7 +39,7 @@ from besttake.types import F32, F64, I64, U8
 
 
 class Library:
-    """An opened library. Open one with `Library.open`, make one with `besttake.demos.build`."""
+    """An opened library. Open one with `Library.open`, build one with `besttake.demos.build`."""
 
     def __init__(self, path: Path, head: LibraryHead) -> None:
         self.path, self.head, self.demos = path, head, head.demos
@@ -61,7 +61,7 @@ class Library:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when anything does that scores or retrieval depend on."""
+        """A hash of everything that scores and retrieval depend on."""
         return self.head.fingerprint
 
     @property
@@ -101,10 +101,10 @@ class Library:
         return np.array(self.states[self._first[demo] + step])
 
     def chunk(self, demo: int, step: int, horizon: int) -> F32:
-        """What ``demo`` did from ``step`` on: (horizon, action_dim).
+        """The actions of ``demo`` from ``step`` on: (horizon, action_dim).
 
-        Past its end the arm rests: by ``pad`` "hold" no motion and the last gripper command (for actions that are
-        differences; all zero where the gripper's place is unknown), by "repeat" the last action again.
+        Past its end the arm rests: with ``pad`` "hold" no motion and the last gripper command (for actions that are
+        differences; all zero if the gripper dimension is unknown), with "repeat" the last action again.
         """
         own: F32 = self.chunks(np.array([demo]), np.array([step]), horizon)[0]
         return own
@@ -132,7 +132,7 @@ class Library:
         return rows
 
     def frame_image(self, frame: int) -> U8:
-        """Frame ``frame`` for people: uint8 (h, w, 3), at most 128 px, within JPEG error."""
+        """A thumbnail of frame ``frame``: uint8 (h, w, 3), at most 128 px, within JPEG error."""
         from PIL import Image
 
         start, end = int(self._ends[frame - 1]) if frame else 0, int(self._ends[frame])
@@ -142,7 +142,7 @@ class Library:
                 return np.asarray(picture.convert("RGB"))
 
     def encoder(self) -> Encoder:
-        """The encoder that made the embeddings; LibraryError when it is not available as it was."""
+        """The encoder that made the embeddings; LibraryError if it is not available or has changed."""
         made: Any = registry.encoder(self._named(self.head.encoder.uri))
         if isinstance(made, Fitted) and _ENCODER in self.head.files:
             from safetensors.numpy import load_file
@@ -171,11 +171,11 @@ class Library:
         return list(range(len(self.demos))), "all"
 
     def can_show(self, cameras: Sequence[str]) -> bool:
-        """Whether `show` can give these cameras: whether the source is still there, unchanged, and has them."""
+        """Whether `show` can return these cameras: the source still exists, is unchanged, and has them."""
         return not cameras or (self._source is not None and self._source.shows(cameras))
 
     def show(self, demo: int, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """What a policy would look at: the source's own pictures of ``cameras`` at a step of ``demo``, full size."""
+        """The full-size images of ``cameras`` at a step of ``demo``, read from the source as input for a policy."""
         if not cameras:
             return {}
         if self._source is None or not self._source.shows(cameras):
@@ -183,15 +183,15 @@ class Library:
         return self._source.show(self.demos[demo].id, step, cameras)
 
     def _named(self, uri: str) -> registry.FromFile:
-        """A URI of ``library.json``, which may have been written by anyone."""
+        """Mark a URI from ``library.json`` as untrusted, since anyone may have written the file."""
         return registry.FromFile(uri, self.path / FILE)
 
     def start_state(self, demo: int) -> F64 | None:
-        """The simulator's state before the first action of ``demo``, where the source is still there and kept it."""
-        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, Started) else None
+        """The simulator's state before the first action of ``demo``; None if it is not available."""
+        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, ReplayableSource) else None
 
     @cached_property
-    def _source(self) -> Showing | None:
+    def _source(self) -> CameraSource | None:
         if self.head.shows is None:
             return None
         uri = self._named(self.head.shows)
@@ -201,7 +201,7 @@ class Library:
         except BestTakeError:
             return None
         same = source is not None and source.fingerprint == self.head.source_fingerprint
-        return source if same and isinstance(source, Showing) else None
+        return source if same and isinstance(source, CameraSource) else None
 
     @property
     def retrieval(self) -> RetrievalConfig | None:
@@ -221,7 +221,7 @@ class Library:
         return Library.open(self.path)
 
     def summary(self) -> dict[str, Any]:
-        """The library in short: plain values, for JSON."""
+        """A summary of the library as plain values, for JSON."""
         head = self.head
         return {
             "source": {"name": head.source, "fingerprint": head.source_fingerprint},
@@ -240,7 +240,7 @@ class Library:
         return self._array("picture_ends")
 
     def file(self, name: str) -> Path:
-        """The path of a file of the library, which is as it was written; LibraryError when it is not."""
+        """The path of a file of the library, after verifying its checksum; LibraryError if it does not match."""
         path = self.path / name
         if name not in self._whole:
             try:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import h5
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable
 from besttake.demos.paths import inside, read_json
 from besttake.errors import LibraryError
@@ -61,7 +61,7 @@ class ManiSkillReader:
             return self._numbers(group)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         with self._opened(key) as group:
             states, actions = self._numbers(group)
             frames = h5.pictures(group, self.cameras[self.camera], self.size)
@@ -72,7 +72,7 @@ class ManiSkillReader:
         return Demo(key, self.task(key), frames[:-1], steps, states, actions, "", origin)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         with self._opened(key) as group:
             return h5.one_picture(group, self.cameras[camera], step)
 
@@ -129,7 +129,7 @@ def make(
         notes.append(assumed_rate(usual, "as its env has by default"))
     again = uri_again("maniskill", path, camera=camera, state=state, failed=failed, fps=fps, size=size, map=map)
     print_of = h5.digest(files.values(), reader.camera, states, keep, reader.size)
-    about = About(
+    about = SourceInfo(
         name, again, chosen.name, given or said or usual, print_of, tuple(notes),
         action_dim - 1 if action_dim in (7, 8) else None, 1,
         (0, 1, 2) if states and states[0] == _POSE else None,

@@ -1,4 +1,4 @@
-"""What a data set says about its own files is not trusted: paths stay inside it, patterns and texts are bounded."""
+"""Untrusted metadata of data sets: keep their paths inside the data set, and bound the size of patterns and texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 
 
 def inside(root: Path, path: str | Path) -> Path:
-    """The file ``path`` of the data set in ``root``; `Unreadable` where it lies, or a link leads, outside.
+    """The file ``path`` of the data set in ``root``; `Unreadable` if it lies outside, directly or through a link.
 
-    Nor may it be a pipe or a device, which could be waited for without end.
+    Pipes and devices are refused as well, since reading them could block forever.
     """
     try:
         outside = files.leads_out(root, path)
@@ -38,7 +38,7 @@ def inside(root: Path, path: str | Path) -> Path:
 
 
 def check_links(root: Path, name: str) -> None:
-    """LibraryError where a link below ``root`` leads out of it, unless the user trusts the directory (`trust`).
+    """Raise LibraryError if a link below ``root`` leads out of it, unless the user trusts the directory (`trust`).
 
     Every reader calls it before it opens a file. The directory itself may be a link: the user named it.
     """
@@ -54,10 +54,10 @@ def check_links(root: Path, name: str) -> None:
 
 
 def filled(pattern: str, values: Mapping[str, int | str]) -> str:
-    """``data/chunk-{chunk_index:03d}/file.parquet`` with its fields filled in.
+    """Fill in the fields of a path pattern such as ``data/chunk-{chunk_index:03d}/file.parquet``.
 
-    Only plain fields and whole numbers with leading zeros are known: a pattern comes with the data, and the format
-    language of Python can ask for any amount of memory and for attributes of what it is given.
+    Only plain fields and zero-padded integers are supported. The pattern comes with the data, and Python's own format
+    language could request any amount of memory or read attributes of its arguments.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -73,13 +73,13 @@ def filled(pattern: str, values: Mapping[str, int | str]) -> str:
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:
-    """The JSON object in ``path``; LibraryError, which begins with ``name``, where it is none, or too large."""
+    """Read the JSON object in ``path``; LibraryError, which begins with ``name``, if it is not one or too large."""
     with _damage(path, name):
         return _object(files.read_json(path, _MOST_TEXT))
 
 
 def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
-    """The JSON objects in ``path``, one a line; LibraryError as `read_json`."""
+    """Read the JSON objects in ``path``, one per line; LibraryError as in `read_json`."""
     with _damage(path, name):
         # Only at \n: texts may hold other line ends, such as U+2028.
         lines = files.read_regular(path, _MOST_TEXT).decode("utf-8").split("\n")

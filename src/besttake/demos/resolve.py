@@ -1,7 +1,6 @@
-"""From the name of demonstrations to a library: opened where it is one, else built once and kept in the cache.
+"""Open the library that a path or URI names, or build one from the demonstrations it names and keep it in the cache.
 
-A bare path is looked at to tell its format, and where in it the data set lies; its reader then says what it took the
-data for.
+For a bare path, the format and the directory of the data set are detected; notes say what the reader assumed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from besttake import registry
 from besttake.demos import h5, rlds
 from besttake.demos.base import Source
-from besttake.demos.build import Options, Work, build, build_cached
+from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.checks import check_encoder_uri
 from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library
@@ -45,9 +44,9 @@ _MOST_FOLDERS = 20_000
 
 
 def open_or_build(
-    named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
+    named: str, encoder: str | None = None, options: Options | None = None, work: BuildHooks | None = None
 ) -> Library:
-    """The library that ``named`` means: a library's directory, or demonstrations (`source_of`) to build one from.
+    """Open the library ``named`` by its directory, or build one from the demonstrations ``named`` (`source_of`).
 
     ``encoder`` is a URI: by default the library's own, or `pixels` where one is built.
     """
@@ -64,9 +63,13 @@ def open_or_build(
 
 
 def build_at(
-    out: Path | None, named: str, encoder: str | None = None, options: Options | None = None, work: Work | None = None
+    out: Path | None,
+    named: str,
+    encoder: str | None = None,
+    options: Options | None = None,
+    work: BuildHooks | None = None,
 ) -> Library:
-    """Build a library of the demonstrations ``named`` in directory ``out``, or in the cache where it is None."""
+    """Build a library from the demonstrations ``named`` in directory ``out``, or in the cache if it is None."""
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)
     source, made = source_of(named), registry.encoder(uri)
@@ -152,7 +155,7 @@ def _of_directory(path: Path) -> str | None:
 
 
 def _shows(path: Path) -> bool:
-    """Whether it holds videos or folders of pictures, or folders of these."""
+    """Whether a directory holds videos or folders of pictures, directly or one level below."""
     names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())
     shown = (*VIDEOS, *PICTURES)
     return any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, picture
 from besttake.demos.paths import check_links, inside, read_json
 from besttake.errors import LibraryError, need
@@ -98,7 +98,7 @@ class RldsReader:
         return _joined(example, self.state, steps), _joined(example, self.action, steps)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         example = self._example(key)
         steps = _steps(example)
         pictures = example.texts(f"steps/{self.camera}")
@@ -113,7 +113,7 @@ class RldsReader:
         return Demo(key, words, stacked, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         pictures = self._example(key).texts(f"steps/{camera}")
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")
@@ -177,7 +177,7 @@ def make(
             )
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
-    about = About(
+    about = SourceInfo(
         name, again, chosen.name, steps, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
         sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.errors import BestTakeError, LibraryError
 from besttake.takes.key import Row
 from besttake.takes.store import Store
@@ -44,11 +44,11 @@ class RunDemos:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)
 
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The takes whose task is ``wanted`` when their turn comes."""
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
+        """Yield the takes whose task is ``wanted``."""
         with Store.open(self._path) as store:
             for row in self._rows:
                 key = row.key
@@ -58,7 +58,7 @@ class RunDemos:
                 try:
                     take = store.load(row)
                 except BestTakeError as error:
-                    yield Bad(identity, f"cannot be read ({error})")
+                    yield UnreadableDemo(identity, f"cannot be read ({error})")
                     continue
                 length = take.steps if take.success_step is None else take.success_step
                 seen = take.frame_steps < length

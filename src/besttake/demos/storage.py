@@ -1,4 +1,4 @@
-"""A library on disk: what ``library.json`` says, and how the directory is written, whole or not at all."""
+"""A library on disk: the schema of ``library.json``, and the atomic writing of its directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.errors import LibraryError, one_line
 from besttake.files import read_json, sha256_of, write_text
 from besttake.types import U8
@@ -40,7 +40,7 @@ class _Part(BaseModel):
 
 
 class EncoderHead(_Part):
-    """The encoder of the frames: how to make it again, and how to know it."""
+    """The encoder of the frames: its URI and its fingerprint."""
 
     uri: str
     name: str
@@ -68,7 +68,7 @@ class DemoHead(_Part):
 
 
 class TunedOn(_Part):
-    """The starts of an env that a retrieval was chosen on; what else was tried is kept as it was written."""
+    """The starts of an env on which a retrieval configuration was chosen; other fields are kept unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
@@ -77,7 +77,7 @@ class TunedOn(_Part):
 
 
 class TunedHead(_Part):
-    """The retrieval that was chosen for the library, and on what."""
+    """The retrieval configuration chosen for the library, and the data it was chosen on."""
 
     config: dict[str, Any]
     tuned_on: TunedOn
@@ -94,9 +94,9 @@ class TunedHead(_Part):
 
 
 class LibraryContent(_Part):
-    """What makes a library the one that it is: the fingerprint covers this and the files.
+    """The part of the head that, with the files, defines the fingerprint of a library.
 
-    ``notes`` are remarks for the user: what the data were taken for.
+    ``notes`` are remarks for the user: what was assumed about the data.
     """
 
     format: int
@@ -112,12 +112,12 @@ class LibraryContent(_Part):
     eef_dims: tuple[int, ...] | None
     event_config: EventConfig
     demos: tuple[DemoHead, ...]
-    left_out: tuple[Bad, ...]
+    left_out: tuple[UnreadableDemo, ...]
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _fits_together(self) -> LibraryContent:
-        """Every place that the head names exists: dimensions of actions and states, steps of demonstrations."""
+        """Check that all indexes are valid: dimensions of actions and states, steps of demonstrations."""
         sizes = {
             "stride": self.stride, "encoder.dim": self.encoder.dim,
             "action_dim": self.action_dim, "state_dim": self.state_dim,
@@ -140,7 +140,7 @@ class LibraryContent(_Part):
 class LibraryHead(LibraryContent):
     """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
 
-    ``checksum`` covers all the rest of the file, ``fingerprint`` what makes the library the one that it is.
+    ``checksum`` covers the rest of the file, ``fingerprint`` the content and the files.
     """
 
     files: dict[str, StoredFile]
@@ -196,7 +196,7 @@ class LibraryHead(LibraryContent):
         return head
 
     def write(self, directory: Path) -> None:
-        """Write ``library.json``, whole or not at all."""
+        """Write ``library.json`` atomically."""
         values = json.loads(json.dumps(self.model_dump(exclude={"checksum"})))
         values["checksum"] = _checksum(values)
         write_text(directory / FILE, json.dumps(values, indent=1, sort_keys=True))
@@ -209,19 +209,19 @@ def _version(value: Any) -> int:
 
 
 def _fingerprint(values: Mapping[str, Any]) -> str:
-    """The sha256 over what makes a library the one that it is: the content and the files."""
+    """The sha256 over the content and the files of a library."""
     parts = {name: value for name, value in values.items() if name not in _BESIDE}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
-    """The sha256 over all of ``values`` but the checksum itself."""
+    """The sha256 over ``values`` without the checksum itself."""
     rest = {name: value for name, value in values.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 class GrowingArray:
-    """A ``.npy`` file whose first axis grows: space is left for the header, which is written last."""
+    """A ``.npy`` file whose first axis can grow: space is reserved for the header, which is written last."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._file = path.open("wb")
@@ -244,7 +244,7 @@ class GrowingArray:
         self._file.close()
 
 
-class Writer:
+class LibraryWriter:
     """A library under construction in a temporary directory beside ``out``; `finish` renames it into place."""
 
     def __init__(self, out: Path) -> None:
@@ -308,9 +308,9 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(out: Path) -> Iterator[Writer]:
-    """A `Writer` whose temporary directory does not outlive the block."""
-    writer = Writer(out)
+def writing(out: Path) -> Iterator[LibraryWriter]:
+    """A `LibraryWriter` whose temporary directory does not outlive the block."""
+    writer = LibraryWriter(out)
     try:
         yield writer
     except OSError as error:
@@ -323,12 +323,12 @@ def writing(out: Path) -> Iterator[Writer]:
 
 
 def _beside(out: Path) -> str:
-    """How the names of directories under construction begin: each ends with the process that makes it."""
+    """Prefix of the names of directories under construction; each name ends with the id of its process."""
     return f".{out.name}-{socket.gethostname()}-"
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove what killed processes of this machine left beside ``out``."""
+    """Remove temporary directories that killed processes of this machine left beside ``out``."""
     start = _beside(out)
     for path in out.parent.iterdir():
         pid = path.name.removeprefix(start).partition("-")[0]
@@ -337,14 +337,14 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _umask() -> int:
-    """The mask of the process, which can only be read by setting it."""
+    """The umask of the process, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _replace_directory(made: Path, out: Path) -> None:
-    """Rename ``made`` to ``out``; a library that stands there is moved away first and then removed."""
+    """Rename ``made`` to ``out``; an existing library is moved away first and then removed."""
     for path in made.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError
@@ -31,7 +31,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
 
 @dataclass(frozen=True)
-class Recording:
+class VideoRecording:
     """A video file, or a folder of pictures, of a task."""
 
     path: Path
@@ -73,11 +73,11 @@ class VideoDemos:
             except Unreadable:
                 continue
 
-    def __iter__(self) -> Iterator[Demo | Bad]:
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)
 
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | Bad]:
-        """The recordings whose task is ``wanted`` when their turn comes."""
+    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
+        """The recordings whose task is ``wanted``."""
         for recording in self.recordings:
             if not wanted(recording.task):
                 continue
@@ -86,7 +86,7 @@ class VideoDemos:
                 frames = read_frames(recording.path, self._size)
                 states, actions = _table(recording.table, len(frames))
             except Unreadable as error:
-                yield Bad(identity, str(error))
+                yield UnreadableDemo(identity, str(error))
                 continue
             steps, instruction = np.arange(len(frames), dtype=np.int64), recording.task.replace("_", " ")
             yield Demo(identity, recording.task, frames, steps, states, actions, instruction, {"file": identity})
@@ -117,13 +117,13 @@ def read_frames(path: Path, largest: int = LARGEST) -> U8:
     return np.stack(frames)
 
 
-def _recordings(root: Path, task: str) -> list[Recording]:
-    recordings: list[Recording] = []
+def _recordings(root: Path, task: str) -> list[VideoRecording]:
+    recordings: list[VideoRecording] = []
     for path in sorted(root.iterdir()):
         if _is_recording(path):
-            recordings.append(Recording(path, task))
+            recordings.append(VideoRecording(path, task))
         elif path.is_dir():
-            recordings += [Recording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
+            recordings += [VideoRecording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
     return recordings
 
 
@@ -137,7 +137,7 @@ def _pictures(folder: Path) -> list[Path]:
     return sorted(pictures, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
 
 
-def _files(recording: Recording) -> list[Path]:
+def _files(recording: VideoRecording) -> list[Path]:
     files = [recording.path] if recording.path.is_file() else _pictures(recording.path)
     return [*files, recording.table] if recording.table.is_file() else files
 

@@ -1,4 +1,4 @@
-"""The part of a library that one task uses: its frames to score by, its events to retrieve from."""
+"""The part of a library that belongs to one task: frames for scoring, events for retrieval."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class View:
         return spread
 
     def candidates(self, config: RetrievalConfig, horizon: int) -> Candidates:
-        """What can be matched: the events of the task's demonstrations, or by rule `frame` all frames."""
+        """The candidates for retrieval: the events of the task's demonstrations, or with rule `frame` all frames."""
         library = self.library
         self._check()
         if config.rule == "frame":
@@ -99,7 +99,7 @@ class View:
         return Retriever(known, config, prepare)
 
     def _rows(self, demo: int, steps: I64) -> I64:
-        """The frame of the library that stands for each of the events that begin at ``steps`` of ``demo``."""
+        """The library frame at each of the events that begin at ``steps`` of ``demo``."""
         own = np.flatnonzero(self.frame_demo == demo)
         rows: I64 = self.frames[own[onset_frames(self.frame_step[own], steps)]]
         return rows
@@ -117,7 +117,7 @@ class View:
         return is_open[place]
 
     def _check(self) -> None:
-        """Every demonstration has frames, at steps that it has, and an event; the sums of a library do not tell."""
+        """Check that every demonstration has valid frames and an event, which the totals of a library do not show."""
         library = self.library
         lengths = np.array([demo.length for demo in library.demos])
         frames = np.bincount(self.frame_demo, minlength=len(lengths))
@@ -132,7 +132,7 @@ class View:
 
 
 def _picked(table: F32, rows: I64) -> Table:
-    """``rows`` of ``table``, without a copy: a part of it where they lie together, else read when they are needed."""
+    """``rows`` of ``table`` without a copy: a slice if they are contiguous, else read on demand."""
     if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
         return table[rows[0] : rows[0] + len(rows)]
     return Rows(lambda which: table[rows[which]], (len(rows), *table.shape[1:]))

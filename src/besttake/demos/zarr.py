@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import About, Episodes, assumed_rate, choose_camera, uri_again
+from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
 from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
 from besttake.demos.paths import check_links
 from besttake.errors import LibraryError, need, one_line
@@ -69,7 +69,7 @@ class ZarrReader:
         return _numbers(self.data, self.state, first, end), _numbers(self.data, self.action, first, end)
 
     def demo(self, key: str) -> Demo:
-        """An episode."""
+        """Read an episode as a demonstration."""
         first, end = self._span(key)
         height, width = self.data[self.camera].shape[1:3]
         check_size(width, height, end - first, self.size)
@@ -83,7 +83,7 @@ class ZarrReader:
         return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"first": first, "end": end})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """What ``camera`` saw at ``step``, full size."""
+        """The full-size image of ``camera`` at ``step``."""
         first, end = self._span(key)
         if not 0 <= step < end - first:
             raise Unreadable(f"has no step {step}")
@@ -131,7 +131,7 @@ def make(
     rate = _RATE if fps is None else read.number("fps", fps, 1e-3)
     if fps is None:
         notes.append(assumed_rate(rate, "as Diffusion Policy's PushT has (UMI's have 60)"))
-    about = About(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
+    about = SourceInfo(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
     return Episodes(reader, about, cameras, named)
 
 

@@ -1,1 +1,1 @@
-"""Encoders: what turns a frame into a unit vector."""
+"""Encoders, which turn a frame into a unit vector."""

@@ -1,4 +1,4 @@
-"""The contract of an encoder phi. Prove that yours keeps it with ``besttake.testing.check_encoder``."""
+"""The contract of an encoder phi. Check yours with ``besttake.testing.check_encoder``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Fitted(Protocol):
         """The encoder fitted to ``images``."""
 
     def arrays(self) -> Mapping[str, Array]:
-        """What `from_arrays` needs to make this encoder again."""
+        """The arrays from which `from_arrays` restores this encoder."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """The encoder whose `arrays` these are."""
+        """Restore an encoder from its `arrays`."""
 
 
 def check_images(images: U8) -> None:

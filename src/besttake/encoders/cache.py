@@ -1,7 +1,14 @@
-"""No frame is encoded twice: embeddings on disk, keyed by the frame's hash and the encoder's fingerprint.
+"""Encoders that avoid work: a cache on disk, and on request the skipping of near-identical frames.
+
+`CachedEncoder` encodes no frame twice: embeddings on disk, keyed by the frame's hash and the encoder's fingerprint.
 
 One SQLite file per fingerprint. SQLite gives what a cache shared by runs needs: atomic writes, several processes at
 once, and a file that a killed run leaves whole.
+
+With `SkippingEncoder`, a frame that differs from the last encoded one by less than ``threshold`` grey levels on average
+takes its embedding. Every ``audit``-th skipped frame is encoded all the same to measure the error, so that a report can
+say what the saving cost. Rows then depend on their neighbours; therefore it is off unless requested, and part of the
+fingerprint.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -29,11 +37,11 @@ _QUERY_WIDTH = 500
 _BLOCK = 32
 """Frames that are encoded between two writes: what a killed process loses at most."""
 _VERSION = 2
-"""Until 1, the last bits of an embedding depended on the batch in which it was made: those are not used."""
+"""Embeddings of version 1 are not used: their last bits depended on the batch."""
 
 
 def cached(encoder: Encoder) -> Encoder:
-    """``encoder`` with the user's cache in front of it; a cheap one as it is."""
+    """Put the user's cache in front of ``encoder``, unless it is cheap."""
     return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings")
 
 
@@ -67,7 +75,7 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
-        """Keep embeddings of frames, by their hashes, that the same encoder made elsewhere, ``encoded`` of them now."""
+        """Store embeddings by frame hash that the same encoder made elsewhere; ``encoded`` of them were new there."""
         sound = {key: v for key, v in vectors.items() if v.shape == (self.spec.dim,) and np.isfinite(v).all()}
         fresh = {key: sound[key] for key in sound.keys() - self._read(sorted(sound)).keys()}
         if fresh:
@@ -109,9 +117,9 @@ def _known_by(fingerprint: str) -> str:
 
 
 class Arrivals:
-    """Gives a `CachedEncoder` what was embedded elsewhere, in a thread of its own: nobody waits for the disk.
+    """Writes embeddings made elsewhere to a `CachedEncoder` in a background thread, so that nobody waits for the disk.
 
-    All that has come meanwhile is written at once. What cannot be kept is encoded again where it is needed.
+    Everything that has arrived is written at once. What cannot be stored is encoded again when needed.
     """
 
     def __init__(self, encoder: CachedEncoder) -> None:
@@ -128,7 +136,7 @@ class Arrivals:
         self._thread.join()
 
     def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
-        """As `CachedEncoder.add`, soon."""
+        """Queue embeddings for `CachedEncoder.add`."""
         self._queue.put((vectors, encoded))
 
     def _work(self) -> None:
@@ -161,7 +169,7 @@ def _packed(key: bytes, vector: F32) -> bytes:
 
 
 def _unpacked(key: bytes, blob: Any, dim: int) -> F32 | None:
-    """The vector of a row; None where the row is damaged or without a checksum, so that its frame is encoded again."""
+    """The vector of a row; None if the row is damaged, so that its frame is encoded again."""
     if not isinstance(blob, bytes) or len(blob) != 4 * dim + 4:
         return None
     data, check = blob[:-4], int.from_bytes(blob[-4:], "little")
@@ -169,7 +177,60 @@ def _unpacked(key: bytes, blob: Any, dim: int) -> F32 | None:
 
 
 def frame_hash(image: U8) -> bytes:
-    """What a frame is known by: its shape and its pixels."""
+    """A hash of the shape and the pixels of a frame."""
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
     return digest.digest()
+
+
+@dataclass(frozen=True)
+class SkipReport:
+    """How many frames were skipped, how many of those were checked, and 1 - cosine of the checked ones."""
+
+    frames: int
+    skipped: int
+    audited: int
+    mean_error: float
+    worst_error: float
+
+
+class SkippingEncoder:
+    """``encoder`` that reuses an embedding while frames hardly change."""
+
+    def __init__(self, encoder: Encoder, threshold: float, audit: int = 16) -> None:
+        if not threshold > 0 or audit < 1:
+            raise ComponentError(f"skip={threshold}: expected a number of grey levels above 0, and audit at least 1")
+        self._encoder, self._threshold, self._audit = encoder, threshold, audit
+        self._frames = self._skipped = 0
+        self._errors: list[float] = []
+        mark = f"{encoder.spec.fingerprint}+skip{threshold:g}"
+        note = f"consecutive frames closer than {threshold:g} grey levels share an embedding"
+        self.spec = replace(encoder.spec, fingerprint=mark, notes=(*encoder.spec.notes, note))
+
+    def encode(self, images: U8) -> F32:
+        """Uint8 (B, H, W, 3), in the order they were filmed, to float32 (B, dim)."""
+        source = self._sources(images)
+        kept = np.unique(source)
+        audited = np.flatnonzero(source != np.arange(len(images)))[:: self._audit]
+        vectors = self._encoder.encode(images[np.concatenate([kept, audited])])
+        out: F32 = vectors[np.searchsorted(kept, source)]
+        true = vectors[len(kept) :]
+        self._errors += [float(1 - np.dot(a, b)) for a, b in zip(out[audited], true, strict=True)]
+        out[audited] = true
+        self._frames += len(images)
+        self._skipped += len(images) - len(kept)
+        return out
+
+    def report(self) -> SkipReport:
+        """What has been skipped so far, and what it cost."""
+        errors = self._errors or [0.0]
+        return SkipReport(self._frames, self._skipped, len(self._errors), float(np.mean(errors)), float(np.max(errors)))
+
+    def _sources(self, images: U8) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """For each frame, the index of the frame whose embedding it takes."""
+        source = np.arange(len(images))
+        for row in range(1, len(images)):
+            last = source[row - 1]
+            if np.abs(images[row].astype(np.int16) - images[last].astype(np.int16)).mean() < self._threshold:
+                source[row] = last
+        return source

@@ -47,7 +47,7 @@ class Pixels:
         return EncoderSpec("pixels", dim, digest.hexdigest()[:16], ("fitted to the library's own frames",), cheap=True)
 
     def fit(self, images: U8) -> Pixels:
-        """The encoder whose axes are the principal ones of ``images`` uint8 (B, H, W, 3)."""
+        """Fit the principal axes to ``images`` uint8 (B, H, W, 3)."""
         flat = shrink(images, self.size).astype(np.float64)
         mean = np.round(flat.mean(axis=0) * 256) / 256
         flat -= mean
@@ -70,7 +70,7 @@ class Pixels:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """The encoder whose `arrays` these are."""
+        """Restore an encoder from its `arrays`."""
         size, keep = (int(v) for v in arrays["sizes"])
         return cls(size, keep, np.asarray(arrays["axes"], np.float64), np.asarray(arrays["mean"], np.float64))
 

@@ -1,4 +1,4 @@
-"""What the torch encoders share: the device, the preprocessing, the batched forward pass, the fingerprint.
+"""Code shared by the torch encoders: device, preprocessing, batched forward pass and fingerprint.
 
 Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
 part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
@@ -59,8 +59,8 @@ class TorchEncoder:
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time (on a CPU one).
 
-        The last group is filled up: products of another shape round differently, and an embedding shall be the same
-        bits whatever it is encoded with, in whichever process.
+        The last group is padded: products of another shape round differently, and an embedding must have the same
+        bits in any batch and any process.
         """
         check_images(images)
         out = np.empty((len(images), self.spec.dim), np.float32)
@@ -92,7 +92,7 @@ def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float
 
 
 def pick_device(torch: Any, device: str) -> Any:
-    """``auto`` is CUDA, else MPS, else CPU; a device that is not there is an error."""
+    """Choose a torch device: ``auto`` is CUDA, else MPS, else CPU; ComponentError if it is not available."""
     devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return torch.device(next(name for name, usable in devices.items() if usable))
@@ -103,11 +103,11 @@ def pick_device(torch: Any, device: str) -> Any:
 
 
 def hub_failure(name: str, error: Exception) -> ComponentError:
-    """One line for the many ways in which a checkpoint cannot be loaded."""
+    """A one-line error for a checkpoint that cannot be loaded."""
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
 
 
 def random_weights(name: str, missing: Sequence[str]) -> ComponentError:
-    """The error of a checkpoint that does not hold all weights."""
+    """The error for a checkpoint that lacks weights, which would stay random."""
     return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from besttake.conventions import BRIDGE_STATE, FAMILIES, POSE_STATE
-from besttake.envs.checks import check_action, check_cameras, check_task
+from besttake.envs.base import check_action, check_cameras, check_task
 from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.files import short_hash, versions
 from besttake.options import Reader

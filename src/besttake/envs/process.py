@@ -1,4 +1,4 @@
-"""What belongs to the whole process and envs need for themselves: OpenGL's back end and the global generators."""
+"""Process-wide settings that envs need: the OpenGL back end and the global random generators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def choose_device() -> None:
 
 
 def egl_devices() -> int:
-    """How many devices EGL lists; 0 where it does not say."""
+    """The number of EGL devices; 0 if unknown."""
     try:
         egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
         egl.eglGetProcAddress.restype = ctypes.c_void_p

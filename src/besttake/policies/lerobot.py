@@ -35,7 +35,7 @@ from besttake.policies.lerobot_checkpoint import (
 )
 from besttake.policies.lerobot_families import (
     STATE,
-    Family,
+    PolicyFamily,
     Seeded,
     family_of,
     images_in,
@@ -118,7 +118,7 @@ class LerobotPolicy:
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
         self._turned = ([-1], gripper) if gripper is not None else turned_gripper(config)
-        self._family: Family = family_of(checkpoint.family, config, checkpoint.policy)
+        self._family: PolicyFamily = family_of(checkpoint.family, config, checkpoint.policy)
         self._resizes = self._family.resizes or resizes(config)
         self._width = 1 if self._family.alone else width
         self._state_dim, action_dim = sizes_of(config) if self._between is None else self._between.sizes

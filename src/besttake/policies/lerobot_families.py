@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Family(ABC):
+class PolicyFamily(ABC):
     """One way of sampling. ``latent`` is the shape of a row's noise, empty where it takes none from us.
 
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``stacks``: where only its
@@ -71,7 +71,7 @@ class Family(ABC):
         """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
 
 
-class Padded(Family):
+class Padded(PolicyFamily):
     """Families whose latent is a chunk (chunk_size, max_action_dim)."""
 
     resizes = True
@@ -157,7 +157,7 @@ class Flow(Padded):
 
 
 @dataclass(frozen=True)
-class Diffusion(Family):
+class Diffusion(PolicyFamily):
     """DiffusionPolicy: noise (horizon, action_dim) that begins ``n_obs_steps - 1`` steps in the past."""
 
     past: int = 0
@@ -196,7 +196,7 @@ class MultiTask(Diffusion):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-class Deterministic(Family):
+class Deterministic(PolicyFamily):
     """ACT: no randomness at test time."""
 
     kind = "deterministic"
@@ -209,7 +209,7 @@ class Deterministic(Family):
         return actions.repeat(len(draws) // len(actions), 1, 1)
 
 
-class Seeded(Family):
+class Seeded(PolicyFamily):
     """Any other family: it draws from torch's global generator, which is seeded from the row's draw, row by row."""
 
     alone = True
@@ -227,7 +227,7 @@ class Seeded(Family):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-class Greedy(Family):
+class Greedy(PolicyFamily):
     """pi0-FAST at temperature 0, and MolmoAct2 where it says its actions as tokens: one call gives the whole chunk."""
 
     kind: ClassVar[PolicyKind] = "deterministic"
@@ -291,8 +291,8 @@ def _heat(temperature: float, warms: Warms) -> float:
     return temperature if warm is None else temperature * warm.noise
 
 
-def family_of(name: str, config: Any, policy: Any) -> Family:
-    """The `Family` of a policy whose type is ``name``."""
+def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
+    """The `PolicyFamily` of a policy whose type is ``name``."""
     replan = int(getattr(config, "n_action_steps", 1))
     horizon = int(getattr(config, "chunk_size", replan))
     if name in ("pi0", "pi05", "smolvla"):
@@ -331,7 +331,7 @@ _INTERNAL_NOISE: Mapping[str, type[InternalNoise]] = {
 }
 
 
-def _internal_noise(name: str, config: Any, policy: Any, replan: int) -> Family:
+def _internal_noise(name: str, config: Any, policy: Any, replan: int) -> PolicyFamily:
     steps, dim = int(getattr(config, "chunk_size", 0)), int(getattr(config, "max_action_dim", 0))
     horizon = steps
     if name == "vla_jepa":

@@ -1,6 +1,15 @@
-"""`RemotePolicy`: what every policy behind a websocket shares, and `Connection`: one websocket, with its timeouts.
+"""Policies behind a websocket server: ``openpi:ws://host:port`` and ``vla-eval:ws://host:port``.
 
-Protocols are in `openpi` and `vla_eval`; `remote_wire` turns messages into bytes and back.
+`RemotePolicy` is their common base, `Connection` is one websocket with its timeouts, and `remote_wire` turns messages
+into bytes and back.
+
+An openpi server greets with a metadata frame, answers each observation with ``{"actions": (horizon, action_dim)}``, and
+reports errors as text frames. Its protocol carries no noise.
+
+A vla-eval server may hold a chunk back and return one action per observation. Rows must not depend on history, so each
+sample starts an episode of its own (which empties that buffer) and asks ``horizon`` times with the same observation: a
+server that buffers then returns the rest of its chunk without another inference, and one that answers with whole
+chunks is asked once.
 """
 
 from __future__ import annotations
@@ -19,7 +28,16 @@ import numpy as np
 
 from besttake.errors import ComponentError, need, one_line
 from besttake.options import Reader
-from besttake.policies.remote_wire import MOST_BYTES
+from besttake.policies.remote_wire import (
+    MOST_BYTES,
+    VLA_EVAL_VERSION,
+    Message,
+    last_line,
+    pack_message,
+    pack_openpi,
+    unpack_message,
+    unpack_openpi,
+)
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warms
 
@@ -317,3 +335,85 @@ def _reports_closing() -> Iterator[None]:
         yield
     except ConnectionClosed as error:
         raise ConnectionError(f"the connection was closed ({error})") from None
+
+
+def make_openpi(rest: str, *, prompt: str = "prompt", **options: Any) -> OpenpiPolicy:
+    """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
+    return OpenpiPolicy(rest, settings(f"openpi:{rest}", options, state="observation/state", timeout=120), prompt)
+
+
+class OpenpiPolicy(RemotePolicy):
+    """A policy behind openpi's server; the instruction goes under the key ``prompt``."""
+
+    scheme = "openpi"
+    default_images: ClassVar = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
+    prefix = "observation/"
+    whole_chunks = True
+
+    def __init__(self, url: str, options: RemoteSettings, prompt: str = "prompt") -> None:
+        self._prompt = prompt
+        super().__init__(url, options)
+
+    def greet(self, connection: Connection) -> dict[str, Any]:
+        """The metadata frame."""
+        frame = connection.receive()
+        if isinstance(frame, str):
+            raise ComponentError(f"{connection.url}: expected openpi's metadata frame, got text: {last_line(frame)}")
+        return unpack_openpi(frame)
+
+    def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
+        """One observation, one whole chunk."""
+        request = {**self.pictures(seen), self.options.state_key: seen.state, self._prompt: seen.instruction}
+        connection.send(pack_openpi(request))
+        frame = connection.receive()
+        if isinstance(frame, str):
+            raise ComponentError(f"{self.uri}: the server failed: {last_line(frame)}")
+        return self.chunk(unpack_openpi(frame), *shape)
+
+
+def make_vla_eval(rest: str, **options: Any) -> VlaEvalPolicy:
+    """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
+    return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", options, state="states", timeout=60))
+
+
+class VlaEvalPolicy(RemotePolicy):
+    """A policy behind a vla-eval model server; a draw only names the episode to it."""
+
+    scheme = "vla-eval"
+    default_images: ClassVar = {"agentview": "agentview"}
+
+    def greet(self, connection: Connection) -> dict[str, Any]:
+        """The server's hello."""
+        hello = {"harness_version": "besttake", "protocol_version": VLA_EVAL_VERSION}
+        connection.send(pack_message(Message("hello", hello)))
+        reply = _vla_eval_answer(connection, 0, kind="hello")
+        version = reply.get("protocol_version")
+        if version != VLA_EVAL_VERSION:
+            raise ComponentError(
+                f"{connection.url}: speaks vla-eval protocol {version}, this is {VLA_EVAL_VERSION}; update one"
+            )
+        return reply
+
+    def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
+        """An episode: as many observations as it takes to get the actions of a chunk."""
+        horizon, action_dim = shape
+        payload = {"images": self.pictures(seen), "task_description": seen.instruction}
+        payload[self.options.state_key] = seen.state
+        task = {"name": seen.instruction or draw.task, "episode_idx": draw.start}
+        connection.send(pack_message(Message("episode_start", {"task": task})))
+        parts: list[F32] = []
+        while not parts or sum(map(len, parts)) < (horizon or 1):
+            connection.send(pack_message(Message("observation", payload, len(parts) + 1)))
+            parts.append(self.chunk(_vla_eval_answer(connection, len(parts) + 1), None, action_dim))
+        connection.send(pack_message(Message("episode_end", {})))
+        return np.concatenate(parts)[:horizon]
+
+
+def _vla_eval_answer(connection: Connection, seq: int, kind: str = "action") -> dict[str, Any]:
+    reply = unpack_message(connection.receive())
+    if reply.type == "error":
+        reason = last_line(reply.payload.get("error", reply.payload))
+        raise ComponentError(f"{connection.url}: the server failed: {reason}")
+    if reply.type != kind or reply.seq != seq:
+        raise ComponentError(f"{connection.url}: expected {kind} {seq}, got {reply.type} {reply.seq}")
+    return dict(reply.payload)

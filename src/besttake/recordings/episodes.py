@@ -1,14 +1,21 @@
-"""What every reader returns: episodes with their outcomes, and where they came from."""
+"""Episodes and their outcomes, which every reader returns, and the files that readers find under a path.
+
+Only regular files are read, bounded in number, size and depth.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
-from besttake.errors import BestTakeError
+from besttake import files
+from besttake.errors import BestTakeError, one_line
 
 _YES = {"1", "1.0", "true", "yes", "success", "succeeded", "successful", "s", "y", "t"}
 _NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
@@ -16,20 +23,20 @@ _NOTHING = {"", "nan", "none", "null", "n/a", "na"}
 
 
 class IngestError(BestTakeError):
-    """A file of outcomes is damaged, of an unknown format, or lacks what headroom needs."""
+    """Raised for a file of outcomes that is damaged, of an unknown format, or lacks what headroom needs."""
 
 
 class UnknownFormat(IngestError):
-    """No reader knows the file. In a directory it is passed over."""
+    """Raised for a file that no reader knows. Such files in a directory are skipped."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode. ``start`` names its initial state within the task; ``seed`` tells repeats apart, where known.
+    """One episode. ``start`` names its initial state within the task; ``seed``, if known, distinguishes repeats.
 
-    ``success`` is None where the episode could not be run (``error`` says why). ``uid`` names this one execution where
-    the file does: two files that hold it hold the same episode. One that begins with ``~`` names it almost surely:
-    only files that share all of them are taken for the same.
+    ``success`` is None if the episode could not be run (``error`` says why). ``uid`` identifies this execution, if the
+    file does: two files with the same uid hold the same episode. A uid that begins with ``~`` is almost unique: only
+    files that share all such uids are taken for copies.
     """
 
     task: str
@@ -45,11 +52,11 @@ class Episode:
 
 @dataclass(frozen=True)
 class Recording:
-    """One evaluation as a file or folder holds it.
+    """One evaluation, read from a file or folder.
 
-    ``server`` is what it says of its policy without saying which checkpoint: a server's class, a model family.
-    Recordings of one ``origin`` are surely of one policy. ``words`` are the parts of its name that a person chose, by
-    which policies may be told apart. ``evaluation`` is its name, where it has one.
+    ``server`` describes the policy without naming a checkpoint: a server's class, a model family. Recordings with the
+    same ``origin`` belong to the same policy. ``words`` are the parts of its path that a person chose, which may
+    distinguish policies. ``evaluation`` is its name, if it has one.
     """
 
     path: str
@@ -64,10 +71,10 @@ class Recording:
 
 
 def outcome(value: Any) -> bool | None:
-    """Success as a file says it: True, False, or None where it holds no outcome (null, NaN, an empty cell).
+    """Parse an outcome: True, False, or None if there is none (null, NaN, an empty cell).
 
-    Booleans, 0 and 1, and the words for them are outcomes. Anything else (0.5, -1, "maybe", a list) is a ValueError:
-    no file may make a success of what is none.
+    Booleans, 0 and 1, and words such as "yes" are outcomes. Anything else (0.5, -1, "maybe", a list) is a ValueError,
+    so that nothing is mistaken for a success.
 
     >>> outcome("false"), outcome(1.0), outcome(float("nan"))
     (False, True, None)
@@ -91,7 +98,7 @@ def outcome(value: Any) -> bool | None:
 
 
 def outcome_at(place: str, value: Any) -> bool | None:
-    """`outcome` of what a file has at ``place``; IngestError, which begins with it, where that is none."""
+    """`outcome` of a value that stands at ``place``; IngestError, which begins with it, if it is invalid."""
     try:
         return outcome(value)
     except ValueError as error:
@@ -99,9 +106,89 @@ def outcome_at(place: str, value: Any) -> bool | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count such as a number of steps; None where it is none."""
+    """Parse a count such as a number of steps; None if it is not one."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if math.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+
+
+LARGEST_JSON = 256 * 2**20
+"""JSON is parsed as a whole, which takes about ten times its size; result files have some megabytes."""
+LONGEST_LINE = 2**20
+_MOST_FILES = 1_000_000
+
+
+def files_under(root: Path) -> Iterator[Path]:
+    """Yield the regular files under a directory, sorted by name; links to directories are not followed.
+
+    A LeRobot data set is yielded as a directory, not as the files in it.
+    """
+    seen = 0
+    stack = [root]
+    while stack:
+        directory = stack.pop()
+        if is_data_set(directory):
+            yield directory
+            continue
+        try:
+            with os.scandir(directory) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError as error:
+            if directory == root:
+                raise IngestError(f"{root}: cannot be listed ({one_line(error)})") from error
+            continue
+        stack += [Path(entry.path) for entry in reversed(entries) if _safely(entry.is_dir, follow_symlinks=False)]
+        for entry in entries:
+            if _safely(entry.is_file):
+                seen += 1
+                if seen > _MOST_FILES:
+                    raise IngestError(f"{root} holds over {_MOST_FILES} files; name the folder that has the results")
+                yield Path(entry.path)
+
+
+def is_data_set(directory: Path) -> bool:
+    """Whether a directory is a LeRobot data set."""
+    return _safely((directory / "meta" / "info.json").is_file)
+
+
+def check_file(path: Path) -> None:
+    """Raise IngestError unless ``path`` is a regular file (no pipe, no device)."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise IngestError(f"{path}: no such file or directory") from error
+    if not stat.S_ISREG(mode):
+        raise IngestError(f"{path}: not a regular file; give a file or a directory of results")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; UnknownFormat if it is damaged, nested too deeply or larger than `LARGEST_JSON`."""
+    try:
+        return files.read_json(path, LARGEST_JSON)
+    except (OSError, ValueError) as error:
+        reason = one_line(error, 160)
+        raise UnknownFormat(f"{path}: damaged JSON ({reason}); write it again with the program that made it") from error
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of the lines of a text file; UnknownFormat for a line longer than `LONGEST_LINE`."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            for number in range(1, 1 << 60):
+                line = file.readline(LONGEST_LINE)
+                if not line:
+                    return
+                if len(line) == LONGEST_LINE:
+                    raise UnknownFormat(f"{path}: line {number} is longer than any that a harness writes")
+                yield number, line.rstrip("\n")
+    except OSError as error:
+        raise IngestError(f"{path}: cannot be read ({one_line(error)})") from error
+
+
+def _safely(ask: Any, **options: Any) -> bool:
+    try:
+        return bool(ask(**options))
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""Recorded takes to rank: videos, folders of pictures and LeRobot episodes, and when their frames are looked at."""
+"""Recorded takes to rank (videos, folders of pictures, LeRobot episodes) and the times at which they are compared."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
-from besttake.demos.base import Bad
+from besttake.demos.base import UnreadableDemo
 from besttake.demos.frames import Unreadable, timed_frames
 from besttake.demos.video import read_frames
 from besttake.errors import PlanError
 from besttake.types import F64, I64, U8
 
 FPS = 10.0
-"""The rate of a folder of pictures, which has none of its own, unless the user says it; as in ``video:``."""
+"""Default frame rate of a folder of pictures, as in ``video:``."""
 _SHORT, _FEWEST = 0.05, 5
-"""A take shorter than this part of the longest, or of fewer frames, is not compared: it would cut all others to it."""
+"""A take shorter than this fraction of the longest, or with fewer frames, is left out: it would shorten all others."""
 _SLACK = 0.25
-"""Times of frames are rounded to the time base of a video: a frame may come so much of its own length late."""
+"""Frame times are rounded to the time base of a video, so a frame may be late by this fraction of its duration."""
 
 
 @dataclass(frozen=True)
-class Film:
-    """A recorded take: its ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) seconds, or what is wrong with it."""
+class RecordedTake:
+    """A recorded take: ``frames`` uint8 (F, h, w, 3) shown at ``times`` (F,) in seconds, or the ``problem`` with it."""
 
     name: str
     frames: U8 | None = None
@@ -35,7 +35,7 @@ class Film:
 
     @property
     def rate(self) -> float:
-        """Frames a second; 0 of a single frame."""
+        """Frames per second; 0 for a single frame."""
         return (len(self.times) - 1) / float(self.times[-1]) if len(self.times) > 1 else 0.0
 
     @property
@@ -46,7 +46,7 @@ class Film:
 
 @dataclass(frozen=True)
 class Clock:
-    """When takes are looked at: ``rate`` times a second, until ``end`` seconds (None: each to its own end).
+    """The times at which takes are compared: ``rate`` times a second, until ``end`` seconds (None: each to its end).
 
     Takes below ``short`` seconds, or of fewer than ``fewest`` frames, are not compared.
     """
@@ -57,20 +57,20 @@ class Clock:
     short: float = 0.0
     fewest: int = 0
 
-    def compares(self, film: Film) -> bool:
+    def compares(self, film: RecordedTake) -> bool:
         """Whether a take can be compared with the others."""
         return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
 
     def rows(self, times: F64) -> I64:
-        """Which of the frames shown at ``times`` are seen: at each tick the one that stands then."""
+        """Rows of the frames to compare: for each tick, the frame that is shown at that time."""
         ticks = np.arange(math.floor(float(times[-1]) * self.rate + 1e-6) + 1)
         slack = _SLACK * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
         rows: I64 = np.searchsorted(times, ticks / self.rate + slack, side="right") - 1
         return rows
 
 
-def clock_of(films: Sequence[Film], window: str, stride: int) -> Clock:
-    """When ``films`` are looked at: at the rate of the slowest, over what all of those that are compared have."""
+def clock_of(films: Sequence[RecordedTake], window: str, stride: int) -> Clock:
+    """The clock for ``films``: the rate of the slowest one, and for the window "common" the duration they share."""
     readable = [film for film in films if film.frames is not None]
     if not readable:
         return Clock(window)
@@ -82,7 +82,7 @@ def clock_of(films: Sequence[Film], window: str, stride: int) -> Clock:
     return replace(clock, rate=rate, end=min(film.duration for film in compared) if window == "common" else None)
 
 
-def films_of(name: str, fps: float) -> list[Film]:
+def films_of(name: str, fps: float) -> list[RecordedTake]:
     """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
     dataset, hash_, episodes = name.rpartition("#")
     if hash_ and not Path(name).exists():
@@ -91,10 +91,10 @@ def films_of(name: str, fps: float) -> list[Film]:
         films = []
         for number, demo in enumerate(source, start=first):
             label = f"{dataset}#{number}"
-            if isinstance(demo, Bad):
-                films.append(Film(label, problem=demo.reason))
+            if isinstance(demo, UnreadableDemo):
+                films.append(RecordedTake(label, problem=demo.reason))
             else:
-                films.append(Film(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
+                films.append(RecordedTake(label, demo.frames, np.arange(len(demo.frames)) / (source.fps or FPS)))
         if not films:
             raise PlanError(f"{name}: the data set has no such episode")
         return films
@@ -103,11 +103,11 @@ def films_of(name: str, fps: float) -> list[Film]:
         raise PlanError(f"{name}: no such file or folder; name a video, a folder of pictures, or DATASET#3")
     try:
         if path.is_file():
-            return [Film(name, *timed_frames(path))]
+            return [RecordedTake(name, *timed_frames(path))]
         frames = read_frames(path)
-        return [Film(name, frames, np.arange(len(frames)) / fps)]
+        return [RecordedTake(name, frames, np.arange(len(frames)) / fps)]
     except Unreadable as error:
-        return [Film(name, problem=str(error))]
+        return [RecordedTake(name, problem=str(error))]
 
 
 def _first(name: str, episodes: str) -> int:

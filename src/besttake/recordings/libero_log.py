@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at
-from besttake.recordings.places import lines_of
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at
 
 SUFFIXES = (".txt", ".log", ".out", ".err")
 RUN = re.compile(
@@ -38,7 +37,7 @@ _HEAD = 2000
 
 @dataclass
 class _Evaluation:
-    """One evaluation as its lines tell it."""
+    """One evaluation, collected line by line."""
 
     suite: str = ""
     task: str = ""
@@ -84,14 +83,14 @@ class _Evaluation:
 
 
 def uid_of(run: str, number: int, task: str, success: str) -> str:
-    """The name of an episode in a log and in the name of its video: scripts cut and join the words of a task."""
+    """An id of an episode that is the same for its log and its video; scripts cut and join the words of a task."""
     date = DATE.search(run)
     words = re.sub(r"[ \n.]", "_", task.lower())[:40]
     return f"~{date[0] if date else run}/{number}/{words}/{success}"
 
 
 def read_log(path: Path) -> list[Recording]:
-    """The evaluations of one log; a log that was appended to holds several."""
+    """Read the evaluations of one log; a log that was appended to holds several."""
     evaluations, run = _evaluations(path)
     kept = [one for one in evaluations if one.episodes]
     if not kept:
@@ -150,7 +149,7 @@ def _evaluations(path: Path) -> tuple[list[_Evaluation], str]:
 
 
 def _known_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a log; UnknownFormat where its beginning is that of something else."""
+    """Yield the lines of a log; UnknownFormat if its beginning is not that of a log."""
     known = False
     for line, text in lines_of(path):
         known = known or bool(_SUITE.search(text) or _START.search(text))
@@ -160,7 +159,7 @@ def _known_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _check_wins(path: Path, one: _Evaluation) -> None:
-    """The script keeps a count of its own: where it differs, lines are missing or were misread."""
+    """Compare with the script's own count: if it differs, lines are missing or were misread."""
     won = sum(bool(episode.success) for episode in one.episodes)
     if one.wins is not None and not any(episode.error for episode in one.episodes) and one.wins != won:
         raise IngestError(f"{path}: its own count says {one.wins} successes, its episodes {won}; lines are missing")

@@ -19,7 +19,7 @@ def is_trajectories(data: Any) -> bool:
 
 
 def read_trajectories(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """The episodes of a trajectory file. A start is the seed that the env was reset with."""
+    """Read the episodes of a trajectory file. A start is the seed that the env was reset with."""
     env = str(data["env_info"].get("env_id") or "ManiSkill")
     episodes, without, unknown = [], 0, 0
     for number, episode in enumerate(data["episodes"]):

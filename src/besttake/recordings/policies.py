@@ -1,7 +1,7 @@
-"""Which policy a recording is of: what its file says, what the user says, and else what its folder is called.
+"""Find the policy of each recording: named by its file, by the user, or else by its folder.
 
-Few harnesses write down which checkpoint they ran. Recordings that do not are never put together by guess: folders
-whose names tell them apart (`pi0_libero`, `smolvla_libero`) are policies of those names, and the rest is asked for.
+Few harnesses record which checkpoint they ran. Recordings without one are never combined by guessing: folders with
+distinct names (`pi0_libero`, `smolvla_libero`) are taken for policies of those names; otherwise the user must say.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from besttake.recordings.episodes import IngestError, Recording
 
-# What numbers a repetition, or names a kind of file, says nothing about the policy.
+# Words that number a repetition or name a kind of file say nothing about the policy.
 _COMMON = re.compile(
     r"\d+|(?:seed|run|rep|repeat|trial|take|shard|part|eval|evaluation|result|results|output|outputs|log|logs|record|"
     r"recording|recordings|outcome|outcomes|rollout|rollouts|episode|episodes|trajectory|trajectories|data|slurm|nohup|"
@@ -26,7 +26,7 @@ _MOST_NAMED = 4
 def name_policies(
     recordings: Sequence[Recording], given: str | Mapping[str, str] = ""
 ) -> tuple[list[Recording], list[str]]:
-    """The recordings with a policy in every episode, and notes on how they got it.
+    """Return the recordings with a policy in every episode, and notes on how it was found.
 
     ``given`` is one name for all recordings, or a name for each file or folder.
     """
@@ -61,7 +61,7 @@ def _filled(recording: Recording, name: str) -> Recording:
 
 
 def given_name(path: str, given: Mapping[str, str]) -> str:
-    """The name given to the innermost file or folder that ``path`` lies in."""
+    """The name that the user gave to the innermost file or folder containing ``path``."""
     place, parts = Path(path).resolve(), Path(path).resolve().parts
     fits = [key for key in given if place.is_relative_to(Path(key).resolve()) or key.strip("/") in parts]
     return given[max(fits, key=len)] if fits else ""
@@ -80,9 +80,9 @@ def _check_one(recordings: Sequence[Recording], given: str) -> None:
 
 
 def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[list[str], list[str]]:
-    """A policy for each recording that names none; IngestError where two could be one policy or two.
+    """Choose a policy name for each recording without one; IngestError if it is unclear which belong together.
 
-    ``taken`` are the names that other recordings give their policies.
+    ``taken`` are the policy names of the other recordings.
     """
     first = {recording.origin: recording for recording in reversed(recordings)}
     if len(first) < 2 and not (first and taken):
@@ -108,7 +108,7 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
 
 
 def _stems(recordings: Sequence[Recording]) -> list[str]:
-    """What is left of each recording's words without what all share, numbers, and names of repetitions."""
+    """The distinctive words of each recording: without shared parts, numbers and names of repetitions."""
     split = [recording.words.split("/") for recording in recordings]
     shared = next((n for n, parts in enumerate(zip(*split, strict=False)) if len(set(parts)) > 1), min(map(len, split)))
     stems = []

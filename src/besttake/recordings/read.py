@@ -1,4 +1,4 @@
-"""Files and directories of results, each handed to the reader that knows it, every episode once."""
+"""Read files and directories of results, choosing a reader for each, and count every episode once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from pathlib import Path
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import libero_log, rollouts, table
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
-from besttake.recordings.lerobot_data import read_data_set
-from besttake.recordings.lerobot_eval import is_info, read_info
+from besttake.recordings.episodes import (
+    Episode,
+    IngestError,
+    Recording,
+    UnknownFormat,
+    check_file,
+    files_under,
+    is_data_set,
+    read_json,
+)
+from besttake.recordings.lerobot import is_info, read_data_set, read_info
 from besttake.recordings.maniskill import is_trajectories, read_trajectories
-from besttake.recordings.places import check_file, files_under, is_data_set, read_json
 from besttake.recordings.policies import given_name
 from besttake.recordings.vla_eval import is_export, is_recording, read_export, read_recording
 
@@ -30,9 +37,9 @@ _DATABASES = (".sqlite", ".sqlite3", ".db")
 def read(
     paths: Sequence[str | Path], columns: Columns | None = None, policies: Mapping[str, str] | None = None
 ) -> tuple[list[Recording], list[str]]:
-    """All recordings that ``paths`` hold, each episode once, and notes on how they were read.
+    """Read all recordings under ``paths``, each episode once, with notes on how they were read.
 
-    ``policies`` names the policy of some files or folders: a file and its copy of another policy are no copies.
+    ``policies`` names the policy of some files or folders; equal files of different policies both count.
     """
     reading = _Reading(columns or {}, policies or {})
     files: list[tuple[Path, bool]] = []
@@ -62,7 +69,7 @@ def read(
 
 @dataclass
 class _Reading:
-    """What was read so far, and what was left out. A file that the user named must be good; others are passed over."""
+    """What was read and left out so far. A file that the user named must be readable; others may be skipped."""
 
     columns: Columns
     policies: Mapping[str, str]
@@ -75,7 +82,7 @@ class _Reading:
     again: list[str] = field(default_factory=list)
 
     def add(self, path: Path, *, named: bool) -> None:
-        """One file, or one data set."""
+        """Read one file or one data set."""
         place = path.resolve()
         if place in self.places:
             self.again.append(f"{path.name} was named twice and counted once")
@@ -106,14 +113,14 @@ class _Reading:
         self.recordings += recordings
 
     def finish(self) -> None:
-        """The outcomes in names of videos, once all logs are read."""
+        """Read the outcomes in names of videos, after all logs."""
         logged = {episode.uid for recording in self.recordings for episode in recording.episodes if episode.uid}
         recordings, left_out = rollouts.read_videos(sorted(self.videos), logged)
         self.recordings += recordings
         self.passed += left_out
 
     def notes(self) -> list[str]:
-        """What was left out, in a few lines however much it was."""
+        """A few lines on what was left out."""
         lines = [*self.again[:_MOST_NAMED], *_more(self.again, "more copies were counted once")]
         lines += [f"passed over: {reason}" for reason in self.passed[:_MOST_NAMED]]
         lines += _more(self.passed, "more files were passed over")
@@ -125,7 +132,7 @@ class _Reading:
 
 
 def may_hold_outcomes(file: Path) -> bool:
-    """Whether a file of a directory is read: not what `ingest` itself wrote, nor other programs' files."""
+    """Whether a file in a directory may hold outcomes: not output of `ingest` itself, nor files of other programs."""
     suffix = file.suffix.lower()
     if suffix in table.SUFFIXES:
         return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()
@@ -137,7 +144,7 @@ def may_hold_outcomes(file: Path) -> bool:
 
 
 def read_file(path: Path, columns: Columns) -> list[Recording]:
-    """The recordings of one file or data set; IngestError names what is wrong with it."""
+    """Read the recordings of one file or data set; IngestError says what is wrong with it."""
     try:
         return _read(path, columns)
     except IngestError:
@@ -168,9 +175,9 @@ def _read(path: Path, columns: Columns) -> list[Recording]:
 
 
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """The recordings without episodes that another one holds, too, and notes on them.
+    """Drop episodes that another recording also holds, and return notes on them.
 
-    The fuller recording keeps them. ``eval_info.json`` stands for the recordings beside it, which lack some episodes.
+    The larger recording keeps them. ``eval_info.json`` replaces the recordings beside it, which lack some episodes.
     """
     notes = []
     infos = {recording.origin for recording in recordings if recording.format == "lerobot-eval"}
@@ -203,10 +210,10 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
 
 
 def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """Recordings in which a take that two of them hold (policy, start and seed) with one outcome counts once.
+    """Count a take once if two recordings hold it (same policy, start and seed) with the same outcome.
 
-    Where two recordings differ in any take of one name, the names do not tell takes apart, and all count. Tables whose
-    rows are all the same are one table, as copies of a file are one file.
+    If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
+    Tables with equal rows count as one table.
     """
     seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
     kept, notes = _different(recordings)
@@ -226,7 +233,7 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
 
 
 def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """The recordings without tables that say the same as another, as when one was saved in two formats."""
+    """Drop tables that are equal to another one, such as a table saved in two formats."""
     kept: list[Recording] = []
     notes: list[str] = []
     seen: dict[tuple[str, ...], str] = {}
@@ -242,7 +249,7 @@ def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[s
 
 
 def _take(episode: Episode) -> tuple[str, ...] | None:
-    """The name of a take, where it has a seed."""
+    """What identifies a take, if it has a seed."""
     return (episode.policy, episode.env, episode.task, episode.start, episode.seed) if episode.seed else None
 
 

@@ -1,4 +1,4 @@
-"""Outcomes in the names of videos; the videos themselves are not opened.
+"""Read outcomes from the names of videos, without opening the videos.
 
 Layouts: ``save_rollout_video`` in ``experiments/robot/libero/libero_utils.py`` of openvla/openvla
 (``DATE--episode=3--success=True--task=....mp4``, episodes counted over all tasks);
@@ -33,9 +33,9 @@ def names_outcome(path: Path) -> bool:
 
 
 def read_videos(paths: Iterable[Path], logged: Collection[str] = ()) -> tuple[list[Recording], list[str]]:
-    """The evaluations that these videos are of, and which of them were left out and why.
+    """Read the evaluations that these videos show; also return a line for each that was left out.
 
-    ``logged`` are the uids of episodes that a log holds: their videos say nothing new.
+    ``logged`` are the uids of episodes that a log already holds; their videos are ignored.
     """
     groups: dict[tuple[str, Path, str], list[Path]] = defaultdict(list)
     for path in paths:
@@ -66,7 +66,7 @@ def read_videos(paths: Iterable[Path], logged: Collection[str] = ()) -> tuple[li
 
 
 def _openvla(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
-    """Episodes are numbered over all tasks, each of which has as many; so the number says the start."""
+    """Read OpenVLA's videos. Episodes are numbered over all tasks of equal size, so the number gives the start."""
     episodes: dict[int, tuple[str, bool | None]] = {}
     uids = {}
     for video in videos:
@@ -99,7 +99,7 @@ def _uid(video: re.Match[str]) -> str:
 
 
 def _placed(tasks: Sequence[str]) -> list[tuple[str, int]]:
-    """(task, start) of episodes in order. Neighbours of one name are several tasks where all others are shorter."""
+    """The (task, start) of episodes in order. A block longer than all others is several tasks of the same name."""
     blocks: list[list[int]] = []
     for i, task in enumerate(tasks):
         if not blocks or tasks[blocks[-1][0]] != task:
@@ -153,7 +153,7 @@ def _named(folder: Path, kind: str, episodes: list[Episode], model: str) -> Reco
 
 
 def _one_run(folder: Path, episodes: Sequence[Episode]) -> None:
-    """The outcome is part of a video's name: a second run leaves the videos of the first where outcomes changed."""
+    """Check for two outcomes of one episode: a second run keeps the first one's videos where outcomes changed."""
     counts = Counter((episode.task, episode.start) for episode in episodes)
     again = [start for start, number in counts.items() if number > 1]
     if again:

@@ -14,8 +14,7 @@ from typing import Any
 
 from besttake import files
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, outcome_at, whole
-from besttake.recordings.places import lines_of
+from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at, whole
 
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
@@ -47,7 +46,7 @@ Row = Mapping[Any, Any]
 
 
 def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Recording]:
-    """Episodes of a table. ``columns`` maps our words (`NAMES`) to the table's, e.g. ``{"success": "won"}``."""
+    """Read the episodes of a table. ``columns`` maps our names (`NAMES`) to its columns: ``{"success": "won"}``."""
     kind = path.suffix.lower().removeprefix(".")
     rows = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines}.get(kind, _csv)(path)
     try:
@@ -104,7 +103,7 @@ def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence
 
 
 def escaped(cell: Any) -> Any:
-    """A cell as it is safe in a spreadsheet: what would be read as a formula begins with an apostrophe.
+    """Escape a cell for spreadsheets: an apostrophe is put before text that would be read as a formula.
 
     >>> escaped("+cmd|'/c calc'!A1"), escaped("-0.5")
     ("'+cmd|'/c calc'!A1", '-0.5')
@@ -191,9 +190,9 @@ def _names_in(path: Path) -> list[str]:
 def _holds_no_outcome(
     path: Path, number: int, row: Row, chosen: Mapping[str, tuple[str, ...]], known: Mapping[str, str | None]
 ) -> bool:
-    """Whether a line of JSON is something else than an episode: settings, a summary, the begin of an episode.
+    """Whether a line of JSON is not an episode but settings, a summary or the beginning of an episode.
 
-    IngestError where it calls by another name what other lines say: taking either for the other would be a guess.
+    IngestError if it uses a different name for a column of the other lines, since matching them would be a guess.
     """
     for word, columns in chosen.items():
         if known[word] is None and not any(column in row for column in columns):
@@ -207,7 +206,7 @@ def _holds_no_outcome(
 
 
 def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Which columns of the table are which of ours; several make up the policy (a model and its checkpoint)."""
+    """Match our columns with those of the table; several may form the policy (a model and its checkpoint)."""
     for name, column in named.items():
         if name not in NAMES:
             raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
@@ -235,14 +234,14 @@ name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)}
 
 
 def _unread(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The columns that are none of ours and whose names do not say that they number repetitions."""
+    """Columns that are not used and whose names do not suggest that they number repetitions."""
     taken = {column for columns in chosen.values() for column in columns}
     unread = [column for column in names if column not in taken and not _REPEATS.search(column.lower())]
     return [column for column in unread if column.lower() not in _IDS][:_MOST_UNREAD]
 
 
 def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str, Sequence[str]]) -> None:
-    """IngestError where an unread column divides the takes of one start evenly: it may tell policies or tasks apart."""
+    """Raise IngestError if an unused column splits the takes of a start evenly: it may name policies or tasks."""
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, episode in enumerate(episodes):
         starts[episode.policy, episode.env, episode.task, episode.start].append(i)
@@ -299,7 +298,7 @@ def _text(value: Any) -> str:
 
 
 def _told_apart(episodes: Sequence[Episode], ids: Sequence[str]) -> Iterator[Episode]:
-    """Tasks of one instruction and several numbers (as in libero_90) are several tasks."""
+    """Number tasks that share an instruction but have different ids, as in libero_90."""
     numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
     for episode, number in zip(episodes, ids, strict=True):
         numbers[episode.env, episode.task].add(number)

@@ -40,7 +40,7 @@ def is_recording(path: Path) -> bool:
 
 
 def read_recording(path: Path) -> list[Recording]:
-    """One source per benchmark of a ``recording-<id>.sqlite``. The file is opened to read only."""
+    """Read a ``recording-<id>.sqlite``, one recording per benchmark. The file is opened read-only."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
@@ -68,7 +68,7 @@ def is_export(data: Any) -> bool:
 
 
 def read_export(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """The aggregate JSON of one benchmark, or of one shard of it."""
+    """Read the aggregate JSON of one benchmark, or of one shard of it."""
     try:
         rows = []
         for task in data["tasks"]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from besttake.core.offline import Check
-from besttake.escapes import markdown, printable
 from besttake.files import write_text
 from besttake.reporting import checks, tables, words
 from besttake.reporting.numbers import duration, estimate_plain
 from besttake.reporting.table import in_points
 from besttake.result import Cell, Estimate, Result
+from besttake.sanitize import markdown, printable
 
 
 def make_markdown(run: str | Path, out: str | Path | None = None) -> Path:

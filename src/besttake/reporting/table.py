@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from besttake.core.estimate import Estimate
 from besttake.errors import ComponentError
-from besttake.escapes import markdown
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points
+from besttake.sanitize import markdown
 
 _MOST_ROWS = 20
 _INTERVAL = re.compile(r"\s*(\[[^\[\]]*\])$")

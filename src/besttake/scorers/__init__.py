@@ -1,1 +1,1 @@
-"""Scorers: what gives each take of a start a number to pick by."""
+"""Scorers, which give each take of a start a number to pick by."""

@@ -1,4 +1,4 @@
-"""``actions``: how close the executed actions are to demonstrated ones, some steps at a time."""
+"""Scorers that read only actions: ``actions`` (how close to demonstrated ones) and ``smoothness`` (no demos needed)."""
 
 from __future__ import annotations
 
@@ -81,3 +81,28 @@ def make(rest: str, steps: str = "8", name: str = "actions") -> Actions:
     """The scorer ``actions``, or whatever its ``name``; ``steps`` is the length of a piece."""
     no_rest("actions", rest)
     return Actions(Reader("actions").whole("steps", steps), name)
+
+
+class Smoothness:
+    """Minus the mean squared change of the actions."""
+
+    spec = ScorerSpec("smoothness", reads=("actions",), fingerprint="smoothness 1")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """``-mean_t |a[t + 1] - a[t]|^2 / dim`` over the actions of each window; the trace is that of each frame."""
+        scores = []
+        for take in takes:
+            assert take.actions is not None
+            changes = np.square(np.diff(take.actions.astype(np.float64), axis=0)).mean(axis=1)
+            values = [-float(changes[: end - 1].mean()) if end > 1 else float("nan") for end in take.ends]
+            trace = np.full(len(take.steps), np.nan, np.float32)
+            within = take.steps < len(changes)
+            trace[within] = -changes[take.steps[within]]
+            scores.append(Score(values, trace))
+        return scores
+
+
+def make_smoothness(rest: str) -> Smoothness:
+    """The scorer ``smoothness``."""
+    no_rest("smoothness", rest)
+    return Smoothness()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from besttake.demos.view import View
 
 CONTROLS = ("random", "shortest", "oracle")
-"""What every scorer is compared with (`besttake.core.select`)."""
+"""Selectors that every scorer is compared with (`besttake.core.select`)."""
 _LONGEST_NAME = 200
 Reads = Literal["frames", "embeddings", "nearest", "visited", "actions", "states", "instruction", "library"]
 
@@ -57,7 +57,7 @@ class ScorerSpec:
     encoder: str = ""
 
     def __post_init__(self) -> None:
-        """ComponentError for a name or a ``reads`` that cannot be."""
+        """Raise ComponentError for an invalid name or ``reads``."""
         if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
             raise ComponentError(f"scorer {self.name!r:.100}: a name is needed, without a slash")
         if not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
@@ -160,6 +160,6 @@ class Scorer(Protocol):
 
 
 def no_rest(name: str, rest: str) -> None:
-    """ComponentError when the URI of a scorer that takes no name has one."""
+    """Raise ComponentError if the URI of a scorer without arguments has text after its colon."""
     if rest:
         raise ComponentError(f"{name}:{rest}: {name} takes no name")

@@ -1,14 +1,14 @@
 """``classifier:FILE``: the chance of success by a logistic regression on embeddings (`besttake score --train`).
 
-The file is data: weights as safetensors with a checksum, no code.
+The file holds only data: weights as safetensors with a checksum, no code.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from besttake import files
+from besttake.core import logistic
 from besttake.core.logistic import Model
+from besttake.demos.library import Library
 from besttake.demos.view import View
-from besttake.errors import ComponentError
+from besttake.encoders.base import Encoder
+from besttake.encoders.cache import cached
+from besttake.errors import ComponentError, RunError
+from besttake.measure.scores import WINDOWS
+from besttake.progress import Reporter
 from besttake.scorers.base import Footage, Score, ScorerSpec
+from besttake.scorers.scoring import by_start, windowed
+from besttake.takes.key import Row
+from besttake.takes.store import Store
 from besttake.types import F64
 
 _SCHEMA = 1
@@ -56,7 +65,7 @@ class Trained:
 
     @classmethod
     def load(cls, path: Path) -> Trained:
-        """Read it; ComponentError when it is missing or not what was written."""
+        """Read a classifier file; ComponentError if it is missing or damaged."""
         wrong = f"classifier:{path}: "
         try:
             data = files.read_regular(path)
@@ -121,3 +130,81 @@ def make(rest: str, name: str = "classifier") -> Classifier:
     if not rest:
         raise ComponentError("classifier: name a file that `besttake score --train` made, classifier:FILE")
     return Classifier(Trained.load(Path(rest)), name)
+
+
+_FEWEST = 5
+"""Least number of successes, and of failures, that a task needs to be trained."""
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """The classifier of one task: the number of takes it saw, how many succeeded, and its penalty (`logistic.fit`)."""
+
+    task: str
+    takes: int
+    successes: int
+    strength: float
+
+
+@dataclass(frozen=True)
+class TrainedScorer:
+    """A trained classifier: the ``uri`` that names it as a scorer, and the tasks it was trained for."""
+
+    uri: str
+    tasks: tuple[TaskModel, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Examples:
+    """The takes of one task: features (n, d), outcomes (n,), and which start each is of."""
+
+    x: list[NDArray[np.float64]] = field(default_factory=list)
+    y: list[bool] = field(default_factory=list)
+    starts: list[tuple[str, int]] = field(default_factory=list)
+
+
+def train_classifier(store: Store, out: Path, reporter: Reporter) -> TrainedScorer:
+    """Train on the takes of the arm ``base`` of a run, and write the file ``out``.
+
+    RunError where the run has no demonstrations, or no task has enough successes and failures.
+    """
+    rows = [row for row in store.rows() if row.status == "done" and row.key.arm == "base"]
+    if store.manifest.library is None:
+        raise RunError(f"{store.path} has no demonstrations, so its frames have no encoder; diagnose with `demos`")
+    encoder = cached(Library.open(store.manifest.library).encoder())
+    with reporter.stage("training", len(rows), "takes") as stage:
+        examples = _read(store, rows, encoder, stage.advance)
+    models, trained, notes = {}, [], []
+    for task, own in examples.items():
+        wins = sum(own.y)
+        if min(wins, len(own.y) - wins) < _FEWEST:
+            notes.append(f"{task}: {wins} of {len(own.y)} takes succeeded, too few of one kind to learn from")
+            continue
+        strength = logistic.choose(own.x, own.y, own.starts)
+        models[task] = logistic.fit(own.x, own.y, strength)
+        trained.append(TaskModel(task, len(own.y), wins, strength))
+    if not models:
+        raise RunError(f"{store.path}: no task has {_FEWEST} successes and as many failures; make more takes")
+    starts = frozenset((row.key.env, row.key.task, row.key.start) for row in rows)
+    Trained(models, encoder.spec.fingerprint, starts).save(out)
+    return TrainedScorer(f"classifier:{out}", tuple(trained), tuple(notes))
+
+
+def _read(store: Store, rows: Sequence[Row], encoder: Encoder, done: Callable[[int], None]) -> dict[str, _Examples]:
+    """Read the training examples of each task.
+
+    If takes end at success, only the part that all takes of a start share is used, which hides their length.
+    """
+    examples: dict[str, _Examples] = {}
+    for start in by_start(rows):
+        takes = [store.load(row) for row in start]
+        goes_on = all(take.success_step is None or take.steps > take.success_step for take in takes)
+        own = examples.setdefault(takes[0].key.task, _Examples())
+        for take, shown in zip(takes, windowed(takes), strict=True):
+            window = shown.windows[WINDOWS.index("full" if goes_on else "common")]
+            own.x.append(features(encoder.encode(take.frames()[window])))
+            own.y.append(take.success)
+            own.starts.append((take.key.env, take.key.start))
+        done(len(takes))
+    return examples

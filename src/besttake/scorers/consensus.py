@@ -13,7 +13,7 @@ from besttake.types import F32
 
 
 class Consensus:
-    """The mean over the other takes of its start of how like them it is, frame by frame."""
+    """Mean frame-by-frame similarity of a take to the other takes of its start."""
 
     spec = ScorerSpec("consensus", reads=("embeddings",), fingerprint="consensus 1", compares=True)
 

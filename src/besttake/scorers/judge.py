@@ -1,180 +1,425 @@
-"""Takes to scores, whoever made them: embed frames, compare them with demonstrations once, ask every scorer."""
+"""``judge:URL?model=NAME``: a vision-language model behind an OpenAI-compatible server says whether a take succeeded.
+
+It is shown ``frames`` pictures of a window, evenly spaced from the first to the last, and the instruction. ``answer``:
+``number`` asks how sure it is from 0 to 100; ``yes`` asks for Yes or No and reads the log-probabilities of the answer's
+first token, P(yes) / (P(yes) + P(no)), which has no ties but needs a server that gives them.
+
+`ChatServer` speaks the chat completions API of OpenAI, as vLLM, SGLang, llama.cpp and Ollama do. Nothing leaves this
+machine unless the user allowed it (`uploads_allowed`). Redirects are not followed, since they could lead elsewhere. The
+API key comes only from the environment and is never written to a message, log or file.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
-from itertools import islice, pairwise
-from traceback import extract_tb
-from typing import Any, TypeVar, get_args
+import base64
+import hashlib
+import io
+import json
+import logging
+import math
+import os
+import re
+import socket
+import sqlite3
+import threading
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
-from besttake.core.score import Demos, cover
-from besttake.core.search import Trace
+from besttake.auth import is_loopback
 from besttake.demos.view import View
-from besttake.encoders.base import Encoder
-from besttake.errors import BestTakeError, ComponentError, one_line
-from besttake.scorers.base import Footage, Reads, Score, Scorer
-from besttake.types import F32, U8
+from besttake.encoders.cache import frame_hash
+from besttake.errors import ComponentError, one_line
+from besttake.files import cache_dir, short_hash
+from besttake.options import Reader
+from besttake.scorers.base import Footage, Score, ScorerSpec
+from besttake.types import U8
 
-_T = TypeVar("_T")
-_ENCODE = 512
-_COMPARED: tuple[Reads, ...] = ("nearest", "visited")
-_OPTIONAL = tuple(name for name in get_args(Reads) if name != "library")
-Ask = Callable[[Scorer, Sequence[Sequence[Footage]], View | None], list[Score] | None]
-"""Asks a scorer for the scores of the takes of some starts, which are given in full."""
+Answer = Literal["number", "yes"]
+_TELL: dict[Answer, str] = {
+    "number": "How sure are you that the robot has completed the task by the last picture? Answer with one whole number"
+    " from 0 (certainly not) to 100 (certainly), and nothing else.",
+    "yes": "Has the robot completed the task by the last picture? Answer with one word, Yes or No.",
+}
+_PROMPT = (
+    "The pictures show, in order of time, one attempt of a robot at a task, from its beginning to its end.\n"
+    "Task: {instruction}\n{tell}"
+)
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_TOP = 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """The scores of one take by the name of the scorer; ``best`` (F,) and ``nearest`` (F,) of its frames.
+class _Question:
+    frames: tuple[U8, ...]
+    instruction: str
 
-    ``best`` is a frame's highest cosine to a demonstration frame, ``nearest`` that frame's row in the library, -1 where
-    the embedding is not finite or no scorer compares frames with demonstrations; ``best`` is NaN there.
+    def key(self) -> bytes:
+        """The key under which its answer is cached; model and prompt are part of the file name."""
+        whole = hashlib.blake2b(self.instruction.encode(), digest_size=16)
+        for frame in self.frames:
+            whole.update(frame_hash(frame))
+        return whole.digest()
+
+
+class Judge:
+    """The probability of success that a model states, for each window; NaN where its answer cannot be read."""
+
+    def __init__(
+        self, server: ChatServer, model: str, *, frames: int = 8, answer: Answer = "number", tokens: int = 16,
+        parallel: int = 4, name: str | None = None,
+    ) -> None:  # fmt: skip
+        self._server, self._model, self._answer = server, model, answer
+        self._frames, self._tokens, self._parallel = frames, tokens, parallel
+        made_of = short_hash("judge 1", model, _PROMPT, _TELL[answer], f"{frames} {tokens} {answer}")
+        tail = model.rstrip("/").rpartition("/")[2]
+        self.spec = ScorerSpec(
+            name or f"judge {tail}{' yes' if answer == 'yes' else ''}",
+            reads=("frames", "instruction"), fingerprint=f"judge {made_of}", probability=True,
+        )  # fmt: skip
+        self._kept = _Answers(cache_dir() / "answers" / f"{made_of}.sqlite")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """Ask about every window that has frames, unless the answer is cached."""
+        asked = [[self._question(take, window) for window in take.windows] for take in takes]
+        questions = {q.key(): q for windows in asked for q in windows if q is not None}
+        answers = self._kept.read(questions)
+        new = {key: question for key, question in questions.items() if key not in answers}
+        with ThreadPoolExecutor(self._parallel) as pool:
+            try:
+                answers.update(zip(new, pool.map(self._ask, new.values()), strict=True))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        missing = sum(math.isnan(answers[key]) for key in new)
+        if missing:
+            _log.warning(
+                "%s: %d of %d answers cannot be read, so they score nothing", self.spec.name, missing, len(new)
+            )
+        return [Score([math.nan if q is None else answers[q.key()] for q in windows]) for windows in asked]
+
+    def _question(self, take: Footage, window: np.ndarray[Any, np.dtype[np.bool_]]) -> _Question | None:
+        assert take.frames is not None
+        rows = np.flatnonzero(window)
+        if not len(rows):
+            return None
+        places = np.unique(np.linspace(0, len(rows) - 1, self._frames).round().astype(int))
+        return _Question(tuple(take.frames[row] for row in rows[places]), take.instruction or "")
+
+    def _ask(self, question: _Question) -> float:
+        choice = self._server.ask(self.request(question.frames, question.instruction))
+        value = stated(choice) if self._answer == "number" else likely(choice)
+        self._kept.write(question.key(), value)
+        return value
+
+    def request(self, frames: Sequence[U8], instruction: str) -> dict[str, Any]:
+        """The body of one request."""
+        prompt = _PROMPT.format(instruction=instruction or "unknown", tell=_TELL[self._answer])
+        pictures = [{"type": "image_url", "image_url": {"url": _data_url(frame)}} for frame in frames]
+        logs = {"logprobs": True, "top_logprobs": _TOP} if self._answer == "yes" else {}
+        return {
+            "model": self._model,
+            "messages": [{"role": "user", "content": [*pictures, {"type": "text", "text": prompt}]}],
+            "max_tokens": self._tokens, "temperature": 0, "stream": False, **logs,
+        }  # fmt: skip
+
+
+def stated(choice: Mapping[str, Any]) -> float:
+    """The one number from 0 to 100 in an answer as 0..1; NaN where there is none, or more than one.
+
+    >>> stated({"message": {"content": "85"}}), stated({"message": {"content": "about 85/100."}})
+    (0.85, 0.85)
+    >>> stated({"message": {"content": "I cannot see it"}}), stated({"message": {"content": "between 20 and 40"}})
+    (nan, nan)
     """
-
-    scores: dict[str, Score]
-    best: F32
-    nearest: NDArray[np.int64]
-
-
-def reads_of(scorers: Iterable[Scorer]) -> frozenset[Reads]:
-    """All that any of the scorers reads."""
-    return frozenset(name for scorer in scorers for name in scorer.spec.reads)
+    text = choice["message"].get("content")
+    if not isinstance(text, str):
+        return math.nan
+    plain = re.sub(r"(?<=\d)\s*(?:/|out of)\s*100\b", "", _THOUGHT.sub("", text))
+    numbers = [float(number) for number in _NUMBER.findall(plain)]
+    return numbers[0] / 100 if len(numbers) == 1 and 0 <= numbers[0] <= 100 else math.nan
 
 
-def needs_demos(scorer: Scorer) -> bool:
-    """Whether a scorer can only work where there are demonstrations."""
-    return bool({"library", *_COMPARED} & set(scorer.spec.reads))
-
-
-def compares_frames(scorer: Scorer) -> bool:
-    """Whether a scorer reads the comparison of frames with demonstrations."""
-    return bool(set(_COMPARED) & set(scorer.spec.reads))
-
-
-def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
-    """Whether frames have to be embedded for any of the scorers."""
-    return bool(reads_of(scorers) & {"embeddings", *_COMPARED})
-
-
-def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
-    """The embeddings (F, d) of each film (F, H, W, 3); films of one size are encoded together."""
-    frames = np.concatenate(films)
-    parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
-    flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
-    return np.split(flat, np.cumsum([len(film) for film in films])[:-1])
-
-
-def judge(
-    scorers: Sequence[Scorer], starts: Sequence[Sequence[Footage]], view: View | None, ask: Ask | None = None
-) -> list[list[Judged]]:
-    """Score the takes of several starts of one task, in their order.
-
-    The one comparison of frames with demonstrations that some scorers read is made once, for all takes together.
-    ``ask`` asks a scorer: `asked`, unless given. Where it answers None, takes have no score by that scorer.
-    """
-    takes = _compared([take for start in starts for take in start], view, reads_of(scorers))
-    sizes = [len(start) for start in starts]
-    answers = {scorer.spec.name: (ask or asked)(scorer, in_starts(takes, sizes), view) for scorer in scorers}
-    given = {name: scores for name, scores in answers.items() if scores is not None}
-    judged = []
-    for i, take in enumerate(takes):
-        trace = take.nearest or _no_trace(len(take.steps))
-        nearest = trace.frame if view is None else np.where(trace.frame >= 0, view.frames[trace.frame], -1)
-        judged.append(Judged({name: scores[i] for name, scores in given.items()}, trace.best, nearest))
-    return in_starts(judged, sizes)
-
-
-def shown(scorer: Scorer, takes: Sequence[Footage]) -> list[Footage]:
-    """The takes as ``scorer`` sees them: without what its spec does not read."""
-    hidden: dict[str, Any] = dict.fromkeys(set(_OPTIONAL) - set(scorer.spec.reads))
-    return [replace(take, **hidden) for take in takes]
-
-
-def asked(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score]:
-    """The scores that ``scorer`` gives, shown only what its spec reads; ComponentError unless there is one per take."""
-    spec = scorer.spec
-    takes = [take for start in starts for take in start]
-    demos = view if "library" in spec.reads else None
-    calls = starts if spec.compares else [takes]
+def likely(choice: Mapping[str, Any]) -> float:
+    """P(yes) / (P(yes) + P(no)) of the answer's first word; NaN where it is neither."""
+    logs = choice.get("logprobs")
+    if not isinstance(logs, Mapping) or not logs.get("content"):
+        raise ComponentError("the judge's server gives no log-probabilities; `answer=number` needs none")
     try:
-        with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON that we print
-            scores = [
-                score  # no more than one too many, however many it would give
-                for call in calls
-                for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
-            ]
-    except BestTakeError:
-        raise
-    except Exception as error:
-        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{_place(error)}") from error
-    if len(scores) != len(takes):
-        raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
-    for take, score in zip(takes, scores, strict=True):
-        if not isinstance(score, Score) or np.ndim(score.values) != 1:
-            raise ComponentError(f"scorer {spec.name}: a Score with a value per window is needed, not {score!r:.60}")
-        if len(score.values) != len(take.windows):
-            raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
-        if score.trace is not None and np.shape(score.trace) != take.steps.shape:
-            given = " x ".join(map(str, np.shape(score.trace))) or "one number"
-            raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
-    return scores
+        first = next((entry for entry in logs["content"] if str(entry["token"]).strip()), None)
+        odds = {"yes": 0.0, "no": 0.0}
+        for entry in first["top_logprobs"] if first else ():
+            word = str(entry["token"]).strip().lower()
+            if word in odds:
+                odds[word] += math.exp(min(float(entry["logprob"]), 0.0))
+    except (KeyError, TypeError, ValueError):
+        return math.nan
+    total = odds["yes"] + odds["no"]
+    return odds["yes"] / total if total > 0 else math.nan
 
 
-def cut(take: Footage, window: int = -1) -> Footage:
-    """The take as if it had ended with one of its windows; all its windows are that one, but those without a frame."""
-    frames, end = int(take.windows[window].sum()), take.ends[window]
-    whole = np.ones(frames, bool)
+class _Answers:
+    """A cache of answers on disk, shared by runs and processes; damaged rows are ignored."""
 
-    def first(part: Any, count: int) -> Any:
-        return None if part is None else part[:count]
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    nearest, visited = take.nearest, take.visited
-    return replace(
-        take, steps=take.steps[:frames], windows=tuple(whole if own.any() else ~whole for own in take.windows),
-        ends=tuple(min(end, own) for own in take.ends), frames=first(take.frames, frames),
-        embeddings=first(take.embeddings, frames), actions=first(take.actions, end), states=first(take.states, end + 1),
-        nearest=None if nearest is None else Trace(nearest.best[:frames], nearest.frame[:frames]),
-        visited=None if visited is None else np.full_like(visited, visited[window]),
+    def read(self, keys: Mapping[bytes, object]) -> dict[bytes, float]:
+        """The cached answers to ``keys``."""
+        if not keys or not self.path.exists():
+            return {}
+        try:
+            with closing(self._open()) as base:
+                query = "SELECT hash, value FROM answers WHERE hash = ?"
+                rows = [base.execute(query, (key,)).fetchone() for key in keys]
+        except (OSError, sqlite3.Error) as error:
+            raise self._damaged(error) from None
+        values = {row[0]: _unpacked(row[0], row[1]) for row in rows if row}
+        return {key: value for key, value in values.items() if value is not None}
+
+    def write(self, key: bytes, value: float) -> None:
+        """Store an answer."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._open()) as base, base:
+                base.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, _packed(key, value)))
+        except (OSError, sqlite3.Error) as error:
+            raise self._damaged(error) from None
+
+    def _open(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self.path, timeout=60)
+        base.execute("CREATE TABLE IF NOT EXISTS answers (hash BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        return base
+
+    def _damaged(self, error: Exception) -> ComponentError:
+        return ComponentError(f"kept answers {self.path}: {one_line(error, 200)}; delete the file to ask again")
+
+
+def _packed(key: bytes, value: float) -> bytes:
+    data = np.float64(value).tobytes()
+    return data + zlib.crc32(key + data).to_bytes(4, "little")
+
+
+def _unpacked(key: bytes, blob: Any) -> float | None:
+    if not isinstance(blob, bytes) or len(blob) != 12:
+        return None
+    data, check = blob[:8], int.from_bytes(blob[8:], "little")
+    return float(np.frombuffer(data, np.float64)[0]) if zlib.crc32(key + data) == check else None
+
+
+def _data_url(frame: U8) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(frame).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def make(
+    rest: str, *, model: str = "", frames: str | int = 8, answer: str = "number", tokens: str | int = 16,
+    parallel: str | int = 4, timeout: str | float = 60, name: str | None = None,
+) -> Judge:  # fmt: skip
+    """The judge behind the server at the URL ``rest``."""
+    read = Reader(f"judge:{rest}"[:200])
+    if not model:
+        raise ComponentError(f"{read.uri}: which model? Add ?model=NAME, one that the server has")
+    return Judge(
+        ChatServer.at(rest, timeout=read.number("timeout", timeout, 0.001)), model,
+        frames=read.whole("frames", frames, 1, 64), answer=read.choice("answer", answer, tuple(_TELL)),
+        tokens=read.whole("tokens", tokens, 1, 8192), parallel=read.whole("parallel", parallel, 1, 64), name=name,
     )  # fmt: skip
 
 
-def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) -> list[Footage]:
-    """The takes with ``nearest`` and ``visited``, as far as anyone reads them."""
-    if not reads & set(_COMPARED):
-        return takes
-    if view is None:
-        raise ComponentError("frames cannot be compared with demonstrations where there are none")
-    embedded = [take.embeddings for take in takes if take.embeddings is not None]
-    if "visited" not in reads:
-        traces = view.index.nearest(np.concatenate(embedded))
-        ends = np.cumsum([len(part) for part in embedded])[:-1]
-        parts = zip(takes, np.split(traces.best, ends), np.split(traces.frame, ends), strict=True)
-        return [replace(take, nearest=Trace(best, frame)) for take, best, frame in parts]
-    counts = [[int(window.sum()) for window in take.windows] for take in takes]
-    covered = cover(view.index, embedded, counts, Demos.of(view.frame_demo, view.frame_step))
-    return [
-        replace(take, nearest=trace, visited=visited) for take, (trace, visited) in zip(takes, covered, strict=True)
-    ]
+KEY = "BESTTAKE_JUDGE_API_KEY"
+_ALLOWED = "BESTTAKE_ALLOW_UPLOAD"
+_MOST_BYTES = 1 << 20
+_BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
+_LONGEST_PAUSE = 30.0
 
 
-def _place(error: Exception) -> str:
-    """Where the scorer's own file raised the error, or called what did."""
-    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
-    own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+@contextmanager
+def uploads_allowed(*, allowed: bool = True) -> Iterator[None]:
+    """Let scorers send frames to other machines, here and in processes that are started meanwhile.
+
+    The environment carries the permission: every child inherits it, and no file that BestTake reads can give it.
+    """
+    before = os.environ.get(_ALLOWED)
+    if allowed:
+        os.environ[_ALLOWED] = "1"
+    try:
+        yield
+    finally:
+        if allowed and before is None:
+            os.environ.pop(_ALLOWED, None)
 
 
-def _no_trace(frames: int) -> Trace:
-    return Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
+@dataclass(frozen=True)
+class ChatServer:
+    """A chat server: ``timeout`` in seconds for an answer, up to ``retries`` more attempts with growing pauses."""
+
+    url: str
+    timeout: float = 60.0
+    retries: int = 4
+    pause: float = 0.5
+
+    @classmethod
+    def at(cls, base: str, **limits: Any) -> ChatServer:
+        """The server whose API begins at ``base``, or at its ``/v1``; ComponentError unless it may be used."""
+        parts = urlsplit(base)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ComponentError(f"judge:{base[:100]}: name the server by URL, as in judge:http://127.0.0.1:8000")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ComponentError(f"judge: {parts.hostname}: the URL may hold no password; put the key into ${KEY}")
+        if not is_loopback(parts.hostname) and os.environ.get(_ALLOWED) != "1":
+            raise ComponentError(
+                f"judge:{base[:100]}: this would send frames of your takes to {parts.hostname}; `allow_upload` lets it"
+            )
+        return cls(f"{base.rstrip('/')}{'' if parts.path.strip('/') else '/v1'}/chat/completions", **limits)
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The first choice of the answer to ``question``; ComponentError when there is none after all attempts."""
+        for attempt in range(self.retries + 1):
+            try:
+                return self._choice(self._post(question))
+            except _Refused as refused:
+                reason, wait = refused.reason, refused.wait
+                if refused.code not in _BUSY:
+                    break
+            except (OSError, HTTPException) as error:  # refused, reset, timed out, cut off
+                reason, wait = self._hidden(one_line(error, 200)), None
+            if attempt < self.retries:
+                time.sleep(min(wait if wait is not None else self.pause * 2**attempt, _LONGEST_PAUSE))
+        raise ComponentError(f"the judge at {self.url} does not answer ({reason}); what it answered is kept")
+
+    def _post(self, question: Mapping[str, Any]) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(KEY):
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(self.url, json.dumps(question).encode(), headers)
+        with _Deadline(self.timeout) as deadline:
+            opener = _opener(urlsplit(self.url).hostname or "", deadline)
+            try:
+                with opener.open(request, timeout=self.timeout) as response:
+                    return bytes(response.read(_MOST_BYTES + 1))
+            except urllib.error.HTTPError as error:
+                wait = _retry_after(error.headers.get("Retry-After"))
+                raise _Refused(error.code, self._refusal(error), wait) from None
+
+    def _choice(self, data: bytes) -> dict[str, Any]:
+        try:
+            if len(data) > _MOST_BYTES:
+                raise ValueError(f"more than {_MOST_BYTES} bytes")
+            choice = json.loads(data)["choices"][0]
+            if not isinstance(choice["message"], dict):
+                raise TypeError("its message is no mapping")
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+            reason = self._hidden(one_line(error, 100))
+            raise ComponentError(f"{self.url} answers with something else than a chat completion ({reason})") from None
+        return dict(choice)
+
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        with error:
+            try:
+                body = error.read(2000).decode("utf-8", "replace")
+            except (OSError, HTTPException):
+                body = ""
+        return self._hidden(f"{error.code} {error.reason} {' '.join(body.split())[:200]}".strip())
+
+    def _hidden(self, text: str) -> str:
+        """``text`` without the key: servers repeat it when they refuse it."""
+        key = os.environ.get(KEY)
+        return text.replace(key, "[key]") if key else text
 
 
-def in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
-    """``items`` start by start; ``sizes`` says how many each start has."""
-    ends = np.cumsum([0, *sizes])
-    return [list(items[first:last]) for first, last in pairwise(ends)]
+class _Refused(Exception):
+    """The server answered with an error: its code, what it said, and how long it asks us to wait."""
+
+    def __init__(self, code: int, reason: str, wait: float | None) -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.wait = code, reason, wait
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None, so that urllib raises the redirect as an error."""
+
+
+class _Deadline:
+    """Closes connections after ``seconds`` in total and raises TimeoutError.
+
+    A socket's own timeout restarts with every byte, so a server that sends one now and then could block us forever.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._sockets, self._over = seconds, list[socket.socket](), False
+        self._lock, self._timer = threading.Lock(), threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._over:
+            raise TimeoutError(f"timed out: no whole answer within {self._seconds:g} s") from None
+
+    def watch(self, connection: socket.socket) -> None:
+        """Close this connection at the deadline, too."""
+        with self._lock:
+            self._sockets.append(connection)
+            if self._over:
+                _hang_up(connection)
+
+    def _cut(self) -> None:
+        with self._lock:
+            self._over = True
+            for connection in self._sockets:
+                _hang_up(connection)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(host: str, deadline: _Deadline) -> urllib.request.OpenerDirector:
+    """An opener that uses no proxy for servers on this machine, since a proxy would be another machine."""
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+            return self.do_open(Plain, request)
+
+    class SecureHandler(urllib.request.HTTPSHandler):
+        def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+            return self.do_open(Secure, request)
+
+    proxies = [urllib.request.ProxyHandler({})] if is_loopback(host) else []
+    return urllib.request.build_opener(_NoRedirect, PlainHandler, SecureHandler, *proxies)
+
+
+def _retry_after(header: str | None) -> float | None:
+    return float(header) if header and header.isdecimal() else None

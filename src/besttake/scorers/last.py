@@ -30,7 +30,7 @@ class Last:
 
 
 class OwnLast:
-    """`Last` with the policy's own successes in the place of demonstrations."""
+    """`Last` with the policy's own successes instead of demonstrations."""
 
     def __init__(self, successes: Successes, count: int, name: str = "last own") -> None:
         self._count = count

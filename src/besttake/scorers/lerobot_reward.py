@@ -8,11 +8,17 @@
 | ``topreward`` | all frames, evenly thinned to its own limit (``frames``) | log P("True"), as LeRobot's reward |
 
 A take is scored at the end of each window, window by window, so that no score depends on the batch.
+
+All four classes pass ``trust_remote_code=True`` to transformers, for the checkpoint or for the model below it. So both
+are searched for code first, and are then read from their directories without network: nothing else can be loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,11 +28,12 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.demos.view import View
-from besttake.errors import ComponentError
+from besttake.encoders.torch_common import random_weights
+from besttake.errors import ComponentError, need, one_clear_error
+from besttake.files import read_json
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory
 from besttake.scorers.base import Footage, Reads, Score, ScorerSpec
-from besttake.scorers.lerobot_loading import FILES, Loaded, base_of, check_no_code, load, read_config
 
 Rows = NDArray[np.int64]
 _READS: dict[str, tuple[Reads, ...]] = {
@@ -36,11 +43,11 @@ _READS: dict[str, tuple[Reads, ...]] = {
     "topreward": ("frames", "instruction"),
 }
 _ROBOMETER_FRAMES = 4
-"""As many as LeRobot's own tool and Robometer's server give it."""
+"""The number of frames that LeRobot's own tool and Robometer's server use."""
 
 
 class RewardModel:
-    """A saved reward model. It is loaded when it is first asked, so that its spec costs little."""
+    """A saved reward model. It is loaded at the first call, so that reading its spec is cheap."""
 
     def __init__(
         self, uri: str, where: Path, *, base: Path | None, device: str | None, frames: int | None, head: str,
@@ -164,7 +171,7 @@ def make(
 ) -> RewardModel:  # fmt: skip
     """The reward model in the directory ``rest``, or in that repository of the hub.
 
-    ``base``: the model it stands on, where it is kept elsewhere than its settings say; ``head`` of SARM.
+    ``base``: its base model, if it is stored elsewhere than its settings say; ``head`` of SARM.
     """
     uri = f"lerobot-reward:{rest}"
     read = Reader(uri)
@@ -180,3 +187,147 @@ def make(
         uri, where, base=below, device=device, frames=read.optional_whole("frames", frames, 1, 512),
         head=read.choice("head", head, ("sparse", "dense")), name=name,
     )  # fmt: skip
+
+
+FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
+BASE = {"reward_classifier": "model_name", "sarm": "", "robometer": "base_model_id", "topreward": "vlm_name"}
+"""The supported families, each with the setting that names its base model."""
+_CLIP = "openai/clip-vit-base-patch32"
+"""LeRobot's SARM always embeds pictures and words with this one."""
+_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+_STATISTICS = "*preprocessor*normalizer_processor.safetensors"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A reward model, its settings, and the processor that LeRobot puts before it."""
+
+    model: Any
+    config: Any
+    before: Any
+    device: str
+
+
+def read_config(uri: str, where: Path) -> dict[str, Any]:
+    """Read the saved settings of a reward model; ComponentError if it is not of a known family."""
+    try:
+        saved = read_json(where / "config.json")
+    except (OSError, ValueError):
+        raise ComponentError(f"{uri}: no readable config.json in {where}; is it a saved reward model?") from None
+    family = saved.get("type") if isinstance(saved, dict) else None
+    if family not in BASE:
+        raise ComponentError(f"{uri}: its config.json is of type {family!r}, not of a reward model ({', '.join(BASE)})")
+    return dict(saved)
+
+
+def base_of(uri: str, saved: dict[str, Any], given: str | None) -> Path | None:
+    """The directory of the base model of a reward model: ``given``, else the one that its settings name."""
+    key = BASE[saved["type"]]
+    if not key:
+        return None
+    return local(uri, given or str(saved.get(key) or ""))
+
+
+def local(uri: str, name: str) -> Path:
+    """A directory, or a repository of the hub: from the cache if it is there, else downloaded."""
+    if not Path(name).expanduser().is_dir():
+        with contextlib.suppress(Exception):  # whatever keeps the cache from having it, the next line says
+            kept = Path(need("huggingface_hub", uri, "lerobot").snapshot_download(name, local_files_only=True))
+            if (kept / "config.json").is_file():
+                return kept
+    return directory(uri, name, None, FILES)
+
+
+def check_no_code(*places: Path) -> None:
+    """Raise ComponentError if a file of a model names code to run that the user does not trust."""
+    for file in (file for place in places for file in sorted(place.glob("*.json"))):
+        try:
+            content = read_json(file)
+        except (OSError, ValueError):
+            continue  # what needs it says so
+        for key, value in _items(content):
+            kernel = key.endswith("attn_implementation") and value is not None and value not in _ATTENTION
+            if key == "auto_map" or kernel:
+                registry.check_trusted(file, f"by {key}; `trust_remote_code` allows it")
+    for place in places:
+        if any(place.glob("*.bin")) and not any(place.glob("*.safetensors")):
+            raise ComponentError(f"{place} holds weights as pickle only; save them as safetensors")
+
+
+def _items(content: Any) -> Iterator[tuple[str, Any]]:
+    """All keys of nested mappings, with their values."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield str(key), value
+            yield from _items(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _items(value)
+
+
+def load(uri: str, where: Path, base: Path | None, device: str | None, frames: int | None) -> Loaded:
+    """Load the reward model in ``where`` on top of ``base``; it sees at most ``frames`` frames of a take."""
+    configs = need("lerobot.configs.rewards", uri, "lerobot")
+    rewards = need("lerobot.rewards", uri, "lerobot")
+    family = read_config(uri, where)["type"]
+    check_no_code(*([where] if base is None else [where, base]))
+    if family == "sarm":
+        check_no_code(local(uri, _CLIP))
+    # LeRobot prints while it loads; stdout belongs to our caller's answer.
+    quiet = contextlib.redirect_stdout(sys.stderr)
+    with one_clear_error(f"{uri}: cannot be loaded: {{}}"), quiet, _without_network():
+        config = configs.RewardModelConfig.from_pretrained(where)
+        if device:
+            config.device = device
+        if base is not None:
+            setattr(config, BASE[family], str(base))
+        if family == "robometer":
+            config.pretrained_path = str(where)  # or it would load the weights below it, to overwrite them
+        if frames is not None and hasattr(config, "max_frames"):
+            config.max_frames = frames
+        model = rewards.get_reward_model_class(family).from_pretrained(where, config=config)
+        before, _ = rewards.make_reward_pre_post_processors(config, dataset_stats=_statistics(where))
+    if family != "topreward":  # which has no weights of its own
+        _check_weights(uri, model, where / "model.safetensors")
+    for step in before.steps:
+        if hasattr(step, "eval"):
+            step.eval()  # SARM's would otherwise perturb what it sees, as in training
+    model.eval().requires_grad_(False)
+    return Loaded(model, config, before, str(config.device))
+
+
+def _check_weights(uri: str, model: Any, path: Path) -> None:
+    """Raise ComponentError if the file lacks weights of the model, which LeRobot would leave random."""
+    from safetensors import safe_open
+
+    state = model.state_dict()
+    with safe_open(str(path), framework="pt") as file:
+        there = [state[key] for key in file.keys() if key in state]  # noqa: SIM118
+    shared = {tensor.data_ptr() for tensor in there}  # a tensor with two names is saved under one
+    missing = [key for key, tensor in state.items() if tensor.data_ptr() not in shared and tensor.is_floating_point()]
+    if missing:
+        raise random_weights(f"{uri}: {path.name}", missing)
+
+
+def _statistics(where: Path) -> dict[str, dict[str, Any]] | None:
+    """The statistics of the training data, which LeRobot saves with the processor but does not read back."""
+    from safetensors.torch import load_file
+
+    stats: dict[str, dict[str, Any]] = {}
+    for file in sorted(where.glob(_STATISTICS)):
+        for name, tensor in load_file(file).items():
+            feature, _, kind = name.rpartition(".")
+            stats.setdefault(feature, {})[kind] = tensor
+    return stats or None
+
+
+@contextlib.contextmanager
+def _without_network() -> Iterator[None]:
+    """Forbid requests to the hub: only local files, which were searched for code, may be loaded."""
+    from huggingface_hub import constants
+
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before

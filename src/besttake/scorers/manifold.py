@@ -1,10 +1,13 @@
-"""``manifold``, the paper's score (Eq. 4): how close a take stays to the demonstrations, frame by frame."""
+"""``manifold``, the paper's score (Eq. 4): how close a take stays to the demonstrations; and ``coverage``.
+
+``coverage`` adds how much of the best matching demonstration a take visits; later frames weigh more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from besttake.core.score import manifold
+from besttake.core.score import coverage, manifold
 from besttake.demos.view import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 
@@ -28,3 +31,25 @@ def make(rest: str) -> Manifold:
     """The scorer ``manifold``."""
     no_rest("manifold", rest)
     return Manifold()
+
+
+class Coverage:
+    """The manifold score plus the visited share of the demonstration that the take follows best."""
+
+    spec = ScorerSpec("coverage", reads=("nearest", "visited"), fingerprint="coverage 1")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """`besttake.core.score.coverage` for each window; it has no trace of its own."""
+        scores = []
+        for take in takes:
+            assert take.nearest is not None
+            assert take.visited is not None
+            pairs = zip(take.windows, take.visited, strict=True)
+            scores.append(Score([coverage(take.nearest, float(visited), window) for window, visited in pairs]))
+        return scores
+
+
+def make_coverage(rest: str) -> Coverage:
+    """The scorer ``coverage``."""
+    no_rest("coverage", rest)
+    return Coverage()

@@ -41,7 +41,7 @@ class Successes:
 
     @classmethod
     def of(cls, scorer: str, rest: str) -> Successes:
-        """Of the run ``rest``, which the URI of ``scorer`` names."""
+        """Read the successes of the run ``rest``; ``scorer`` is named in errors."""
         if not rest:
             raise ComponentError(
                 f"{scorer}: name a run on tuning starts, {scorer}:RUN (besttake diagnose --starts tuning:40)"
@@ -81,7 +81,7 @@ class Successes:
 
 
 class Own:
-    """`manifold` with the policy's own successes in the place of demonstrations."""
+    """`manifold` with the policy's own successes instead of demonstrations."""
 
     def __init__(self, successes: Successes, name: str = "self") -> None:
         self.spec = successes.spec(name, "self 1")

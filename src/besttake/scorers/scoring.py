@@ -1,7 +1,7 @@
-"""From takes to scores: `score_takes` scores whatever finished takes of a run have no scores yet.
+"""Score the takes of a run: `score_takes` scores all finished takes that have no scores yet.
 
-Scores are kept in ``scores.safetensors`` beside the takes (`besttake.measure.scores`). They are made again where takes
-of the same start, the library, the encoder or the scorer have changed.
+Scores are stored in ``scores.safetensors`` beside the takes (`besttake.measure.scores`). They are computed again if
+takes of the same start, the library, the encoder or the scorer have changed.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
 from besttake.progress import Reporter, as_reporter
-from besttake.scorers.base import Footage, Score, Scorer
-from besttake.scorers.judge import (
-    Judged,
-    asked,
+from besttake.scorers.apply import (
+    ScoredFootage,
+    apply_scorers,
+    ask_scorer,
     compares_frames,
     cut,
     embed,
-    judge,
     needs_demos,
     reads_of,
     sees_embeddings,
 )
+from besttake.scorers.base import Footage, Score, Scorer
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 
 _BATCH = 16
 """Starts whose frames are embedded together."""
-_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge_server")
-"""Modules of this package whose scorers run models of others or wait for servers."""
+_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge")
+"""Modules of this package whose scorers run third-party models or wait for servers."""
 _RTOL, _ATOL = 1e-3, 1e-6
-"""How far the same score may move with the length of the take, by rounding."""
+"""Tolerance for rounding when the same score is computed on takes of different length."""
 
 
 def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
-    """The scorers that a diagnosis measures: those of the paper, where there are ``demos``, and those ``named``."""
+    """The scorers that a diagnosis measures: those of the paper if there are ``demos``, and those ``named``."""
     given = (named,) if isinstance(named, str) else tuple(named)
     return tuple(dict.fromkeys((*(SCORERS if demos else ()), *given)))
 
@@ -74,7 +74,7 @@ def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
 
 @dataclass(frozen=True)
 class Context:
-    """What takes are scored with besides the library: the words and the camera of each task, where they are known."""
+    """What takes are scored with besides the library: the instruction and the camera of each task, if known."""
 
     instructions: Mapping[str, str] = field(default_factory=dict)
     cameras: Mapping[str, str] = field(default_factory=dict)
@@ -90,13 +90,14 @@ def score_takes(
     reported: Collection[str] = (),
     progress: bool | Reporter = False,
 ) -> Scores:
-    """The scores of every finished take of a run by ``scorers``; those that the run has already are read.
+    """Score every finished take of a run with ``scorers``, reusing the scores that the run already has.
 
-    Short scorers of this package are asked together, then each other one alone, and the scores are stored after each of
-    these steps: who stops a slow scorer with Ctrl-C keeps the scores of those before it. A scorer that raises loses its
-    scores, and no other does; `Scores.lost` says why in one line. Instructions of the ``context`` find demonstrations
-    that the names of tasks do not. ``reported``: names of scorers that a report shows, whose scores may not be replaced
-    by those of another scorer of the same name. Without a ``library`` only scorers that need none can score.
+    The fast scorers of this package run together, then each other scorer alone, and scores are stored after each of
+    these steps: if a slow scorer is stopped with Ctrl-C, the scores of those before it are kept. A scorer that raises
+    loses only its own scores; `Scores.lost` gives the reason in one line. Instructions in ``context`` find
+    demonstrations that the names of tasks do not. ``reported``: names of scorers that a report shows, whose scores may
+    not be replaced by those of another scorer of the same name. Without a ``library`` only scorers that need no
+    demonstrations can score.
     """
     sources, reporter = _Sources(library, encoder, context or Context()), as_reporter(progress)
     rows = [row for row in store.rows() if row.status == "done"]
@@ -145,7 +146,7 @@ class _Start:
 
 
 def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
-    """The scores that the run keeps of takes that are as they were; none where the file is damaged."""
+    """The stored scores of takes that have not changed; none if the file is damaged."""
     try:
         kept = Scores.open(store.path)
     except RunError:
@@ -162,19 +163,19 @@ def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
 
 
 def _asked_together(scorers: Sequence[Scorer]) -> Iterator[list[Scorer]]:
-    """Short scorers of this package, which cannot hang, share the work of reading takes; others come one by one."""
+    """Group the scorers: fast ones of this package together, so that takes are read once, the others one by one."""
     yield [scorer for scorer in scorers if _is_short(scorer)]
     yield from ([scorer] for scorer in scorers if not _is_short(scorer))
 
 
 def _is_short(scorer: Scorer) -> bool:
-    """Whether a scorer is one of this package, and a short piece of numpy."""
+    """Whether a scorer belongs to this package and is plain numpy, hence fast."""
     module = type(scorer).__module__
     return module.startswith("besttake.scorers.") and module not in _FOREIGN
 
 
 def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:
-    """The scorers that gave no take a number, and so are lost."""
+    """The scorers that scored no take at all, with the reason for the report."""
     empty = {}
     for name in scorers:
         values = (value for one in scores.values() for score, value in one.scores.items() if score.scorer == name)
@@ -224,7 +225,7 @@ class _Sources:
         return _sha256(spec.fingerprint, dict(self.context.instructions))
 
     def barred(self, scorer: Scorer) -> str:
-        """Why a scorer cannot score this run at all; "" where it can."""
+        """The reason why a scorer cannot score this run at all; empty if it can."""
         spec = scorer.spec
         if self.library is None and needs_demos(scorer):
             return f"scorer {spec.name}: it needs demonstrations; name them with `demos`"
@@ -238,7 +239,7 @@ def _sha256(*parts: object) -> str:
 
 
 class _Panel:
-    """Scorers that are asked about the same takes. ``lost`` says which failed, and why."""
+    """Scorers that run on the same takes. ``lost`` gives the reason for each that failed."""
 
     def __init__(self, store: Store, sources: _Sources, scorers: Sequence[Scorer]) -> None:
         self.lost: dict[str, str] = {}
@@ -291,7 +292,7 @@ class _Panel:
             ]  # fmt: skip
             asking = sum(self._seconds.values())
             began = time.perf_counter()
-            judged = judge(scorers, footage, view, self._ask)
+            judged = apply_scorers(scorers, footage, view, self._ask)
             comparing = time.perf_counter() - began - (sum(self._seconds.values()) - asking)
             for scorer in filter(compares_frames, scorers):
                 self._seconds[scorer.spec.name] += comparing
@@ -307,7 +308,7 @@ class _Panel:
         try:
             with self._timed([name]):
                 _check_camera(scorer, starts)
-                scores = asked(scorer, starts, view)
+                scores = ask_scorer(scorer, starts, view)
             self._watch_length(scorer, starts, scores, view)
         except BestTakeError as error:
             reason = one_line(error)
@@ -326,7 +327,7 @@ class _Panel:
     def _watch_length(
         self, scorer: Scorer, starts: Sequence[Sequence[Footage]], scores: Sequence[Score], view: View | None
     ) -> None:
-        """Once, at a start whose takes go on after their last window: do scores change if the rest is cut away?"""
+        """Check once whether scores change if the part of a take after its last window is removed."""
         name, first = scorer.spec.name, 0
         for start in starts if name not in self._watched else ():
             if not all(take.windows[-1].all() for take in start):
@@ -336,10 +337,11 @@ class _Panel:
             return
         self._watched.add(name)
         whole = _last(scores[first : first + len(start)])
-        short = _last(asked(scorer, [[cut(take) for take in start]], view))
+        short = _last(ask_scorer(scorer, [[cut(take) for take in start]], view))
         if np.allclose(whole, short, rtol=_RTOL, atol=_ATOL, equal_nan=True):
             return
-        gaps = np.abs(_last(asked(scorer, [start], view)) - whole)  # it may never give the same take the same score
+        # The scorer may never give the same take the same score.
+        gaps = np.abs(_last(ask_scorer(scorer, [start], view)) - whole)
         noise = 3 * float(np.max(gaps, initial=0.0, where=np.isfinite(gaps)))
         if not np.allclose(whole, short, rtol=_RTOL, atol=_ATOL + noise, equal_nan=True):
             self._length.add(name)
@@ -375,7 +377,7 @@ def windowed(takes: Sequence[Take]) -> list[Footage]:
     return footage
 
 
-def _take_score(take: Take, judged: Judged, source: str) -> TakeScore:
+def _take_score(take: Take, judged: ScoredFootage, source: str) -> TakeScore:
     values = {
         ScoreName(scorer, window): float(value)
         for scorer, score in judged.scores.items()

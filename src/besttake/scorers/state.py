@@ -12,7 +12,7 @@ from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 from besttake.types import F64
 
 
-class State:
+class FinalState:
     """Minus the distance to the nearest final state of a demonstration."""
 
     spec = ScorerSpec("state", reads=("states", "library"), fingerprint="state 1")
@@ -48,7 +48,7 @@ def _finals(demos: View) -> tuple[F64, F64]:
     return finals, np.where(spread > 1e-6, spread, 1.0)
 
 
-def make(rest: str) -> State:
+def make(rest: str) -> FinalState:
     """The scorer ``state``."""
     no_rest("state", rest)
-    return State()
+    return FinalState()

@@ -54,7 +54,7 @@ class TestbedDemos:
         return self.of_tasks(lambda _: True)
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo]:
-        """The demonstrations whose task is ``wanted`` when their turn comes."""
+        """The demonstrations whose task is ``wanted``."""
         for task in filter(wanted, self.tasks):
             made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)
             for _, demo in zip(range(self._count), made, strict=False):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from besttake.conventions import FAMILIES
-from besttake.envs.checks import check_cameras, check_task
+from besttake.envs.base import check_cameras, check_task
 from besttake.errors import ComponentError
 from besttake.testbed import camera as camera_code
 from besttake.testbed import scene, seeds

@@ -9,11 +9,7 @@ Examples:
     ('spec', 'observe', 'reset', 'lazy', 'starts', 'restore')
 """
 
-from besttake.testing.arm import check_arm
-from besttake.testing.demos import check_demos
-from besttake.testing.encoder import check_encoder
-from besttake.testing.env import check_env
-from besttake.testing.policy import check_policy
-from besttake.testing.scorer import check_scorer
+from besttake.testing.components import check_demos, check_encoder, check_env, check_policy
+from besttake.testing.methods import check_arm, check_scorer
 
 __all__ = ["check_arm", "check_demos", "check_encoder", "check_env", "check_policy", "check_scorer"]

@@ -26,10 +26,10 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError
 from besttake.files import as_paths
-from besttake.recordings.footage import FPS, Clock, Film, clock_of, films_of
+from besttake.recordings.footage import FPS, Clock, RecordedTake, clock_of, films_of
 from besttake.reporting.numbers import count
+from besttake.scorers.apply import ScoredFootage, apply_scorers, embed
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.judge import Judged, embed, judge
 from besttake.threads import one_thread
 from besttake.types import U8
 from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
@@ -126,7 +126,7 @@ class _Ranking:
     clock: Clock
     task: str
 
-    def of(self, films: Sequence[Film]) -> tuple[list[RankedTake], Yardsticks]:
+    def of(self, films: Sequence[RecordedTake]) -> tuple[list[RankedTake], Yardsticks]:
         """Takes from best to worst, then those without a score; and the yardsticks."""
         compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
@@ -143,7 +143,7 @@ class _Ranking:
         placed = _placed(list(zip(takes, without, strict=True)))
         return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
 
-    def _left_out(self, films: Sequence[Film]) -> list[RankedTake]:
+    def _left_out(self, films: Sequence[RecordedTake]) -> list[RankedTake]:
         left_out = []
         for film in films:
             if film.frames is None:
@@ -154,7 +154,7 @@ class _Ranking:
                 left_out.append(RankedTake(film.name, None, None, length, 0, duration=film.duration, problem=problem))
         return left_out
 
-    def _footage(self, film: Film) -> Footage:
+    def _footage(self, film: RecordedTake) -> Footage:
         """A take as a scorer sees it. Its steps are ticks of the clock, so that takes of any rate have the same."""
         assert film.frames is not None
         rows = self.clock.rows(film.times)
@@ -171,9 +171,9 @@ class _Ranking:
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
 
-    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[Judged]:
+    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[ScoredFootage]:
         """What the scorer says of each take; ComponentError where it fails."""
-        (judged,) = judge([self.scorer], [takes], view or self.view)
+        (judged,) = apply_scorers([self.scorer], [takes], view or self.view)
         return judged
 
     def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:
@@ -222,7 +222,7 @@ class _Ranking:
         known = [score for score in scores if math.isfinite(score)]
         return max(known) if known else None
 
-    def _ranked(self, film: Film, take: Footage, judged: Judged) -> RankedTake:
+    def _ranked(self, film: RecordedTake, take: Footage, judged: ScoredFootage) -> RankedTake:
         assert film.frames is not None
         (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
         sizes = len(film.frames), int(window.sum())
@@ -239,7 +239,7 @@ class _Ranking:
             nearest=tuple(judged.nearest[compared].tolist()), pictures=self._pictures(take, judged),
         )  # fmt: skip
 
-    def _pictures(self, take: Footage, judged: Judged) -> tuple[Picture, ...]:
+    def _pictures(self, take: Footage, judged: ScoredFootage) -> tuple[Picture, ...]:
         assert take.frames is not None
         scored = np.flatnonzero(take.windows[0])
         shown = np.unique(np.linspace(0, len(scored) - 1, min(_SHOWN, len(scored))).round().astype(int))
@@ -312,7 +312,7 @@ def _kept(take: Footage, rows: Any) -> Footage:
     return replace(take, steps=steps, windows=(whole,), ends=(len(rows) - 1,), frames=frames, embeddings=embedded)
 
 
-def _notes(clock: Clock, films: Sequence[Film], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
+def _notes(clock: Clock, films: Sequence[RecordedTake], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
     readable = [film for film in films if clock.compares(film)]
     notes, lengths = [], {round(film.duration, 3) for film in readable}
     if len({round(film.rate, 2) for film in readable}) > 1:

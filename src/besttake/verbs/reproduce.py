@@ -20,7 +20,7 @@ import yaml
 from besttake import registry
 from besttake.config import Plan, Retrieval, load_plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import Sampled
+from besttake.demos.base import NumericSource
 from besttake.demos.library import Library
 from besttake.demos.resolve import source_of
 from besttake.errors import PlanError
@@ -258,7 +258,7 @@ def demos_for(demos: str, frames: float) -> int | None:
     if (Path(demos) / "library.json").is_file():
         return None
     source = source_of(demos)
-    rows = list(islice(source.rows(), 100)) if isinstance(source, Sampled) else []
+    rows = list(islice(source.rows(), 100)) if isinstance(source, NumericSource) else []
     lengths = [len(values) for row in rows for values in row[1:] if values is not None]
     return max(1, round(frames / float(np.mean(lengths)))) if lengths else None
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.demos.library import Library
-from besttake.encoders.cache import cached
-from besttake.encoders.skip import SkippingEncoder
+from besttake.encoders.cache import SkippingEncoder, cached
 from besttake.errors import PlanError, RunError
 from besttake.files import write_text
 from besttake.measure.again import OTHER_TAKES, other_takes
@@ -23,9 +22,9 @@ from besttake.reporting.export.tables import table_latex, write_csv
 from besttake.reporting.table import Table, Tabular
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.chat import uploads_allowed
+from besttake.scorers.classifier import TrainedScorer, train_classifier
+from besttake.scorers.judge import uploads_allowed
 from besttake.scorers.scoring import Context, make_scorers, score_takes
-from besttake.scorers.training import TrainedScorer, train_classifier
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.threads import one_thread

@@ -23,11 +23,11 @@ import mujoco
 import numpy as np
 
 from besttake.envs.libero import controller
-from besttake.envs.libero.controller import Arm, arm_of
+from besttake.envs.libero.controller import RobotArm, arm_of
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir, short_hash, versions
 
-Run = Callable[[Any, Any, Arm, int, bool], None]
+Run = Callable[[Any, Any, RobotArm, int, bool], None]
 DECLARED = {
     "mj_step1": "void mj_step1(const mjModel * m, mjData * d)",
     "mj_step2": "void mj_step2(const mjModel * m, mjData * d)",
@@ -58,7 +58,7 @@ with suppress(ImportError):
     _full_masses = _external("mj_fullM", pointers=3)
 
 
-def _run(model: int, data: int, arm: Arm, count: int, begun: bool) -> None:
+def _run(model: int, data: int, arm: RobotArm, count: int, begun: bool) -> None:
     # As `controller.run`, with addresses.
     for number in range(count):
         if number > 0 or not begun:
@@ -125,7 +125,7 @@ def _compiled() -> Run:
     with _kept_in(_own_folder()) as kept:
         compiled = numba.njit(nogil=True, cache=kept)(_run)
 
-    def run(model: Any, data: Any, arm: Arm, count: int, begun: bool) -> None:
+    def run(model: Any, data: Any, arm: RobotArm, count: int, begun: bool) -> None:
         compiled(model._address, data._address, arm, count, begun)
 
     return run

@@ -23,7 +23,7 @@ with suppress(ImportError):
 F64 = NDArray[np.float64]
 
 
-class Arm(NamedTuple):
+class RobotArm(NamedTuple):
     """What the controller of one scene reads and writes; most are views of where MuJoCo keeps its data.
 
     ``goal_pos`` to ``closing`` are set before each control step: where to go, how stiffly (kp and kd of position and
@@ -62,7 +62,7 @@ class Arm(NamedTuple):
     fingers: F64
 
 
-def arm_of(env: Any, data: Any) -> Arm:
+def arm_of(env: Any, data: Any) -> RobotArm:
     """The arm of a robosuite environment in ``data``, which may be another one than the environment's own."""
     robot = env.robots[0]
     controller, gripper, model = robot.controller, robot.gripper, env.sim.model._model
@@ -77,7 +77,7 @@ def arm_of(env: Any, data: Any) -> Arm:
     def picked(*shape: int) -> F64:
         return np.zeros(shape, order="F")
 
-    return Arm(
+    return RobotArm(
         goal_pos=np.zeros(3), goal_ori=np.zeros((3, 3)), gains=np.zeros((4, 3)), rest=np.zeros(joints),
         grip=np.zeros(len(limits)), closing=np.zeros(len(limits)),
         site=site, eef_pos=data.site_xpos[site], eef_mat=data.site_xmat[site].reshape(3, 3),
@@ -91,7 +91,7 @@ def arm_of(env: Any, data: Any) -> Arm:
     )  # fmt: skip
 
 
-def control(arm: Arm) -> None:
+def control(arm: RobotArm) -> None:
     """Command the motors as robosuite's controllers do; the Jacobians and masses are those of the current state."""
     arm.j_pos[:] = arm.arm_jac_pos
     arm.j_ori[:] = arm.arm_jac_ori
@@ -110,7 +110,7 @@ def control(arm: Arm) -> None:
     arm.torques[:] = np.minimum(np.maximum(torques, arm.low), arm.high)
 
 
-def run(model: Any, data: Any, arm: Arm, count: int, begun: bool) -> None:
+def run(model: Any, data: Any, arm: RobotArm, count: int, begun: bool) -> None:
     """``count`` physics steps; ``begun``: the first half of the first one, up to the controller, has been done."""
     for number in range(count):
         if number or not begun:

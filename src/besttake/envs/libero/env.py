@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.conventions import EE6D_STATE, FAMILIES, POSE
-from besttake.envs.checks import check_action, check_cameras, check_task, named_task
+from besttake.envs.base import check_action, check_cameras, check_task, named_task
 from besttake.envs.libero import harness
 from besttake.envs.libero.harness import CAMERAS, EVALUATIONS, Convention, Evaluation
 from besttake.envs.libero.install import OCCLUDED_VARIABLE, Paths, find_assets, import_libero, load_init_states, locate

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import RunError
-from besttake.reporting.export.media import Encoder
+from besttake.reporting.export.media import VideoWriter
 from besttake.takes.key import TakeKey
 from besttake.takes.take import Take
 
@@ -77,7 +77,7 @@ class _Writer:
         self.shape: tuple[tuple[int, ...], ...] | None = None
         self.moments: dict[str, _Moments] = {}
         self._pending: list[Any] = []
-        self._video: Encoder | None = None
+        self._video: VideoWriter | None = None
         self._shown = 0
 
     def add(self, take: Take) -> None:
@@ -122,10 +122,10 @@ class _Writer:
     def _file(self) -> int:
         return len(self.episodes) // _EPISODES_PER_FILE
 
-    def _open_video(self, size: tuple[int, ...]) -> Encoder:
+    def _open_video(self, size: tuple[int, ...]) -> VideoWriter:
         path = self.root / _VIDEO.format(video_key=CAMERA, chunk_index=0, file_index=self._file())
         path.parent.mkdir(parents=True, exist_ok=True)
-        return Encoder(str(path), self.fps, size, key_every=2)
+        return VideoWriter(str(path), self.fps, size, key_every=2)
 
     def _close_files(self) -> None:
         import pyarrow

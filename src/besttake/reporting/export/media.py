@@ -35,13 +35,13 @@ def film_name(key: TakeKey, success: bool) -> str:
 def mp4(frames: U8, fps: float) -> bytes:
     """H.264 video of ``frames`` (F, H, W, 3), as every browser and slide shows it."""
     buffer = io.BytesIO()
-    with Encoder(buffer, fps, frames.shape[1:3]) as encoder:
+    with VideoWriter(buffer, fps, frames.shape[1:3]) as encoder:
         for frame in frames:
             encoder.add(frame)
     return buffer.getvalue()
 
 
-class Encoder:
+class VideoWriter:
     """Writes frames of ``size`` (height, width) to a file or buffer; the last row or column of an odd size is doubled,
     because H.264 in its common form wants even ones."""
 
@@ -61,7 +61,7 @@ class Encoder:
         whole = np.pad(frame, self._pad, mode="edge")
         self._container.mux(self._stream.encode(self._frame(np.ascontiguousarray(whole))))
 
-    def __enter__(self) -> Encoder:
+    def __enter__(self) -> VideoWriter:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -22,7 +22,7 @@ from besttake.measure.scores import Scores, run_digest
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
-from besttake.scorers.chat import uploads_allowed
+from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.pool import Workers
 from besttake.takes.sizes import worker_count

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 
 from besttake.encoders.base import Encoder
-from besttake.encoders.cache import CachedEncoder
-from besttake.encoders.skip import SkippingEncoder, SkipReport
+from besttake.encoders.cache import CachedEncoder, SkippingEncoder, SkipReport
 from besttake.measure.scores import SCORERS, Scores
 from besttake.progress import Reporter
 from besttake.scorers.scoring import score_takes

@@ -16,7 +16,7 @@ from besttake.compatibility import check_actions, check_library
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos import checks
-from besttake.demos.build import Options, Work
+from besttake.demos.build import BuildHooks, Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder, Fitted
@@ -128,7 +128,7 @@ def library_for(
             gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
             angle=plan.event_angle, turns=plan.event_turns,
         )  # fmt: skip
-        return open_or_build(named, plan.encoder, options, Work(each=each, frames=stage.reach))
+        return open_or_build(named, plan.encoder, options, BuildHooks(each=each, frames=stage.reach))
 
 
 def _on_testbed(envs: Iterable[str]) -> bool:

@@ -1,21 +1,79 @@
-"""A LeRobot data set with ``next.success``: what ``lerobot-eval --eval.recording=true`` writes.
+"""Results of lerobot-eval: ``eval_info.json``, and the data set that ``--eval.recording=true`` writes.
 
-Layout: ``lerobot/scripts/lerobot_eval.py`` of lerobot 0.6.1: ``OUTPUT/recordings/GROUP_ID[/env_3]``, a data set of
-format v3 per task, and per simulator where several run at once. An episode succeeded if any of its steps did. Episodes
-that ran into the step limit of the evaluation are not saved, so ``eval_info.json`` beside it is the better source.
+``eval_info.json`` is read in its present form (``per_task``, as of 0.6.1) and in the older one (``per_episode``).
+
+Recordings have the layout of ``lerobot/scripts/lerobot_eval.py`` of lerobot 0.6.1:
+``OUTPUT/recordings/GROUP_ID[/env_3]``, one data set of format v3 per task, and one per simulator if several run at
+once. An episode succeeded if any of its steps has ``next.success``. Episodes that reached the step limit of the
+evaluation are not saved, so ``eval_info.json`` is the better source.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from besttake.errors import one_line
 from besttake.files import links_out
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat
-from besttake.recordings.lerobot_eval import BY_ORDER
-from besttake.recordings.places import files_under, read_json
+from besttake.recordings.episodes import (
+    Episode,
+    IngestError,
+    Recording,
+    UnknownFormat,
+    files_under,
+    outcome_at,
+    read_json,
+)
+
+BY_ORDER = (
+    "lerobot-eval does not record which start an episode had: episodes of several evaluations were paired by their "
+    "place, which holds where starts do not depend on --seed or --eval.batch_size"
+)
+
+
+def is_info(data: Any) -> bool:
+    """Whether parsed JSON is an ``eval_info.json``."""
+    return isinstance(data, dict) and ("per_task" in data or "per_episode" in data)
+
+
+def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
+    """Read the episodes of one evaluation."""
+    try:
+        episodes, by_order = _tasks(path, data["per_task"]) if "per_task" in data else _old(path, data["per_episode"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise IngestError(
+            f"{path}: not an eval_info.json of lerobot-eval (no {error}); give the file that lerobot-eval wrote"
+        ) from error
+    name = "" if path.name == "eval_info.json" else path.stem
+    words = "/".join([*path.resolve().parent.parts, name])
+    notes = (BY_ORDER,) if by_order else ()
+    return [Recording(str(path), "lerobot-eval", episodes, notes=notes, origin=str(path.resolve()), words=words)]
+
+
+def _tasks(path: Path, tasks: Any) -> tuple[tuple[Episode, ...], bool]:
+    episodes = []
+    for task in _list(tasks, "per_task"):
+        group, name = str(task["task_group"]), f"{task['task_group']}/{task['task_id']}"
+        for i, won in enumerate(_list(task["metrics"]["successes"], "successes")):
+            episodes.append(Episode(name, str(i), outcome_at(f"{path}: episode {i} of {name}", won), env=group))
+    return tuple(episodes), True
+
+
+def _old(path: Path, recorded: Any) -> tuple[tuple[Episode, ...], bool]:
+    rows = _list(recorded, "per_episode")
+    seeded = all(row.get("seed") is not None for row in rows)
+    name = "seed" if seeded else "episode_ix"
+    won = [outcome_at(f"{path}: episode {i}", row["success"]) for i, row in enumerate(rows)]
+    return tuple(Episode("task", str(row[name]), w) for row, w in zip(rows, won, strict=True)), not seeded
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"list called {name}")
+    return value
+
 
 SUCCESS = "next.success"
 _TASK = re.compile(r"^(?P<group>.+)_(?P<id>\d+)$")
@@ -27,7 +85,7 @@ _CUT = (
 
 
 def read_data_set(root: Path) -> list[Recording]:
-    """The episodes of a data set that says of each step whether it succeeded."""
+    """Read the episodes of a data set with the feature ``next.success``."""
     if (link := next(links_out(root), None)) is not None:
         raise IngestError(f"{link} is a link that leads out of the data set; copy the file into it")
     info = read_json(root / "meta" / "info.json")

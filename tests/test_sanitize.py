@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from besttake.cli import main as cli
-from besttake.escapes import markdown, printable
 from besttake.progress import SafeConsole
 from besttake.reporting.page import Page, asset, may_load
+from besttake.sanitize import markdown, printable
 
 CLEAR, LINK, FORMULA = "a\x1b[2J\x1b]0;title\x07\x9b31mz", "[x](javascript:alert(1))", "=cmd|' /C calc'!A0"
 

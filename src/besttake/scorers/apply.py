@@ -1,0 +1,180 @@
+"""Apply scorers to takes: embed frames, compare them with demonstrations once, and call every scorer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from traceback import extract_tb
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from besttake.core.score import Demos, cover
+from besttake.core.search import Trace
+from besttake.demos.view import View
+from besttake.encoders.base import Encoder
+from besttake.errors import BestTakeError, ComponentError, one_line
+from besttake.scorers.base import Footage, Reads, Score, Scorer
+from besttake.types import F32, U8
+
+_T = TypeVar("_T")
+_ENCODE = 512
+_COMPARED: tuple[Reads, ...] = ("nearest", "visited")
+_OPTIONAL = tuple(name for name in get_args(Reads) if name != "library")
+Ask = Callable[[Scorer, Sequence[Sequence[Footage]], View | None], list[Score] | None]
+"""Calls a scorer on the takes of several starts; takes come with all their fields."""
+
+
+@dataclass(frozen=True)
+class ScoredFootage:
+    """The scores of one take by scorer name, and the nearest demonstration frame of each of its F frames.
+
+    ``best`` (F,) is a frame's highest cosine to a demonstration frame, ``nearest`` (F,) that frame's row in the
+    library. They are NaN and -1 if the embedding is not finite or no scorer compares frames with demonstrations.
+    """
+
+    scores: dict[str, Score]
+    best: F32
+    nearest: NDArray[np.int64]
+
+
+def reads_of(scorers: Iterable[Scorer]) -> frozenset[Reads]:
+    """Everything that any of the scorers reads."""
+    return frozenset(name for scorer in scorers for name in scorer.spec.reads)
+
+
+def needs_demos(scorer: Scorer) -> bool:
+    """Whether a scorer needs demonstrations."""
+    return bool({"library", *_COMPARED} & set(scorer.spec.reads))
+
+
+def compares_frames(scorer: Scorer) -> bool:
+    """Whether a scorer reads the comparison of frames with demonstrations."""
+    return bool(set(_COMPARED) & set(scorer.spec.reads))
+
+
+def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
+    """Whether frames have to be embedded for any of the scorers."""
+    return bool(reads_of(scorers) & {"embeddings", *_COMPARED})
+
+
+def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
+    """Embed each film (F, H, W, 3) as (F, d); films, which must have one image size, are encoded together."""
+    frames = np.concatenate(films)
+    parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
+    flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
+    return np.split(flat, np.cumsum([len(film) for film in films])[:-1])
+
+
+def apply_scorers(
+    scorers: Sequence[Scorer], starts: Sequence[Sequence[Footage]], view: View | None, ask: Ask | None = None
+) -> list[list[ScoredFootage]]:
+    """Score the takes of several starts of one task, in their order.
+
+    Frames are compared with demonstrations once, for all takes and scorers together. ``ask`` calls a scorer
+    (default: `ask_scorer`); if it returns None, takes have no score by that scorer.
+    """
+    takes = _compared([take for start in starts for take in start], view, reads_of(scorers))
+    sizes = [len(start) for start in starts]
+    answers = {scorer.spec.name: (ask or ask_scorer)(scorer, in_starts(takes, sizes), view) for scorer in scorers}
+    given = {name: scores for name, scores in answers.items() if scores is not None}
+    judged = []
+    for i, take in enumerate(takes):
+        trace = take.nearest or _no_trace(len(take.steps))
+        nearest = trace.frame if view is None else np.where(trace.frame >= 0, view.frames[trace.frame], -1)
+        judged.append(ScoredFootage({name: scores[i] for name, scores in given.items()}, trace.best, nearest))
+    return in_starts(judged, sizes)
+
+
+def shown(scorer: Scorer, takes: Sequence[Footage]) -> list[Footage]:
+    """The takes as ``scorer`` sees them: without what its spec does not read."""
+    hidden: dict[str, Any] = dict.fromkeys(set(_OPTIONAL) - set(scorer.spec.reads))
+    return [replace(take, **hidden) for take in takes]
+
+
+def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score]:
+    """Call ``scorer``, which sees only what its spec reads; ComponentError unless it returns one score per take."""
+    spec = scorer.spec
+    takes = [take for start in starts for take in start]
+    demos = view if "library" in spec.reads else None
+    calls = starts if spec.compares else [takes]
+    try:
+        with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON that we print
+            scores = [
+                score  # at most one too many, even of an endless iterator
+                for call in calls
+                for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
+            ]
+    except BestTakeError:
+        raise
+    except Exception as error:
+        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{_place(error)}") from error
+    if len(scores) != len(takes):
+        raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
+    for take, score in zip(takes, scores, strict=True):
+        if not isinstance(score, Score) or np.ndim(score.values) != 1:
+            raise ComponentError(f"scorer {spec.name}: a Score with a value per window is needed, not {score!r:.60}")
+        if len(score.values) != len(take.windows):
+            raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
+        if score.trace is not None and np.shape(score.trace) != take.steps.shape:
+            given = " x ".join(map(str, np.shape(score.trace))) or "one number"
+            raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
+    return scores
+
+
+def cut(take: Footage, window: int = -1) -> Footage:
+    """Truncate a take at the end of one of its windows; all its windows become that one, except empty ones."""
+    frames, end = int(take.windows[window].sum()), take.ends[window]
+    whole = np.ones(frames, bool)
+
+    def first(part: Any, count: int) -> Any:
+        return None if part is None else part[:count]
+
+    nearest, visited = take.nearest, take.visited
+    return replace(
+        take, steps=take.steps[:frames], windows=tuple(whole if own.any() else ~whole for own in take.windows),
+        ends=tuple(min(end, own) for own in take.ends), frames=first(take.frames, frames),
+        embeddings=first(take.embeddings, frames), actions=first(take.actions, end), states=first(take.states, end + 1),
+        nearest=None if nearest is None else Trace(nearest.best[:frames], nearest.frame[:frames]),
+        visited=None if visited is None else np.full_like(visited, visited[window]),
+    )  # fmt: skip
+
+
+def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) -> list[Footage]:
+    """Fill in ``nearest`` and ``visited`` of the takes if a scorer reads them."""
+    if not reads & set(_COMPARED):
+        return takes
+    if view is None:
+        raise ComponentError("frames cannot be compared with demonstrations where there are none")
+    embedded = [take.embeddings for take in takes if take.embeddings is not None]
+    if "visited" not in reads:
+        traces = view.index.nearest(np.concatenate(embedded))
+        ends = np.cumsum([len(part) for part in embedded])[:-1]
+        parts = zip(takes, np.split(traces.best, ends), np.split(traces.frame, ends), strict=True)
+        return [replace(take, nearest=Trace(best, frame)) for take, best, frame in parts]
+    counts = [[int(window.sum()) for window in take.windows] for take in takes]
+    covered = cover(view.index, embedded, counts, Demos.of(view.frame_demo, view.frame_step))
+    return [
+        replace(take, nearest=trace, visited=visited) for take, (trace, visited) in zip(takes, covered, strict=True)
+    ]
+
+
+def _place(error: Exception) -> str:
+    """File and line in the scorer's own code at which the error was raised."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+def _no_trace(frames: int) -> Trace:
+    return Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
+
+
+def in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
+    """Group ``items`` by start; ``sizes`` gives the number of items of each start."""
+    ends = np.cumsum([0, *sizes])
+    return [list(items[first:last]) for first, last in pairwise(ends)]

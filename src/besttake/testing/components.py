@@ -1,0 +1,302 @@
+"""The contracts of a policy, an environment, an encoder and a source of demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from besttake.demos.base import Shape, Source, UnreadableDemo, fault
+from besttake.encoders.base import Encoder
+from besttake.envs.base import Env, Restorable
+from besttake.errors import ContractError
+from besttake.policies.base import Policy
+from besttake.takes.draws import Draw
+from besttake.types import F32, U8, Array, Demo, EnvSpec, Observation, PolicySpec, Start, Warm
+
+
+def check_policy(
+    policy: Policy, *, observations: Sequence[Observation] | None = None, image_size: int = 64, atol: float = 0.0
+) -> tuple[str, ...]:
+    """Check that ``policy`` keeps the contract of `Policy`, and return the names of the properties that hold.
+
+    These are: chunks are finite and have the right shape; the same draws give the same chunks; a row does not depend on
+    its batch; the draw matters (unless the policy is deterministic); and warm starts do what they should, if the policy
+    accepts them. A policy that is not ``seeded`` is checked for shape only.
+
+    Args:
+        policy: The policy to check.
+        observations: What to show it (default: five random observations that fit its spec).
+        image_size: Height and width of the random images, in pixels.
+        atol: Largest difference that the batch may make to an action; 0 asks for the same bits.
+
+    Raises:
+        ContractError: A property is violated.
+    """
+    spec = policy.spec
+    seen = list(observations or _observations(spec, 5, image_size))
+    draws = [Draw(11, "check", start=row, seed=row % 2, chunk=row) for row in range(len(seen))]
+    held = ["shape"]
+
+    batch = policy.sample(seen, draws)
+    expected = (len(seen), spec.horizon, spec.action_dim)
+    fits = batch.shape == expected and batch.dtype == np.float32
+    check(fits, f"{spec.name}: sample gave {batch.dtype} {batch.shape}, its spec says float32 {expected}")
+    check(np.isfinite(batch).all(), f"{spec.name}: sample gave actions that are not finite")
+    check(1 <= spec.replan <= spec.horizon, f"{spec.name}: replan is {spec.replan}, outside 1..{spec.horizon}")
+    if not spec.seeded:
+        return tuple(held)
+
+    check_close(batch, policy.sample(seen, draws), 0.0, f"{spec.name}: same draws, another result")
+    held.append("repeat")
+    singles = np.concatenate([policy.sample([o], [d]) for o, d in zip(seen, draws, strict=True)])
+    check_close(batch, singles, atol, f"{spec.name}: a row alone differs from the row in a batch")
+    turned = policy.sample(seen[::-1], draws[::-1])[::-1]
+    check_close(batch, turned, atol, f"{spec.name}: a row depends on its place in the batch")
+    held.append("batch")
+
+    again = policy.sample(seen[:1] * 2, [draws[0], draws[1]])
+    same = bool(np.array_equal(again[0], again[1]))
+    fault = "ignores the draw" if same else "depends on the draw but calls itself deterministic"
+    check(same == (spec.kind == "deterministic"), f"{spec.name}: {fault}")
+    held.append("draw")
+
+    if spec.cools:
+        held.append(_check_warm(policy, seen, draws, batch, atol))
+    return tuple(held)
+
+
+def _observations(spec: PolicySpec, count: int, size: int) -> list[Observation]:
+    rng = np.random.default_rng(7)
+    return [
+        Observation(
+            images={c: rng.integers(0, 256, (size, size, 3), np.uint8) for c in spec.cameras},
+            state=rng.normal(0, 0.5, spec.state_dim or 8).astype(np.float32),
+            instruction="pick up the cube",
+        )
+        for _ in range(count)
+    ]
+
+
+def _check_warm(policy: Policy, seen: list[Observation], draws: list[Draw], base: F32, atol: float) -> str:
+    spec = policy.spec
+    rng = np.random.default_rng(9)
+    chunk = rng.uniform(-0.5, 0.5, (spec.horizon, spec.action_dim)).astype(np.float32) if spec.warm_start else None
+    zero = policy.sample(seen, draws, [Warm(1.0, 0.0, chunk)] * len(seen))
+    check_close(base, zero, 0.0, f"{spec.name}: noise 1 and prior 0 are not the base arm")
+    cooled = policy.sample(seen, draws, [Warm(0.5)] * len(seen))
+    zero = policy.sample(seen, draws, [Warm(0.5, 0.0, chunk)] * len(seen))
+    check_close(cooled, zero, 0.0, f"{spec.name}: a chunk with prior 0 is not the arm cooled")
+    mixed = policy.sample(seen, draws, [Warm(0.5, 0.3, chunk) if row % 2 else None for row in range(len(seen))])
+    check_close(base[::2], mixed[::2], atol, f"{spec.name}: a warm row changes its neighbours")
+    check(not np.array_equal(base[1::2], mixed[1::2]), f"{spec.name}: a warm start changes nothing")
+    return "warm"
+
+
+def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: bool = True) -> tuple[str, ...]:
+    """Check that ``env`` keeps the contract of `Env`, and return the names of the properties that hold.
+
+    These are: its spec makes sense; observations have the right shapes; a reset repeats bit for bit; observing does not
+    change the physics; two starts differ; and, if it can save its state, restoring equals a reset.
+
+    Args:
+        env: The environment to check.
+        task: The task to check it on (default: the first).
+        steps: Number of random actions to play.
+        render: False leaves the cameras out, for machines that cannot render.
+
+    Raises:
+        ContractError: A property is violated.
+    """
+    spec = env.spec
+    _check_env_spec(spec)
+    name = task or spec.tasks[0].name
+    cameras = spec.cameras if render else ()
+    first, *others = [Start(name, index) for index in spec.starts[:2]]
+    actions = np.random.default_rng(3).uniform(-1, 1, (steps, spec.action_dim)).astype(np.float32)
+    held = ["spec"]
+
+    env.reset(first)
+    _check_observation(env, cameras)
+    held.append("observe")
+
+    # Adapters of other people's envs can build theirs anew at each reset.
+    hint = " (rebuild=true in its URI may mend it)" if spec.name.startswith(("gym:", "vla-eval:")) else ""
+    eager = _play(env, first, actions, cameras, look=True)
+    _check_replay(
+        eager, _play(env, first, actions, cameras, look=True), f"{spec.name}: reset({first}) twice, same actions{hint}"
+    )
+    held.append("reset")
+
+    _check_replay(
+        eager[-1:], _play(env, first, actions, cameras, look=False), f"{spec.name}: observing changes the physics"
+    )
+    held.append("lazy")
+
+    if others:
+        env.reset(others[0])
+        differ = not _same_arrays(_look(env, cameras), eager[0])
+        check(differ, f"{spec.name}: starts {first.index} and {others[0].index} of {name} are identical")
+        held.append("starts")
+
+    if isinstance(env, Restorable):
+        env.reset(first)
+        snapshot = env.save()
+        for _ in range(2):
+            env.restore(snapshot)
+            _check_replay(
+                eager, _continue(env, actions, cameras, look=True), f"{spec.name}: restore differs from reset"
+            )
+        if others:
+            env.reset(others[0])
+            env.restore(snapshot)
+            _check_replay(
+                eager, _continue(env, actions, cameras, look=True), f"{spec.name}: restore after another start"
+            )
+        held.append("restore")
+    return tuple(held)
+
+
+def _check_env_spec(spec: EnvSpec) -> None:
+    name, camera, gripper, eef = spec.name, spec.score_camera, spec.gripper_dim, spec.eef_dims
+    check(spec.tasks and len(spec.starts), f"{name}: no tasks or no starts")
+    check(camera in spec.cameras, f"{name}: score camera {camera!r} is not among {spec.cameras}")
+    check(not set(spec.starts) & set(spec.tuning), f"{name}: tuning starts overlap the starts to evaluate on")
+    inside = gripper is None or 0 <= gripper < spec.action_dim
+    check(inside, f"{name}: gripper_dim {gripper} is outside the {spec.action_dim} actions")
+    inside = all(0 <= d < spec.state_dim for d in eef or ())
+    check(inside, f"{name}: eef_dims {eef} are outside the {spec.state_dim} state numbers")
+
+
+def _check_observation(env: Env, cameras: Sequence[str]) -> None:
+    name, size, seen = env.spec.name, env.spec.state_dim, env.observe(cameras)
+    images, state = seen.images, seen.state
+    check(set(images) == set(cameras), f"{name}: asked for cameras {tuple(cameras)}, got {tuple(images)}")
+    fits = state.shape == (size,) and state.dtype == np.float32
+    check(fits, f"{name}: state is {state.dtype} {state.shape}, not float32 {size}")
+    for camera, image in images.items():
+        fits = image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+        check(fits, f"{name}: camera {camera} gave {image.dtype} {image.shape}, not uint8 (H, W, 3)")
+    check(not env.observe(()).images, f"{name}: asked for no camera, rendered one all the same")
+
+
+def _play(env: Env, start: Start, actions: F32, cameras: Sequence[str], *, look: bool) -> list[list[Array]]:
+    env.reset(start)
+    return _continue(env, actions, cameras, look=look)
+
+
+def _continue(env: Env, actions: F32, cameras: Sequence[str], *, look: bool) -> list[list[Array]]:
+    seen = [_look(env, cameras)] if look else []
+    for index, action in enumerate(actions):
+        step = env.step(action)
+        if look or index == len(actions) - 1:
+            seen.append([*_look(env, cameras), np.array([step.success, step.done])])
+    return seen
+
+
+def _look(env: Env, cameras: Sequence[str]) -> list[Array]:
+    seen = env.observe(cameras)
+    return [seen.state.copy(), *(seen.images[c].copy() for c in cameras)]
+
+
+def _same_arrays(a: list[Array], b: list[Array]) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=False))
+
+
+def _check_replay(a: list[list[Array]], b: list[list[Array]], promise: str) -> None:
+    for step, (x, y) in enumerate(zip(a, b, strict=True)):
+        check(_same_arrays(x, y), f"{promise}: observation {step} differs")
+
+
+def check_encoder(encoder: Encoder, *, images: U8 | None = None, atol: float = 1e-5) -> tuple[str, ...]:
+    """Check that ``encoder`` keeps the contract of `Encoder`, and return the names of the properties that hold.
+
+    These are: embeddings have the right shape and length 1; the same images give the same embeddings; an image alone
+    gives the same embedding as in a batch, within ``atol``; and there is a fingerprint.
+
+    Args:
+        encoder: The encoder to check.
+        images: Images, uint8 (B, H, W, 3) (default: five random ones of 64 x 64).
+        atol: Largest difference that a batch may make.
+
+    Raises:
+        ContractError: A property is violated.
+    """
+    spec = encoder.spec
+    pictures = images if images is not None else np.random.default_rng(5).integers(0, 256, (5, 64, 64, 3), np.uint8)
+    batch = encoder.encode(pictures)
+    fits = batch.shape == (len(pictures), spec.dim) and batch.dtype == np.float32
+    check(fits, f"{spec.name}: encode gave {batch.dtype} {batch.shape}, its spec says dim {spec.dim}")
+    norms = np.linalg.norm(batch.astype(np.float64), axis=1)
+    unit = np.allclose(norms, 1.0, atol=1e-5)
+    check(unit, f"{spec.name}: embeddings are not unit vectors (norms {norms.min():.6f}..{norms.max():.6f})")
+    check_close(batch, encoder.encode(pictures), 0.0, f"{spec.name}: the same images, another embedding")
+    singles = np.concatenate([encoder.encode(pictures[i : i + 1]) for i in range(len(pictures))])
+    check_close(batch, singles, atol, f"{spec.name}: an image alone differs from the image in a batch")
+    check(spec.fingerprint, f"{spec.name}: the spec has no fingerprint, so caches could not tell it from another")
+    return ("shape", "unit", "repeat", "batch", "fingerprint")
+
+
+def check_demos(source: Source, *, most: int = 20) -> tuple[str, ...]:
+    """Check that a source of demonstrations keeps its contract, and return the names of the properties that hold.
+
+    These are: it has a fingerprint; ids are unique; all demonstrations have consistent shapes; ``gripper_dim`` and
+    ``eef_dims`` are valid indexes; and reading it again gives the same data.
+
+    Args:
+        source: The source to check.
+        most: Read at most this many demonstrations (twice).
+
+    Raises:
+        ContractError: A property is violated.
+    """
+    if not source.fingerprint:
+        raise ContractError(f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
+    read = list(islice(source, most))
+    demos = [each for each in read if not isinstance(each, UnreadableDemo)]
+    if not demos:
+        raise ContractError(f"{source.name}: none of its first {len(read)} demonstrations can be read")
+    names = [each.id for each in read]
+    if len(set(names)) < len(names):
+        raise ContractError(f"{source.name}: two demonstrations have the same id {max(names, key=names.count)!r}")
+    shape = Shape.of(demos[0])
+    for demo in demos:
+        if wrong := fault(demo, shape):
+            raise ContractError(f"{source.name}: demonstration {demo.id} {wrong}")
+    _check_dimensions(source, shape)
+    for first, again in zip(read, islice(source, most), strict=True):
+        if not _same_demo(first, again):
+            raise ContractError(f"{source.name}: demonstration {first.id} differs when it is read again")
+    return ("fingerprint", "ids", "demonstrations", "dimensions", "repeat")
+
+
+def _check_dimensions(source: Source, shape: Shape) -> None:
+    gripper, eef = source.gripper_dim, source.eef_dims
+    if gripper is not None and not 0 <= gripper < (shape.action_dim or 0):
+        raise ContractError(f"{source.name}: gripper_dim {gripper} is outside the {shape.action_dim or 0} actions")
+    if eef is not None and not all(0 <= dim < (shape.state_dim or 0) for dim in eef):
+        raise ContractError(f"{source.name}: eef_dims {eef} are outside the {shape.state_dim or 0} state numbers")
+
+
+def _same_demo(a: Demo | UnreadableDemo, b: Demo | UnreadableDemo) -> bool:
+    if isinstance(a, UnreadableDemo) or isinstance(b, UnreadableDemo):
+        return a == b
+    arrays = ((a.frames, b.frames), (a.frame_steps, b.frame_steps), (a.states, b.states), (a.actions, b.actions))
+    return (a.id, a.task, a.instruction) == (b.id, b.task, b.instruction) and all(_same_array(x, y) for x, y in arrays)
+
+
+def _same_array(a: Array | None, b: Array | None) -> bool:
+    return (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
+
+
+def check(holds: object, fault: str) -> None:
+    """ContractError with ``fault`` where a promise does not hold."""
+    if not holds:
+        raise ContractError(fault)
+
+
+def check_close(a: Array, b: Array, atol: float, promise: str) -> None:
+    """ContractError when two arrays differ by more than ``atol``."""
+    far = float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)))) if a.size else 0.0
+    check(far <= atol, f"{promise} (by {far:.2e}, allowed {atol:.0e})")

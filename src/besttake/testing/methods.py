@@ -1,0 +1,279 @@
+"""The contracts of an arm and a scorer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake import registry
+from besttake.arms.base import Arm, Request
+from besttake.arms.chosen import unmet
+from besttake.arms.sampler import arm_sampler
+from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.build import Options, build
+from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
+from besttake.encoders.hog import Hog
+from besttake.errors import ContractError
+from besttake.measure.scores import SCORERS
+from besttake.policies.base import Policy
+from besttake.scorers.apply import apply_scorers, cut, embed, needs_demos
+from besttake.scorers.base import Footage, Scorer, ScorerSpec
+from besttake.takes.draws import Draw
+from besttake.testing.components import check_close
+from besttake.types import F32, F64, U8, Demo, EnvSpec, Start
+
+_TAKES = 4
+
+
+def check_arm(
+    arm: Arm, *, policy: str = "testbed:half", env: str = "testbed:pick", demos: str = "testbed:pick"
+) -> tuple[str, ...]:
+    """Check that ``arm`` keeps the contract of `Arm`, and return the names of the properties that hold.
+
+    These are: its spec makes sense; a chunk is finite and has the right shape; the same take gives the same chunk,
+    alone and among takes of this and other arms; and, unless its spec says ``history``, earlier steps do not matter.
+
+    Args:
+        arm: The arm to check.
+        policy: URI of the policy to run. It must support what the arm needs.
+        env: URI of the environment to run it in.
+        demos: Demonstrations or a library; used only if the arm reads demonstrations.
+
+    Raises:
+        ContractError: A property is violated, or ``policy`` cannot run the arm.
+    """
+    model, spec, name = registry.policy(policy), arm.spec, arm.spec.name
+    if not name or spec.control == name:
+        raise ContractError(f"{name or 'an arm'}: it needs a name, and a control other than itself")
+    if reason := unmet(model.spec, spec.needs):
+        raise ContractError(f"{name}: check it with another policy, {reason}")
+    world, takes = _takes(env, model, name, score_camera=spec.score_camera)
+    library = open_or_build(demos, options=Options(max_demos=2)) if spec.library else None
+
+    def chunks(requests: Sequence[Request]) -> F32:
+        return _chunks(arm, model, world, library, requests)
+
+    takes = _with_memory(takes, chunks)
+    batch = chunks(_copies(takes))
+    held = ["spec", "shape"]
+    check_close(batch, chunks(_copies(takes)), 0.0, f"{name}: the same take, another chunk")
+    held.append("repeat")
+    singles = np.concatenate([chunks([take]) for take in _copies(takes)])
+    check_close(batch, singles, 0.0, f"{name}: a take alone differs from the take among others")
+    others = [take for own in _copies(takes) for take in (own, replace(own, arm="base", memory=[]))]
+    check_close(batch, chunks(others)[::2], 0.0, f"{name}: a take depends on takes of other arms")
+    held.append("batch")
+    if not spec.history:
+        fresh = [replace(take, states=take.states[-1:], actions=[], memory=[]) for take in takes]
+        check_close(batch, chunks(fresh), 0.0, f"{name}: it reads the take's history, which its spec denies")
+        held.append("history")
+    return tuple(held)
+
+
+def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, requests: Sequence[Request]) -> F32:
+    encoder = None if library is None else library.encoder()
+    sampler = arm_sampler(policy, world.world, RetrievalConfig(), library, encoder)
+    sampler.arms[arm.spec.name] = arm
+    chunks = []
+    for chunk in sampler.chunks(requests):
+        if isinstance(chunk, Exception):
+            raise ContractError(f"{arm.spec.name}: {type(chunk).__name__}: {chunk}") from chunk
+        if not np.isfinite(chunk).all():
+            raise ContractError(f"{arm.spec.name}: it gave actions that are not finite")
+        chunks.append(chunk)
+    return np.stack(chunks)
+
+
+def _with_memory(takes: Sequence[Request], chunks: Callable[[Sequence[Request]], F32]) -> list[Request]:
+    """The takes with what their arm remembered at two replans before, one of them at the first step."""
+    remembered = []
+    for take in takes:
+        memory: list[Any] = []
+        for replan, step in enumerate((0, take.step // 2)):
+            seen = replace(take.observation, state=take.states[step])
+            past = replace(
+                take, draw=take.draw.at(replan), observation=seen, step=step, states=take.states[: step + 1],
+                actions=take.actions[:step], memory=memory,
+            )  # fmt: skip
+            chunks([past])
+        remembered.append(replace(take, draw=take.draw.at(2), memory=memory))
+    return remembered
+
+
+def _copies(takes: Sequence[Request]) -> list[Request]:
+    """The takes as they were before their arm was asked."""
+    return [replace(take, memory=deepcopy(take.memory)) for take in takes]
+
+
+def _takes(uri: str, policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[Request]]:
+    """Takes that have come to different steps. They see the score camera only where the arm asks for it."""
+    env = registry.env(uri)
+    try:
+        spec, task = env.spec, env.spec.tasks[0].name
+        cameras = tuple(dict.fromkeys((*policy.spec.cameras, *([spec.score_camera] if score_camera else []))))
+        takes = []
+        for index in range(_TAKES):
+            env.reset(Start(task, spec.starts[index % len(spec.starts)]))
+            draw, states, actions = Draw(3, task, index, 0, chunk=index), [env.observe(()).state], []
+            for _ in range(4 * index):
+                actions.append(0.3 * draw.normal((spec.action_dim,), "extra"))
+                env.step(actions[-1])
+                states.append(env.observe(()).state)
+            takes.append(Request(task, arm, draw, env.observe(cameras), len(actions), states, actions))
+        return spec, takes
+    finally:
+        env.close()
+
+
+_TASK = "check"
+
+
+def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float = 0.0) -> tuple[str, ...]:
+    """Check that ``scorer`` keeps the contract of `Scorer`, and return the names of the properties that hold.
+
+    It scores made-up takes. The properties are: scores are finite or NaN, and probabilities if its spec says so; the
+    same takes get the same scores, in any order; and a score depends neither on other takes (unless ``compares``), nor
+    on what follows its window (unless ``length``), nor on the order of the demonstrations.
+
+    Args:
+        scorer: The scorer to check.
+        library: Demonstrations to score against (default: four made-up ones).
+        atol: Largest difference that the batch may make to a score; 0 asks for the same bits.
+
+    Raises:
+        ContractError: A property is violated.
+    """
+    if library is None:
+        with tempfile.TemporaryDirectory() as directory:
+            first, last = (
+                build(_Squares(backwards), Hog(), Path(directory) / f"library {backwards}")
+                for backwards in (False, True)
+            )
+            held = check_scorer(scorer, library=first, atol=atol)
+            if not needs_demos(scorer):
+                return held
+            _check_file_order(scorer, first, last, atol)
+            return (*held, "files")
+    spec, view = scorer.spec, library.view(_TASK)
+    _check_spec(spec)
+    takes = _footage(library)
+
+    def scores(*starts: Sequence[Footage]) -> F64:
+        judged = apply_scorers([scorer], starts, view)
+        return np.array([np.asarray(one.scores[spec.name].values, np.float64) for start in judged for one in start])
+
+    whole = scores(takes)
+    if np.isinf(whole).any():
+        raise ContractError(f"{spec.name}: a score is infinite; give NaN where there is none")
+    if np.isnan(whole[:, :-1]).all():
+        raise ContractError(f"{spec.name}: no take got a score")
+    if spec.probability and np.any((whole < -1e-6) | (whole > 1 + 1e-6)):
+        raise ContractError(f"{spec.name}: a score is no probability (0 to 1), though the spec says so")
+    _check_same(whole, scores(takes), 0.0, f"{spec.name}: the same takes, other scores")
+    _check_same(whole[::-1], scores(takes[::-1]), atol, f"{spec.name}: a score depends on the order of the takes")
+    twins = scores([takes[0], takes[1], takes[0]])
+    _check_same(twins[:1], twins[2:], atol, f"{spec.name}: the same take twice, two scores")
+    checks = ["spec", "scores", "repeat", "order", "twin"]
+    if not spec.compares:
+        alone = np.concatenate([scores([take]) for take in takes])
+        _check_same(whole, alone, atol, f"{spec.name}: a take alone is scored unlike among others (say compares=True)")
+        checks.append("batch")
+    if not spec.length:
+        short = scores([cut(take, 0) for take in takes])
+        _check_same(
+            whole[:, :1],
+            short[:, :1],
+            max(atol, 1e-9),
+            f"{spec.name}: a score depends on what follows its window (say length=True)",
+        )
+        checks.append("length")
+    return tuple(checks)
+
+
+def _check_file_order(scorer: Scorer, first: Library, last: Library, atol: float) -> None:
+    """The same demonstrations in two orders give the same scores."""
+    takes = _footage(first)
+    one, other = (
+        np.array(
+            [
+                score.scores[scorer.spec.name].values
+                for score in apply_scorers([scorer], [takes], library.view(_TASK))[0]
+            ]
+        )
+        for library in (first, last)
+    )
+    promise = f"{scorer.spec.name}: a score depends on the order of the demonstrations"
+    _check_same(np.asarray(one, np.float64), np.asarray(other, np.float64), max(atol, 1e-9), promise)
+
+
+def _check_spec(spec: ScorerSpec) -> None:
+    if spec.name in SCORERS and spec.fingerprint != registry.scorer(spec.name).spec.fingerprint:
+        raise ContractError(f"{spec.name}: this is the name of a scorer of BestTake; give yours another")
+    if not spec.fingerprint:
+        raise ContractError(f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
+
+
+def _check_same(a: F64, b: F64, atol: float, promise: str) -> None:
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        raise ContractError(f"{promise} (one of them is NaN)")
+    check_close(np.nan_to_num(a), np.nan_to_num(b), atol, promise)
+
+
+def _footage(library: Library) -> list[Footage]:
+    """Four takes of different lengths; the windows are their beginning, all of them, and nothing."""
+    rng = np.random.default_rng(3)
+    films = [_film(rng, length) for length in (9, 12, 7, 10)]
+    embedded = embed(library.encoder(), films)
+    return [
+        Footage(
+            steps=2 * np.arange(len(film), dtype=np.int32),
+            windows=tuple(np.arange(len(film)) < count for count in (5, len(film), 0)),
+            ends=(9, 2 * len(film) - 1, 0),
+            frames=film,
+            embeddings=vectors,
+            actions=rng.normal(0, 0.3, (2 * len(film) - 1, 7)).astype(np.float32),
+            states=rng.normal(0, 0.3, (2 * len(film), 8)).astype(np.float32),
+            instruction="pick up the cube",
+            camera="front",
+        )
+        for film, vectors in zip(films, embedded, strict=True)
+    ]
+
+
+def _film(rng: np.random.Generator, length: int) -> U8:
+    """A square that wanders over noise."""
+    frames = rng.integers(0, 60, (length, 32, 32, 3), np.uint8)
+    places = np.clip(12 + np.cumsum(rng.normal(0, 2, (length, 2)), axis=0), 0, 24).astype(int)
+    for frame, (x, y) in zip(frames, places, strict=True):
+        frame[y : y + 8, x : x + 8] = 220
+    return frames
+
+
+class _Squares:
+    """Four demonstrations with pictures, states and actions."""
+
+    def __init__(self, backwards: bool = False) -> None:
+        self._backwards = backwards
+
+    name, fingerprint, camera, fps = "squares", "1", "front", 10.0
+    gripper_dim, gripper_open, eef_dims = 6, -1, (0, 1, 2)
+
+    def __iter__(self) -> Iterator[Demo]:
+        rng, demos = np.random.default_rng(4), []
+        for number in range(4):
+            length = 10 + number
+            states, actions = _walk(rng, length, 8), _walk(rng, length, 7)
+            film = _film(rng, length)
+            demos.append(Demo(f"{number}", _TASK, film, np.arange(length), states, actions, "pick up the cube"))
+        return iter(demos[::-1] if self._backwards else demos)
+
+
+def _walk(rng: np.random.Generator, length: int, dim: int) -> F32:
+    return rng.normal(0, 0.3, (length, dim)).astype(np.float32)
