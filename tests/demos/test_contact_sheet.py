@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from besttake.demos.build import build
-from besttake.demos.contact_sheet import contact_sheet, draw_all, shown_frames
+from besttake.demos.contact_sheet import contact_sheet, shown_frames
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError
 
 ORANGE = (214, 90, 30)
 
@@ -44,22 +43,3 @@ def test_every_event_is_shown_and_no_more_frames_than_fit_beside_them(frames, co
     assert set(events) <= set(shown)
     assert shown == sorted(set(shown))
     assert len(shown) <= max(len(events), min(frames, columns))
-
-
-def test_more_events_than_columns_take_more_rows(library):
-    tall = Image.open(io.BytesIO(contact_sheet(library, 0, columns=2, height=40)))
-    assert tall.height > 2 * 40
-
-
-def test_a_demonstration_that_does_not_exist_is_told(library):
-    with pytest.raises(LibraryError, match="8 demonstrations.*there is no 8"):
-        contact_sheet(library, 8)
-
-
-def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
-    paths = draw_all(library, tmp_path / "sheets")
-    assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(LibraryError, match="cannot write contact sheets"):
-        draw_all(library, tmp_path / "file")

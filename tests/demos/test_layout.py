@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 import writers
 
-from besttake.demos.build import Options, build
 from besttake.demos.layout import Said, layout_of
-from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 
 
@@ -87,38 +85,6 @@ def test_the_fingers_are_believed_rather_than_the_format():
     assert any("the fingers were believed" in note for note in layout.notes)
 
 
-def test_the_user_is_believed_before_all():
-    said = Said(gripper_dim=2, eef_dims=(3, 4), gripper_threshold=0.1, gripper_open=0.4, angle=30)
-    layout = layout_of(Numbers(episodes()), said)
-    assert (layout.gripper_dim, layout.eef_dims) == (2, (3, 4))
-    events = layout.events
-    assert (events.gripper_threshold, events.gripper_open, events.angle) == (0.1, 1, 30)
-    assert layout_of(Numbers(episodes()), replace(said, turns="every")).events == events.every_turn()
-
-
-def test_noise_about_the_middle_of_a_range_is_no_change():
-    rng = np.random.default_rng(0)
-
-    def change(actions):
-        actions[:, 6] = np.concatenate([np.zeros(8), 0.5 + rng.uniform(-0.04, 0.04, 8), np.ones(8)])
-        return actions
-
-    events = layout_of(Numbers(episodes(change), gripper_dim=6), Said()).events
-    assert events.gripper_threshold == 0.5
-    assert events.hysteresis == pytest.approx(0.1)
-
-
-def test_more_demonstrations_are_looked_at_where_the_first_do_not_move_the_gripper():
-    def still(actions):
-        actions[:, 6] = 0
-        return actions
-
-    rows = episodes(still, count=1) * 20 + episodes(gripper(0, 1))
-    for declared in (None, 6):
-        layout = layout_of(Numbers(rows, gripper_dim=declared), Said())
-        assert (layout.gripper_dim, layout.events.gripper_threshold, layout.events.gripper_open) == (6, 0.5, -1)
-
-
 def test_a_gripper_that_is_not_named_or_never_moves_is_told():
     def still(actions):
         actions[:, 6] = -1
@@ -141,16 +107,3 @@ def test_states_that_do_not_move_as_the_actions_say_are_not_taken_for_a_position
     assert layout_of(Numbers(episodes()), Said()).eef_dims == (0, 1, 2)
     joints = [(rng.normal(0, 1, states.shape).astype(np.float32), actions) for states, actions in episodes()]
     assert layout_of(Numbers(joints), Said()).eef_dims is None
-
-
-def test_a_library_without_gripper_changes_or_actions_says_so(make_demo, source_of, tmp_path):
-    demos = [make_demo(i) for i in range(2)]
-    made = build(source_of(demos), Hog(), tmp_path / "whole")
-    assert made.head.notes == ()
-    for demo in demos:
-        demo.actions[:, 3] = np.where(demo.actions[:, 3] > 0, 1, 0.5)
-    made = build(source_of(demos), Hog(), tmp_path / "still")
-    assert "no demonstration opens or closes the gripper (action 3 never crosses 0)" in made.head.notes[0]
-    seen = [make_demo(i, states=None, actions=None) for i in range(2)]
-    made = build(source_of(seen, gripper_dim=None, eef_dims=None), Hog(), tmp_path / "seen", Options())
-    assert made.head.notes == ("it has no actions: it can score takes but not be retrieved from",)

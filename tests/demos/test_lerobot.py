@@ -16,10 +16,9 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.build import Options, Work, build
-from besttake.demos.library import Library
+from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
-from besttake.errors import ComponentError, LibraryError, MissingExtra
+from besttake.errors import LibraryError, MissingExtra
 
 FPS = 10
 CAMERAS = ("observation.images.top", "observation.images.wrist")
@@ -146,27 +145,6 @@ def test_a_library_is_built_from_it_by_task(tmp_path):
     assert made.head.camera == "observation.images.wrist"
 
 
-def test_progress_expects_no_more_demonstrations_of_a_task_than_are_used(tmp_path):
-    source = registry.demos(f"lerobot:{write(tmp_path / 'set', lengths=(10,) * 6, codec=None, task=lambda e: 'one')}")
-    expected: list[int] = []
-    options, work = Options(max_demos=2), Work(frames=lambda done, total: expected.append(total))
-    build(source, Hog(), tmp_path / "library", options, work)
-    assert expected == [20, 20]
-
-
-def test_only_the_episodes_asked_for_are_read(tmp_path):
-    root = write(tmp_path / "set", codec=None)
-    assert [d.id for d in registry.demos(f"lerobot:{root}?episodes=1:")] == ["episode 1", "episode 2"]
-    assert [d.id for d in registry.demos(f"lerobot:{root}?episodes=2")] == ["episode 2"]
-    with pytest.raises(LibraryError, match="a range such as"):
-        registry.demos(f"lerobot:{root}?episodes=all")
-
-
-def test_large_frames_are_shrunk_to_the_size_asked_for(tmp_path):
-    root = write(tmp_path / "set")
-    assert next(iter(registry.demos(f"lerobot:{root}?size=32"))).frames.shape == (20, 32, 32, 3)
-
-
 def test_a_damaged_video_costs_its_own_episodes_only(tmp_path):
     root = write(tmp_path / "set", lengths=(12, 12, 12), per_file=1)
     path = root / "videos" / CAMERAS[1] / "chunk-000" / "file-001.mp4"
@@ -181,28 +159,12 @@ def test_a_damaged_video_costs_its_own_episodes_only(tmp_path):
     assert "has no video file" in made.head.left_out[0].reason
 
 
-def test_a_video_shorter_than_its_episode_is_noticed(tmp_path):
-    root = write(tmp_path / "set", lengths=(12, 12), per_file=1)
-    write_video(
-        root / "videos" / CAMERAS[1] / "chunk-000" / "file-001.mp4", [picture(1, t) for t in range(7)], "libx264"
-    )
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
-    assert made.head.left_out[0].reason == "has only 7 of its 12 frames in file-001.mp4"
-
-
 def test_damaged_data_and_pictures_cost_their_own_episodes_only(tmp_path):
     root = write(tmp_path / "set", lengths=(12, 12, 12), per_file=1, codec=None)
     (root / "data" / "chunk-000" / "file-002.parquet").write_bytes(b"PAR1 not really")
     made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["episode 0", "episode 1"]
     assert "file-002.parquet" in made.head.left_out[0].reason
-
-
-def test_episodes_of_length_zero_and_one_are_left_out_by_name(tmp_path):
-    root = write(tmp_path / "set", lengths=(12, 0, 1, 12), per_file=2, codec="libx264")
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
-    assert [d.id for d in made.demos] == ["episode 0", "episode 3"]
-    assert [b.id for b in made.head.left_out] == ["episode 1", "episode 2"]
 
 
 def test_what_is_not_such_a_data_set_is_told_in_one_line(tmp_path, monkeypatch):
@@ -226,18 +188,6 @@ def test_what_is_not_such_a_data_set_is_told_in_one_line(tmp_path, monkeypatch):
         registry.demos("lerobot:org/name")
 
 
-def test_the_fingerprint_changes_with_the_data_and_the_camera(tmp_path):
-    one = write(tmp_path / "one", codec=None)
-    prints = {
-        registry.demos(f"lerobot:{one}").fingerprint,
-        registry.demos(f"lerobot:{one}?camera=top").fingerprint,
-        registry.demos(f"lerobot:{one}?episodes=0:2").fingerprint,
-        registry.demos(f"lerobot:{write(tmp_path / 'two', codec=None, lengths=(20, 15, 13))}").fingerprint,
-    }
-    assert len(prints) == 4
-    assert registry.demos(f"lerobot:{one}").fingerprint in prints
-
-
 @pytest.mark.parametrize("codec", ["libx264", None])
 def test_a_policy_can_be_shown_every_camera_at_full_size(tmp_path, codec):
     root = write(tmp_path / "set", codec=codec)
@@ -248,16 +198,3 @@ def test_a_policy_can_be_shown_every_camera_at_full_size(tmp_path, codec):
         assert shown[camera].shape == (64, 64, 3)
         assert np.abs(shown[camera].astype(int) - picture(1, 7, number)).mean() < 2.5
     assert not made.can_show(("left", "right"))
-
-
-def test_cameras_can_be_told_apart_by_hand_and_a_source_that_changed_shows_nothing(tmp_path):
-    root = write(tmp_path / "set", codec=None)
-    told = "left:observation.images.top,right:observation.images.wrist"
-    made = build(registry.demos("lerobot:" + str(root), map=told), Hog(), tmp_path / "library")
-    np.testing.assert_array_equal(made.show(0, 2, ["left"])["left"], picture(0, 2, 0))
-    with pytest.raises(ComponentError, match="map=left is not a list of pairs"):
-        registry.demos(f"lerobot:{root}?map=left")
-    (root / "meta" / "info.json").unlink()
-    assert not Library.open(made.path).can_show(["left"])
-    with pytest.raises(LibraryError, match="cannot show left"):
-        Library.open(made.path).show(0, 2, ["left"])

@@ -6,8 +6,6 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import h5py
 import numpy as np
@@ -16,14 +14,11 @@ import writers
 from PIL import Image
 
 from besttake import registry
-from besttake.demos import aloha, droid, h5, lerobot, rlds, video, zarr
-from besttake.demos.base import Bad, ByTask, Noted
+from besttake.demos.base import Bad, Noted
 from besttake.demos.build import Options, build
 from besttake.demos.resolve import KNOWN, guess, source_of
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, MissingExtra
-from besttake.testbed import demos as testbed
-from besttake.testbed.demonstrations import demonstrations
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EPISODES = [writers.episode(number, length=12, side=32) for number in range(3)]
@@ -113,12 +108,6 @@ def test_droid_s_folders_are_read_back_and_failures_and_unfinished_ones_left_out
     assert [isinstance(item, Bad) for item in registry.demos(f"droid:{root}")] == [True, False]
 
 
-def test_droid_s_folders_may_be_named_by_a_relative_path(tmp_path, monkeypatch):
-    writers.droid(tmp_path / "data" / "droid", EPISODES[:1])
-    monkeypatch.chdir(tmp_path)
-    assert [type(item).__name__ for item in registry.demos("droid:data/droid")] == ["Demo"]
-
-
 @pytest.fixture
 def replay(tmp_path):
     """The replay buffer that zarr 2.18 wrote as Diffusion Policy does, in a place of its own."""
@@ -142,14 +131,6 @@ def test_a_replay_buffer_is_read_back(replay):
         np.testing.assert_array_equal(demo.states, states)
         np.testing.assert_array_equal(demo.actions, actions)
     np.testing.assert_array_equal(source.show("episode 1", 4, ["img"])["img"], fixture_numbers(1)[2][4])
-
-
-def test_a_zipped_replay_buffer_is_read_as_well(replay, tmp_path):
-    zipped = tmp_path / "push_the_t.zarr.zip"
-    shutil.make_archive(str(tmp_path / "push_the_t.zarr"), "zip", replay)
-    first = next(iter(registry.demos(f"zarr:{zipped}")))
-    np.testing.assert_array_equal(first.actions, fixture_numbers(0)[1])
-    assert guess(zipped) == ("zarr", zipped)
 
 
 @pytest.mark.parametrize(
@@ -240,63 +221,6 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
     assert all(guess(p) == (scheme, p) for p in files)
 
 
-DECODES = {
-    "lerobot": (lerobot, "picture"),
-    "rlds": (rlds, "picture"),
-    "zarr": (zarr, "_pictures"),
-    "droid": (droid, "video_frames"),
-    "hdf5": (h5, "pictures"),
-    "maniskill": (h5, "pictures"),
-    "aloha": (aloha, "_frames"),
-    "video": (video, "read_frames"),
-}
-
-
-@pytest.mark.parametrize("scheme", BARE)
-def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, scheme):
-    source = source_of(str(BARE[scheme](tmp_path / "data")))
-    assert isinstance(source, ByTask)
-    module, name = DECODES[scheme]
-    with mock.patch.object(module, name, wraps=getattr(module, name)) as decode:
-        demos = [demo for demo in source if not isinstance(demo, Bad)]
-        firsts = {demo.task: demo.id for demo in reversed(demos)}
-        each, last = decode.call_count // 3, demos[-1].task
-        decode.reset_mock()
-        library = build(source, Hog(), tmp_path / "library", Options(max_demos=1))
-        assert {demo.task: demo.id for demo in library.demos} == firsts
-        assert decode.call_count == len(firsts) * each
-        decode.reset_mock()
-        build(source, Hog(), tmp_path / "last", Options(tasks=(last,)))
-        assert decode.call_count == sum(demo.task == last for demo in demos) * each
-
-
-def test_the_testbed_makes_no_more_demonstrations_than_are_used(tmp_path):
-    made = []
-
-    def counted(*args):
-        for demo in demonstrations(*args):
-            made.append(demo)
-            yield demo
-
-    with mock.patch.object(testbed, "demonstrations", counted):
-        build(registry.demos("testbed?demos_per_task=9&stride=20"), Hog(), tmp_path, Options(max_demos=2))
-    assert len(made) == 2 * 4
-
-
-def test_a_bare_path_may_have_options(tmp_path):
-    root = writers.openpi_libero(tmp_path / "data", EPISODES)
-    assert source_of(f"{root}?camera=image").camera == "image"
-
-
-def test_several_data_sets_side_by_side_are_told_by_name(tmp_path):
-    writers.rlds_libero(tmp_path / "all", EPISODES[:1])
-    writers.libero_hdf5(tmp_path / "all" / "libero_10", EPISODES[:1])
-    with pytest.raises(
-        LibraryError, match=r"holds 2 data sets \(libero_10, libero_object_no_noops\); name one of them"
-    ):
-        source_of(str(tmp_path / "all"))
-
-
 def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     for path in (tmp_path, tmp_path / "notes.txt"):
@@ -305,74 +229,3 @@ def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
     with pytest.raises(LibraryError, match="on the hub it would be lerobot:org/libero"):
         source_of("org/libero")
     assert set(KNOWN) >= set(BARE)
-
-
-@pytest.mark.parametrize("above", ["", "tensorflow_datasets", "data/tensorflow_datasets"])
-@pytest.mark.parametrize("config", ["", "with_wrist"])
-def test_one_rlds_data_set_is_found_from_every_folder_above_it(tmp_path, above, config):
-    """tfds: DATA_DIR/NAME[/CONFIG]/VERSION. Pictures beside it are none of its demonstrations."""
-    root = writers.rlds_libero(tmp_path / above, EPISODES[:2])
-    version = root / "1.0.0"
-    if config:
-        (root / config).mkdir()
-        version = Path(shutil.move(version, root / config))
-    Image.fromarray(EPISODES[0].pictures["wrist"][0]).save(root / "preview.png")
-    (tmp_path / "downloads").mkdir()
-    steps = [len(demo.actions) for demo in registry.demos(f"rlds:{version}")]
-    folders = [p for p in (version, *version.parents) if p.is_relative_to(tmp_path)]
-    for folder in folders:
-        source = source_of(str(folder))
-        assert source.name.startswith("rlds:"), folder
-        assert [0 if isinstance(demo, Bad) else len(demo.actions) for demo in source] == steps
-    for folder in folders[:4]:
-        assert len(list(registry.demos(f"rlds:{folder}"))) == 2
-
-
-def test_an_unfinished_version_is_not_taken_and_two_data_sets_are_not_versions(tmp_path):
-    root = writers.rlds_libero(tmp_path / "all", EPISODES[:2])
-    unfinished = Path(shutil.copytree(root / "1.0.0", root / "1.0.0.incomplete7F3"))
-    for shard in unfinished.glob("*.tfrecord*"):
-        shard.unlink()
-    assert len(list(source_of(str(root)))) == 2
-    shutil.rmtree(unfinished)
-    for name in ("libero_10", "libero_goal"):
-        shutil.copytree(root / "1.0.0", tmp_path / "flat" / name)
-    for uri in (str(tmp_path / "flat"), f"rlds:{tmp_path / 'flat'}"):
-        with pytest.raises(LibraryError, match=r"holds 2 data sets \(libero_10, libero_goal\); name one of them"):
-            source_of(uri)
-
-
-def test_a_folder_with_one_data_set_of_any_format_is_that_data_set(tmp_path):
-    for scheme in ("lerobot", "zarr", "hdf5", "aloha"):
-        root = BARE[scheme](tmp_path / scheme / "the_set")
-        assert guess(tmp_path / scheme) == (scheme, root)
-
-
-@pytest.mark.parametrize(("scheme", "rate"), [("zarr", 10), ("aloha", 50), ("maniskill", 20), ("hdf5", 20)])
-def test_a_rate_that_the_data_do_not_say_is_told_and_can_be_said(tmp_path, scheme, rate):
-    root = BARE[scheme](tmp_path / "data")
-    for path in root.glob("*.hdf5"):
-        with h5py.File(path, "a") as file:
-            if "data" in file:
-                file["data"].attrs["env_args"] = json.dumps({"env_name": "Libero_Floor", "env_kwargs": {}})
-    source: Any = source_of(str(root))
-    assert source.fps == rate
-    assert any(f"taken as {rate} steps a second" in note and "?fps=" in note for note in source.notes)
-    said: Any = source_of(f"{root}?fps=30")
-    assert said.fps == registry.demos(said.uri).fps == 30
-    assert not any("taken as" in note for note in said.notes)
-
-
-def test_the_bridge_tasks_of_maniskill_have_their_own_rate(tmp_path):
-    """Their 5 steps a second are a default of the class, which RecordEpisode does not write down."""
-    path = writers.maniskill(tmp_path / "trajectory.h5", EPISODES)
-    beside = path.with_suffix(".json")
-    about = json.loads(beside.read_text())
-    about["env_info"]["env_id"] = "PutCarrotOnPlateInScene-v1"
-    beside.write_text(json.dumps(about))
-    assert registry.demos(f"maniskill:{path}").fps == 5
-    about["env_info"]["env_kwargs"]["sim_config"] = {"control_freq": 12}
-    beside.write_text(json.dumps(about))
-    source = registry.demos(f"maniskill:{path}")
-    assert source.fps == 12
-    assert not any("taken as" in note for note in source.notes)

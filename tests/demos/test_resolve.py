@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from besttake.demos.build import Work
-from besttake.demos.resolve import build_at, open_or_build, source_of
-from besttake.errors import ComponentError, LibraryError
+from besttake.demos.resolve import build_at, open_or_build
+from besttake.errors import LibraryError
 
 
 @pytest.fixture
@@ -42,20 +42,3 @@ def test_a_library_is_opened_and_must_have_been_embedded_by_the_encoder_that_is_
     assert open_or_build(str(tmp_path / "library"), "hog?cells=4").encoder().spec.dim == 4 * 4 * 12
     with pytest.raises(LibraryError, match="embedded by hog"):
         open_or_build(str(tmp_path / "library"), "hog?cells=8")
-
-
-def test_a_folder_called_as_a_kind_is_the_folder(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pictures.rename(tmp_path / "testbed")
-    monkeypatch.chdir(tmp_path)
-    assert source_of("testbed").name == "video:testbed"
-    monkeypatch.chdir(tmp_path / "testbed")
-    assert source_of("testbed").name == "testbed"
-
-
-def test_what_is_neither_folder_nor_source_is_one_line() -> None:
-    with pytest.raises(LibraryError, match="nowhere is neither a library directory"):
-        source_of("nowhere")
-    with pytest.raises(ComponentError, match="nowhere:at-all"):
-        source_of("nowhere:at-all")
