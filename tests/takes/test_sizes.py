@@ -11,7 +11,7 @@ import pytest
 
 from besttake.errors import PlanError
 from besttake.takes import sizes
-from besttake.takes.sizes import ReplicaLayout, cores, laid_out, memory, worker_count
+from besttake.takes.sizes import ReplicaLayout, laid_out, memory, worker_count
 
 GB = 1 << 30
 BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
@@ -61,21 +61,6 @@ def written(place: Path, **files: str) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (place / name.replace("__", ".")).write_text(text)
-
-
-def test_quotas_of_a_group_and_of_those_above_it_count(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
-    assert cores() == 64
-    written(groups, own="0::/slurm/job_7\n")
-    written(groups / "all" / "slurm" / "job_7", cpu__max="max 100000\n")
-    assert cores() == 64
-    written(groups / "all" / "slurm", cpu__max="1200000 100000\n")
-    assert cores() == 12
-    written(groups, own="3:cpu,cpuacct:/docker/abc\n0::/\n")  # version 1, seen from inside a container
-    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="250000\n", cpu__cfs_period_us="100000\n")
-    assert cores() == 2
-    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="-1\n")
-    assert cores() == 64
 
 
 def test_memory_that_a_group_may_still_use_includes_what_files_hold(groups: Path) -> None:
