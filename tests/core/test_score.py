@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -112,16 +111,6 @@ def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim,
     assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 2**32 - 1))
-def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
-    rng = np.random.default_rng(seed)
-    take, library = unit(rng, frames, 8), unit(rng, size, 8)
-    value = score.manifold(nearest(take, library))
-    assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
-    assert value <= 1 + 1e-6
-
-
 def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     library = unit(np.random.default_rng(6), 20, 8)
     assert math.isnan(score.manifold(nearest(np.zeros((0, 8), np.float32), library)))
@@ -213,18 +202,6 @@ def test_shares_are_the_brute_force_ones_to_the_last_bit(make):
         np.testing.assert_array_equal(trace.frame, (take.astype(np.float64) @ library.T).argmax(axis=1))
 
 
-def test_demonstrations_that_differ_by_less_than_rounding_are_told_apart():
-    rng = np.random.default_rng(11)
-    shown = trajectory_like(rng, 20, 300)
-    copies = [shown + 5e-9 * rng.standard_normal(shown.shape) for _ in range(60)]
-    library = np.concatenate(copies).astype(np.float32)
-    demo, step = np.repeat(np.arange(60), 20), np.tile(np.arange(20), 60)
-    takes = [trajectory_like(rng, 12, 300) for _ in range(12)]
-    expected = [exact_shares(take, [12, 5], library, demo, step) for take in takes]
-    covered = cover(Index.build(library), takes, [[12, 5]] * 12, Demos.of(demo, step))
-    np.testing.assert_array_equal([shares for _, shares in covered], expected)
-
-
 @pytest.mark.parametrize("make", [unit, trajectory_like])
 def test_neither_grouping_nor_blocks_change_a_bit_of_what_takes_cover(make, monkeypatch):
     rng = np.random.default_rng(12)
@@ -251,43 +228,3 @@ def test_neither_grouping_nor_blocks_change_a_bit_of_what_takes_cover(make, monk
     searched = index.nearest(np.concatenate(takes))
     np.testing.assert_array_equal(np.concatenate([trace.best for trace, _ in whole]), searched.best)
     np.testing.assert_array_equal(np.concatenate([trace.frame for trace, _ in whole]), searched.frame)
-
-
-def test_a_take_of_many_blocks_visits_every_frame():
-    rng = np.random.default_rng(7)
-    take, library = unit(rng, 1200, 16), unit(rng, 9000, 16)
-    [(trace, shares)] = cover(
-        Index.build(library), [take], [[1200]], Demos.of(np.zeros(9000, np.int64), np.arange(9000))
-    )
-    product = take.astype(np.float64) @ library.astype(np.float64).T
-    places = np.arange(1, 9001)
-    assert shares[0] == pytest.approx((places * product.max(axis=0)).sum() / places.sum(), abs=1e-6)
-    np.testing.assert_array_equal(trace.frame, product.argmax(axis=1))
-
-
-def test_a_replayed_demonstration_covers_itself():
-    library = unit(np.random.default_rng(8), 30, 12)
-    demos = Demos.of(np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3))
-    [(trace, shares)] = cover(Index.build(library), [library[10:20]], [[10]], demos)
-    assert score.coverage(trace, float(shares[0])) == pytest.approx(2.0, abs=1e-6)
-
-
-def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
-    rng = np.random.default_rng(14)
-    library = unit(rng, 30_000, 64)
-    demos, index = Demos.of(np.arange(30_000) // 100, np.arange(30_000)), Index.build(library)
-    takes = [unit(rng, 40, 64) for _ in range(150)]
-    tracemalloc.start()
-    cover(index, takes, [[40]] * 150, demos)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.1 * 150 * 40 * 30_000 * 4
-
-
-def test_an_empty_or_broken_library_and_queries_of_another_dimension_are_refused():
-    with pytest.raises(ValueError, match="at least one frame"):
-        Index.build(np.zeros((0, 4), np.float32))
-    with pytest.raises(ValueError, match="finite"):
-        Index.build(np.full((3, 4), np.nan, np.float32))
-    with pytest.raises(ValueError, match="do not fit"):
-        Index.build(np.eye(4, dtype=np.float32)).nearest(np.ones((2, 5)))
