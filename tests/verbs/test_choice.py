@@ -15,22 +15,20 @@ import pytest
 from besttake import registry
 from besttake.config import load_plan
 from besttake.core.estimate import Estimate
-from besttake.core.offline import Check, Group
+from besttake.core.offline import Check
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
-from besttake.demos.view import events_of
 from besttake.errors import RunError
 from besttake.progress import Reporter
-from besttake.reporting import checks, tables
+from besttake.reporting import checks
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs import choice as module
-from besttake.verbs.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
-from besttake.verbs.choice import check_for, choose, config_of, kept
+from besttake.verbs.check import FIRST, NOISES, PRIORS, Asked, check_retrieval_of
+from besttake.verbs.choice import choose, kept
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.probe import probe
 from besttake.verbs.setup import open_envs
 
 QUICK = {"env": "testbed:pick", "demos_per_task": 8, "check_states": 24}
@@ -78,11 +76,6 @@ def test_a_demonstration_is_never_answered_by_itself(library: Library, check: Ch
     frame = next(one for one in check.tried if one.config.rule == "frame")
     assert frame.chunk.value is not None
     assert frame.chunk.value > 0.2
-
-
-def test_the_same_check_gives_the_same_numbers_again(library: Library, check: Check) -> None:
-    policy = registry.policy("testbed:half")
-    assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24)) == check
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[Asked]:
@@ -143,29 +136,6 @@ def test_task_groups_have_priors_of_their_own_where_the_data_allow(cache: Path) 
     assert check_retrieval_of(policy, many, tasks, Asked(48, 4, fixed={"prior": 0.2})).groups == {}
 
 
-def test_priors_by_group_become_priors_by_task_and_are_told_in_one_sentence(check: Check) -> None:
-    tasks = registry.env("testbed").spec.tasks
-    good = replace(check.tried[0], config=replace(check.tried[0].config, noise=0.1))
-    added = Estimate(-0.05, -0.07, -0.03)
-    groups = {"pick": Group(60, 0.3, added), "push": Group(60, 0.0, Estimate(0.01)), "drawer": Group(60, 0.2, added)}
-    made = replace(check, noise=0.1, tried=(good,), chosen=good.config, groups=groups)
-    config = config_of(made, RetrievalConfig(), tasks)
-    assert [config.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.2]
-    assert config.prior_of(tasks[1].instruction) == 0
-    assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    assert checks.sentence(made) == (
-        "at held-out demonstrations noise 0.1 does best, and retrieved actions (frame, re-ranking) lower the error of a"
-        " sample at that noise by 0.05 [0.03, 0.07] in pick (prior 0.3), 0.05 [0.03, 0.07] in drawer (prior 0.2):"
-        " expect a gain over cooling there, none in push"
-    )
-    assert tables.check(made).rows[-2][0].text == "in push: no prior"
-    only = config_of(replace(made, chosen=None), RetrievalConfig(), tasks)
-    assert [only.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.0]
-    nowhere = replace(made, chosen=None, groups={"push": groups["push"]})
-    assert not nowhere.helps
-    assert config_of(nowhere, RetrievalConfig(), tasks) == good.config
-
-
 def test_a_plan_that_names_rule_and_dials_gets_exactly_that(
     library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,18 +144,6 @@ def test_a_plan_that_names_rule_and_dials_gets_exactly_that(
     assert made.config == RetrievalConfig(rule="next", noise=0.7, prior=0.3)
     assert made.left_out == ()
     assert asked[0].fixed["rule"] == "next"
-
-
-def test_what_is_named_holds_and_the_rest_is_chosen(library: Library) -> None:
-    made = planned(library, noise=0.5, arms="base,cooled,retrieve")
-    assert made.check is not None
-    assert {one.config.noise for one in made.check.tried} == {0.5}
-    assert (list(made.check.cooled), made.config.noise) == ([0.5], 0.5)
-    made = planned(library, prior=0.3, arms="base,cooled,retrieve")
-    assert {one.config.prior for one in made.check.tried} == {0.3}
-    made = planned(library, rule="current", arms="base,cooled,retrieve")
-    assert {(one.config.rule, one.config.angle) for one in made.check.tried} == {("current", None)}
-    assert {one.config.prior for one in made.check.tried} == {*PRIORS}
 
 
 def test_a_policy_that_cannot_be_cooled_is_compared_at_its_own_noise_and_one_that_cannot_retrieve_is_only_cooled(
@@ -201,39 +159,6 @@ def test_a_policy_that_cannot_be_cooled_is_compared_at_its_own_noise_and_one_tha
     assert (len(calm.cooled), calm.tried, calm.chosen) == (5, (), None)
     policy.spec = replace(plain, warm_start=False, cools=False)
     assert check_retrieval_of(policy, library, tasks, Asked(8, 2)).reason.startswith("it cannot begin from a given")
-
-
-def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(library: Library, check: Check) -> None:
-    best = check.tried[0].config.rule
-    tried = {one.config.angle for one in check.tried}
-    assert best == "frame" or tried == {None, *ANGLES}
-    plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, "event_angle": 60})
-    named = check_for(registry.policy("testbed:half"), plan, open_envs(plan), library, Reporter(False))
-    assert {one.config.angle for one in named.tried} == {None}
-
-
-def test_events_by_another_turn_are_those_of_a_library_built_with_it(library: Library, cache: Path) -> None:
-    other = open_or_build("testbed:pick", options=Options(max_demos=8, angle=30.0))
-    own = [events_of(library, demo, 30.0).tolist() for demo in range(len(library.demos))]
-    assert own == [list(demo.events) for demo in other.demos]
-    assert own != [list(demo.events) for demo in library.demos]
-    config = RetrievalConfig(rule="current", angle=30.0)
-    steps = library.view("pick").candidates(config, 10).step.tolist()
-    assert steps == [step for events in own for step in events]
-    assert RetrievalConfig.from_dict(config.to_dict()) == config
-    assert "angle" not in RetrievalConfig().to_dict(), "libraries and runs of before read the same"
-
-
-def test_without_states_nothing_is_checked(library: Library) -> None:
-    assert planned(library, check_states=0).check is None
-
-
-def test_a_library_of_one_demonstration_cannot_be_held_out_and_says_so(cache: Path) -> None:
-    single = open_or_build("testbed:pick", options=Options(max_demos=1))
-    made = planned(single, demos_per_task=1)
-    assert made.config == RetrievalConfig()
-    assert "could not be checked" in made.notes[0]
-    assert "it runs as next, prior 0.1 at noise 0.1, which nothing chose" in made.notes[0]
 
 
 def test_a_check_is_made_once_and_kept_in_the_cache(
@@ -295,21 +220,6 @@ def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path,
     with pytest.raises(RunError, match="holds another plan"):
         diagnose(load_plan(None, {**plan, "rule": "next"}), run)
     assert diagnose(load_plan(None, plan), run).digest == result.digest
-
-
-def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> None:
-    plan = load_plan(None, {"policy": "testbed:half", **QUICK, "probe_states": 8, "arms": "base"})
-    probed = probe(plan)
-    (made,) = probed.checks.values()
-    assert json.loads(probed.to_json())["checks"]["testbed:half"]["states"] == made.states == 24
-    drawn = probed.plot()
-    assert drawn is not None
-    svg = drawn.svg()
-    for label in ("mean action", "noise 0.7", "frame, prior 0.2, re-ranking", "its chunk alone"):
-        assert label in svg
-    labels = [row[0].text for row in tables.check(made).rows]
-    assert labels[:3] == ["mean action", "base", "noise 0.7"]
-    assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
 
 
 def test_rollouts_decide_where_asked_and_are_made_once(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from besttake.errors import BestTakeError, PlanError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
-from besttake.result import SCHEMA, Result
+from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
@@ -65,13 +64,6 @@ def success(rows: dict[TakeKey, Row], policy: str, task: str, arm: str) -> np.nd
     )
 
 
-def test_every_take_that_was_planned_was_made(result: Result, rows: dict[TakeKey, Row]) -> None:
-    assert len(rows) == 2 * 2 * 3 * 2 * 5
-    assert result.cost.takes == len(rows)
-    assert result.cost.errors == 0
-    assert result.schema_version == SCHEMA
-
-
 def test_rates_and_gains_are_what_plain_loops_give(result: Result, rows: dict[TakeKey, Row]) -> None:
     for cell in result.cells:
         base = success(rows, cell.policy, cell.group, "base")
@@ -113,14 +105,6 @@ def test_controls_are_exact(result: Result) -> None:
                 assert selector.gain.value <= cell.headroom.headroom.value + 1e-12
         if not cell.headroom.headroom.value:
             assert cell.selectors.oracle.capture.value is None
-
-
-def test_a_policy_pools_its_cells(result: Result) -> None:
-    for policy in result.policies:
-        own = [cell for cell in result.cells if cell.policy == policy.policy]
-        assert policy.group == "*"
-        assert policy.headroom is not None
-        assert policy.headroom.pass_1.value == pytest.approx(np.mean([c.headroom.pass_1.value for c in own]))  # type: ignore[union-attr]
 
 
 def test_numbers_lie_in_their_intervals_and_nothing_is_nan(run: Path, result: Result) -> None:
@@ -174,15 +158,6 @@ def test_arms_share_their_eps_so_without_a_prior_they_are_cooled_and_with_all_th
     assert not np.array_equal(base.actions, cooled.actions)
 
 
-def test_arms_differ_where_they_should(run: Path) -> None:
-    with Store.open(run) as store:
-        takes = {row.key: take for row, take in store.takes()}
-    firsts = {}
-    for arm in ("base", "cooled", "shuffled", "retrieve"):
-        firsts[arm] = takes[TakeKey("testbed:half", "testbed", "pick", 0, arm, 0)].actions[:3].tobytes()
-    assert len(set(firsts.values())) == 4
-
-
 def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,15 +175,6 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert not (tmp_path / "other").exists()
 
 
-def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Path) -> None:
-    flags = {**SMALL, "arms": "base", "seeds": 1}
-    cell = diagnose(load_plan(None, flags), tmp_path / "run").cells[0]
-    assert cell.headroom is not None
-    assert cell.headroom.headroom.value is None
-    assert "one take per start" in cell.headroom.headroom.reason
-    assert cell.verdict is not None
-
-
 def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, result: Result) -> None:
     probed = {(c.policy, c.group): c.dfe for c in probe(load_plan(None, {**FLAGS, "arms": "base"}))}
     for cell in result.cells:
@@ -216,11 +182,6 @@ def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, resu
         assert probed[cell.policy, cell.group].dfe == cell.dfe.dfe  # type: ignore[union-attr]
         assert cell.dfe.states == 10
         assert cell.dfe.ratio.value == pytest.approx(cell.dfe.dfe.value / cell.dfe.floor.value)  # type: ignore[operator]
-
-
-def test_a_probe_of_no_states_is_refused() -> None:
-    with pytest.raises(PlanError, match="`probe_states` 0: there is nothing to probe; ask for at least 1"):
-        probe(load_plan(None, {**FLAGS, "probe_states": 0}))
 
 
 @pytest.mark.parametrize(
@@ -266,12 +227,6 @@ def test_result_json_is_refused_when_newer_or_damaged(run: Path, tmp_path: Path)
     assert Result.load(path) == Result.load(run / "result.json")
 
 
-def test_the_command_prints_the_result_it_wrote(run: Path, besttake: Callable[..., object]) -> None:
-    shown = besttake("report", run, "--format", "md", "-o", run / "report.md")
-    assert shown.returncode == 0  # type: ignore[attr-defined]
-    assert "testbed:half" in (run / "report.md").read_text()
-
-
 def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: Path, tmp_path: Path) -> None:
     flags = {**SMALL, "arms": "base"}
     whole = diagnose(load_plan(None, flags), tmp_path / "run")
@@ -292,22 +247,6 @@ class Blind:
 
     def encode(self, images: U8) -> F32:
         return np.full_like(self.encoder.encode(images), np.nan)
-
-
-@pytest.mark.slow
-def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
-    (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
-    assert cell.arms is not None
-    assert list(cell.arms.arms) == ["base"]
-    assert cell.errors == cell.arms.arms["base"].takes
-    with Store.open(tmp_path / "run") as store:
-        assert {row.error for row in store.rows() if row.error} == {
-            "ValueError: blind gave an embedding that is not finite: nothing can be matched"
-        }
 
 
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +13,12 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from besttake import registry
 from besttake.config import Plan
-from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
+from besttake.errors import MissingExtra, PlanError, RunError
 from besttake.measure.scores import ScoreName
 from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
 from besttake.takes.store import Store
-from besttake.verbs.compare import compare
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.runs import Run
@@ -66,53 +62,6 @@ def test_tables_hold_every_take_and_every_number(run: Path, tmp_path: Path) -> N
     estimate = opened.result.policies[0].headroom.pass_1
     assert (pass_1["value"], pass_1["low"], pass_1["high"]) == (estimate.value, estimate.low, estimate.high)
     assert not list(tmp_path.glob("*.tmp"))
-
-
-ONLY_COOLED = """
-from large_half import Large
-
-class OnlyCooled(Large):
-    def sample(self, observations, draws, warm=None):
-        if draws[0].task != "rehearsal" and (warm is None or None in warm):
-            raise ValueError("no such weight")
-        return super().sample(observations, draws, warm)
-"""
-
-
-def test_a_policy_that_finished_no_base_take_costs_the_others_no_number(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for place in (Path(__file__).parent, tmp_path):
-        monkeypatch.syspath_prepend(str(place))
-    (tmp_path / "only_cooled.py").write_text(ONLY_COOLED)
-    plan = Plan(
-        policy=("python:only_cooled:OnlyCooled", "testbed:half"), env="testbed:drawer", starts=2, seeds=2,
-        arms=("base", "cooled"), check_states=0, probe_states=0, demos_per_task=3, workers=1,
-    )  # fmt: skip
-    without_base, whole = diagnose(plan, tmp_path / "one").cells
-    assert (without_base.takes, without_base.errors, whole.takes) == (4, 4, 8)
-    export(tmp_path / "one", Wanted(csv=True), tmp_path / "tables")
-    with (tmp_path / "tables" / "takes.csv").open() as file:
-        assert sum(row["policy"] == "testbed:half" for row in csv.DictReader(file)) == 8
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    compared = compare([tmp_path / "one", tmp_path / "two"])
-    no_part = (
-        "python:only_cooled:OnlyCooled, drawer takes no part in the relation: no take of its base arm was finished"
-    )
-    assert [f"{name}: {no_part}" for name in ("one", "two")] == compared.result.notes[:2]
-    assert compared.result.relation.cells == 1
-    assert {change.starts for change in compared.changes if change.policies[0] == "testbed:half"} == {2}
-
-
-def test_a_score_that_is_not_there_is_an_empty_field(run: Path) -> None:
-    opened = Run.open(run)
-    rows, scores = opened.takes.rows, opened.scores
-    scores[rows[0].key].scores[ScoreName("coverage", "full")] = float("nan")
-    made = tables.takes_table(rows, scores)
-    columns, table = made.columns, made.rows
-    shown = [row[columns.index("score coverage full")] for row in table]
-    assert shown[0] is None
-    assert None not in shown[1:]
 
 
 def test_a_name_is_never_a_latex_command_or_a_path(run: Path) -> None:
@@ -183,13 +132,6 @@ def test_figures_are_svg_and_pdf_where_svglib_is(run: Path, tmp_path: Path) -> N
     assert all(path.read_bytes().startswith(b"%PDF-") for path in pages)
 
 
-def test_a_rerun_recording_holds_every_take(run: Path, tmp_path: Path) -> None:
-    pytest.importorskip("rerun", reason="rerun-sdk is an extra: pip install 'besttake[rerun]'")
-    export(run, Wanted(rerun=tmp_path / "takes.rrd"))
-    assert [path.name for path in tmp_path.iterdir()] == ["takes.rrd"]
-    assert (tmp_path / "takes.rrd").read_bytes()[:4] in (b"RRF2", b"RRF3")
-
-
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [({}, "say what to export"), ({"csv": True, "outcome": "ok"}, "choose success or failure"),
@@ -198,26 +140,3 @@ def test_a_rerun_recording_holds_every_take(run: Path, tmp_path: Path) -> None:
 def test_wrong_wishes_are_refused(wanted: dict, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         Wanted(**wanted)
-
-
-def test_a_data_set_runs_at_the_rate_of_its_env_and_has_its_instructions(run: Path, tmp_path: Path) -> None:
-    spec = registry.env("testbed:drawer").spec
-    export(run, Wanted(lerobot=tmp_path / "set"))
-    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == spec.fps == 20
-    words = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet")["tasks"].to_pylist()
-    assert words == [[spec.tasks[0].instruction]] * 4
-    assert spec.tasks[0].instruction != spec.tasks[0].name
-
-
-def test_an_env_that_cannot_be_asked_for_its_rate_is_asked_for_in_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def gone(uri: object) -> None:
-        raise ComponentError("no such simulator")
-
-    monkeypatch.setattr("besttake.verbs.export.spec_of", gone)
-    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*; say it with `fps` \(.*no such simulator"):
-        export(run, Wanted(lerobot=tmp_path / "set"))
-    export(run, Wanted(lerobot=tmp_path / "set", fps=5))
-    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5
-    assert "tasks go by their names" in caplog.text

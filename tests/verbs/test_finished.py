@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.core.logistic import Model
 from besttake.result import Result
-from besttake.scorers.classifier import Trained
 from besttake.verbs import finished
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.finished import finished_result
@@ -87,21 +83,3 @@ def test_other_versions_and_changed_files_are_noticed(run: Path, monkeypatch: py
     assert known(run) is not None
     monkeypatch.setattr(finished, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
-
-
-def test_files_in_folders_are_noticed(tmp_path: Path) -> None:
-    inside = tmp_path / "data" / "videos" / "film.mp4"
-    inside.parent.mkdir(parents=True)
-    inside.write_bytes(b"x")
-    now = time.time()
-    assert finished._changed(tmp_path / "data", now - 60)
-    assert not finished._changed(tmp_path / "data", now + 60)
-    assert not finished._changed(tmp_path / "none", 0)
-
-
-def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, tmp_path: Path) -> None:
-    model = Model(np.zeros(3), np.zeros(2), np.ones(2))
-    Trained({"drawer": model}, "another encoder", frozenset()).save(tmp_path / "file")
-    more = {**PLAN, "scorer": ("coverage", f"classifier:{tmp_path / 'file'}")}
-    assert any("another encoder" in note for note in diagnose(Plan(**more), run).notes)
-    assert known(run, **more) is None

@@ -13,9 +13,8 @@ from besttake.arms.sampler import SmallActor
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError, MissingExtra, PlanError
-from besttake.takes.sizes import drawing, gpus
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.playing import replica_count, settled
+from besttake.verbs.playing import replica_count
 
 
 def planned(**changes: object) -> Plan:
@@ -46,29 +45,11 @@ def test_auto_is_a_replica_per_gpu_for_policies_that_may_need_one(monkeypatch: p
     assert replica_count(planned(), large) == 1
 
 
-def test_replicas_take_over_the_width_that_was_measured_here() -> None:
-    spec = replace(registry.policy("testbed:half").spec, width=16)
-    assert settled("lerobot:org/name?width=auto&steps=4", spec) == "lerobot:org/name?width=16&steps=4"
-    assert settled("lerobot:org/name?steps=4&width=auto", spec) == "lerobot:org/name?steps=4&width=16"
-    for uri in ("lerobot:org/name?width=8", "lerobot:org/name?map=width=automatic", "python:mine:make?width=auto"):
-        assert settled(uri, spec) == uri
-
-
 def test_a_replica_whose_policy_is_another_one_than_the_runs_does_not_play() -> None:
     own = registry.policy("testbed:half").spec.fingerprint
     assert SmallActor("testbed:half", RetrievalConfig(), fingerprint=own).load().spec.fingerprint == own
     with pytest.raises(ComponentError, match="testbed:half on .* is not the policy that the run was started with"):
         SmallActor("testbed:half", RetrievalConfig(), fingerprint="of other weights").load()
-
-
-def test_a_replica_draws_on_its_own_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert drawing("5") == {"MUJOCO_EGL_DEVICE_ID": "5"}
-    assert drawing("GPU-3f") == {}
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name in ("0000:01:00.0", "0000:02:00.0"):
-        (tmp_path / name).mkdir()
-    assert gpus(tmp_path) == ["0", "1"]
-    assert gpus(tmp_path / "none") == []
 
 
 @pytest.mark.parametrize("value", ["0", "many", -1, 1.5, True])

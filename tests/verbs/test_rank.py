@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import shutil
@@ -18,7 +17,6 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from besttake.cli import recorded
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.encoders.hog import Hog
@@ -138,22 +136,6 @@ def test_unequal_takes_are_compared_on_their_common_frames_and_it_says_so(demos:
     assert "length gives the outcome away" in whole.notes[0]
 
 
-def test_a_stride_scores_fewer_frames_of_the_same_takes(demos: Path, tmp_path: Path) -> None:
-    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.3, 0.05)]
-    dense, sparse = rank(names, demos), rank(names, demos, stride=4)
-    assert [take.name for take in dense.takes] == [take.name for take in sparse.takes]
-    assert {take.scored for take in sparse.takes} == {5}
-    assert sparse.takes[0].best == dense.takes[0].best[::4]
-    assert sparse.rate == dense.rate / 4 == pytest.approx(2.5)
-
-
-def test_coverage_ranks_too(demos: Path, tmp_path: Path) -> None:
-    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.4, 0.0)]
-    result = rank(names, demos, scorer="coverage")
-    assert Path(result.takes[0].name).stem == "0.0"
-    assert float(result.takes[0].score or 0) > 1
-
-
 def test_a_take_that_cannot_be_read_is_named_and_the_others_are_ranked(demos: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.mp4").write_bytes(b"not a video")
     names = [tmp_path / "broken.mp4", write_video(tmp_path / "fine.mp4", film(0.1))]
@@ -255,20 +237,6 @@ def test_a_take_of_one_frame_is_not_compared_and_cuts_no_other(demos: Path, tmp_
     assert [Path(take.name).stem for take in result.takes] == ["close", "far", "one"]
     assert [take.scored for take in result.takes] == [20, 20, 0]
     assert "it has 1 frame (0.0 s), too short to be compared" in result.takes[2].problem
-
-
-def test_a_quick_success_is_compared_with_a_failure_that_ran_to_the_end(demos: Path, tmp_path: Path) -> None:
-    slow = np.concatenate([film(0.45), np.repeat(film(0.45)[-1:], 100, axis=0)])
-    names = [write_folder(tmp_path / "quick", film(0.02, frames=12)), write_folder(tmp_path / "slow", slow)]
-    assert [(Path(t.name).name, t.scored) for t in rank(names, demos).takes] == [("quick", 12), ("slow", 12)]
-
-
-def test_what_all_takes_share_is_no_error_of_their_difference(demos: Path, tmp_path: Path) -> None:
-    """Both takes leave the demonstrations at the same time; one is always a little further away."""
-    names = [write_folder(tmp_path / f"{p}", film(p)) for p in (0.10, 0.11)]
-    near, far = rank(names, demos, scorer="manifold").takes
-    assert (Path(near.name).name, near.place, far.place) == ("0.1", 1, 2)
-    assert abs(float(near.score or 0) - float(far.score or 0)) < float(near.error or 0)
 
 
 def turned(video: Path) -> Path:
@@ -379,22 +347,6 @@ def test_a_scorer_that_fails_is_one_line(
         rank(names, demos, scorer=f"python:{name}:make")
 
 
-def test_a_take_that_the_scorer_gives_no_number_says_so(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "no_number.py").write_text(BAD.format(body="return [Score([float('nan')]) for _ in takes]"))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (take,) = rank([write_folder(tmp_path / "one", film(0.1))], demos, scorer="python:no_number:make").takes
-    assert (take.place, take.problem) == (None, "the scorer bad gave it no number")
-
-
-def test_the_command_has_the_defaults_of_the_function() -> None:
-    command, function = (inspect.signature(one).parameters for one in (recorded.rank, rank))
-    shared = [name for name in function if name in command and name not in ("takes", "demos")]
-    assert "scorer" in shared
-    assert {name: command[name].default for name in shared} == {name: function[name].default for name in shared}
-
-
 def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:
     with pytest.raises(PlanError, match="reads actions, and recordings have pictures only"):
         rank(["take.mp4"], demos, scorer="smoothness")
@@ -407,12 +359,3 @@ def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:
 def test_wrong_options_give_one_line(demos: Path, options: dict[str, object], says: str) -> None:
     with pytest.raises(BestTakeError, match=says):
         rank([demos / "demo0.mp4"], demos, **options)  # type: ignore[arg-type]
-
-
-def test_missing_takes_and_demonstrations_are_named(demos: Path, tmp_path: Path) -> None:
-    with pytest.raises(BestTakeError, match="nowhere"):
-        rank([tmp_path / "nowhere.mp4"], demos)
-    with pytest.raises(BestTakeError, match="neither a library"):
-        rank([demos / "demo0.mp4"], tmp_path / "nothing")
-    with pytest.raises(PlanError, match="no takes"):
-        rank([], demos)

@@ -9,7 +9,7 @@ import pytest
 import besttake
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.verbs.rehearse import rehearse, rehearsed
+from besttake.verbs.rehearse import rehearse
 
 POLICIES = """
 import numpy as np
@@ -99,29 +99,8 @@ def test_an_env_that_does_not_repeat_or_does_not_tell_is_refused(fault: str, tol
     assert "\n" not in str(caught.value)
 
 
-def test_repeats_false_accepts_an_env_that_cannot_repeat_and_says_so() -> None:
-    uri = f"{LINE}?fault=reset&repeats=false"
-    assert tried("good", uri) == ()
-    env = registry.env(uri)
-    assert any("repeats=false" in note for note in env.spec.notes)
-    env.close()
-
-
-def test_only_what_may_be_played_is_rehearsed() -> None:
-    assert rehearsed("testbed:half", LINE)
-    assert rehearsed("python:mine:make", "testbed:pick")
-    assert not rehearsed("testbed:half", "testbed:pick"), "ours are tested, and not tried every time"
-    assert not rehearsed("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
-
-
 def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
     plan = besttake.Plan(policy="python:rehearsed_large:own_noise", env="testbed:pick", starts=2, arms=("base",))
     with pytest.raises(ComponentError, match="Take all noise from the draw"):
         besttake.diagnose(plan, out=tmp_path / "run")
     assert not besttake.Run.open(tmp_path / "run").takes
-
-
-def test_an_env_that_is_said_not_to_repeat_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = f"{LINE}?repeats=false"
-    monkeypatch.setattr(type(registry.env(uri)), "step", lambda *_: pytest.fail("it moved"))
-    assert tried("good", uri) == ()

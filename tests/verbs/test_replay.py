@@ -12,7 +12,6 @@ from besttake.demos.hdf5 import make as hdf5
 from besttake.demos.library import Library
 from besttake.demos.resolve import build_at
 from besttake.encoders.pixels import Pixels
-from besttake.errors import LibraryError
 from besttake.verbs.replay import replay
 
 
@@ -36,21 +35,6 @@ def test_wrong_actions_do_not_succeed(library: Library, monkeypatch: pytest.Monk
     wrong = Library.open(library.path)
     monkeypatch.setitem(wrong.__dict__, "actions", actions)
     assert replay(wrong, "testbed:pick").succeeded == 0
-
-
-def test_an_env_without_these_tasks_is_refused(library: Library) -> None:
-    with pytest.raises(LibraryError, match="has no demonstration of a task of testbed"):
-        _renamed = Library.open(library.path)
-        _renamed.demos = tuple(demo.model_copy(update={"task": "fly", "instruction": ""}) for demo in library.demos)
-        replay(_renamed, "testbed")
-
-
-def test_demonstrations_without_a_start_are_said_to_have_none(library: Library) -> None:
-    bare = Library.open(library.path)
-    bare.demos = tuple(demo.model_copy(update={"source": {}}) for demo in library.demos)
-    result = replay(bare, "testbed:pick")
-    assert {demo.problem for demo in result.demos} == {"its data hold no start to replay it from"}
-    assert result.replayed == ()
 
 
 def test_an_hdf5_file_knows_the_state_of_the_simulator_at_the_start(tmp_path: Path) -> None:

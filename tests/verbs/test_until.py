@@ -15,15 +15,11 @@ import pytest
 import yaml
 
 from besttake.config import load_plan
-from besttake.errors import PlanError, RunError
+from besttake.errors import RunError
 from besttake.measure.looks import random_order
-from besttake.measure.partial import read_round
-from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.verbs.diagnose import diagnose
-from besttake.verbs.export import Wanted, export
 
 BUDGET = 240
 PLAN: dict[str, Any] = {
@@ -50,21 +46,6 @@ def decisions(out: Path) -> tuple[str, list[Any]]:
     return result.digest, [*cells, *(cell.model_dump(include={"verdict", "path"}) for cell in result.policies)]
 
 
-def test_those_who_watch_see_what_the_run_decides_by(run: Path) -> None:
-    """The cells of the last round give the path and the answers of the result."""
-    cells = read_round(run)
-    result = Result.load(run / "result.json")
-    assert [one.cell.group for one in cells] == ["*", *(cell.group for cell in result.cells)]
-    for seen, final in zip(cells, [*result.policies, *result.cells], strict=True):
-        assert seen.cell.path is not None
-        assert final.path is not None
-        assert seen.cell.path.points == final.path.points
-        assert seen.cell.path.settled == final.path.settled
-        assert "gain" in seen.answers
-        for name, answer in seen.answers.items():
-            assert answer == final.verdict.questions[name].answer
-
-
 def test_the_budget_is_not_passed_and_every_cell_says_why_it_stopped(run: Path) -> None:
     result = Result.load(run / "result.json")
     assert BUDGET - 9 < result.cost.takes <= BUDGET
@@ -87,11 +68,6 @@ def test_starts_come_in_the_order_of_the_seed_across_tasks(run: Path) -> None:
     assert seen == set(random_order(offered, 3)[: len(seen)])
     assert {task for _, task, _ in seen} == {"pick", "push"}
     assert seen != set(random_order(offered, 4)[: len(seen)])
-
-
-def test_nothing_is_missing_from_a_run_that_plans_as_it_goes(run: Path) -> None:
-    summary = summarise(run)
-    assert (summary.missing, summary.planned) == (0, summary.done)
 
 
 @pytest.mark.slow
@@ -117,26 +93,6 @@ def test_a_run_goes_on_with_a_larger_budget_but_not_in_another_order(run: Path) 
 def test_what_its_answers_rest_on_may_not_change_when_it_goes_on(run: Path, name: str, value: object) -> None:
     with pytest.raises(RunError, match=f"holds another plan: (its {name} is|of its takes and yours only one kind)"):
         diagnose(load_plan(None, {**PLAN, name: value}), run)
-
-
-def test_a_budget_of_less_than_one_start_is_refused_before_the_first_take(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(PlanError, match=r"`budget`: testbed:half gets 1 takes of it, and one start needs \d+"):
-        diagnose(load_plan(None, {**PLAN, "budget": 1}), tmp_path / "run")
-
-
-def test_a_smaller_budget_drops_no_take_that_is_there(tmp_path: Path, cache: Path) -> None:
-    plan = {**PLAN, "task": "pick", "arms": "base", "budget": 60, "workers": 1}
-    first = diagnose(load_plan(None, plan), tmp_path / "run")
-    second = diagnose(load_plan(None, {**plan, "budget": 20}), tmp_path / "run")
-    assert second.policies[0].takes == first.policies[0].takes
-    assert export(tmp_path / "run", Wanted(csv=True), tmp_path / "tables")
-
-
-def test_a_budget_without_until_is_refused() -> None:
-    with pytest.raises(PlanError, match="give `until` decided"):
-        load_plan(None, {**PLAN, "until": None})
-    assert load_plan(None, PLAN).starts == "500"
-    assert load_plan(None, {**PLAN, "starts": 40}).chosen_starts(range(30), "env") == tuple(range(30))
 
 
 def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:
@@ -168,21 +124,3 @@ def test_a_run_killed_five_times_ends_with_the_same_takes_and_the_same_decision(
         process.wait()
     subprocess.run(command, check=True)
     assert decisions(out) == decisions(run)
-
-
-def test_the_time_left_counts_the_default_budget(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a budget a run makes at most 1500 takes per policy and task group, not every start of every arm."""
-    expected: list[dict[str, int]] = []
-
-    class Stop(Exception):
-        pass
-
-    def whole(self: Reporter, takes: dict[str, int]) -> None:
-        expected.append(takes)
-        raise Stop
-
-    monkeypatch.setattr(Reporter, "whole", whole)
-    plan = {**PLAN, "budget": None, "policy": ["testbed:half", "testbed:strong"], "arms": "base,cooled"}
-    with pytest.raises(Stop):
-        diagnose(load_plan(None, plan), tmp_path / "run")
-    assert expected == [{"testbed:half": 3000, "testbed:strong": 3000}]
