@@ -14,19 +14,6 @@ def page(besttake: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
-def test_it_renders_without_complaint(browser: Any, page: Path, width: int, dark: bool) -> None:
-    browser.errors.clear()
-    browser.requests.clear()
-    browser.open(page, width=width, height=844, dark=dark)
-    assert browser.errors == []
-    assert [url for url in browser.requests if not url.startswith(("data:", "file:"))] == []
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert page.stat().st_size < 15_000_000
-    assert browser.run("/(^|\\s)(NaN|None|undefined)(\\s|$)/.test(document.body.innerText)") is False
-
-
-@pytest.mark.slow
 def test_sorting_hovering_picking_and_playing_work(browser: Any, page: Path) -> None:
     browser.errors.clear()
     browser.open(page)
