@@ -27,7 +27,7 @@ from besttake.errors import ComponentError, PlanError
 from besttake.measure.scores import Scores
 from besttake.scorers.base import Footage
 from besttake.scorers.chat import KEY, Server, uploads_allowed
-from besttake.scorers.judge_server import Judge, likely, stated
+from besttake.scorers.judge_server import Judge, stated
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.score import score
@@ -160,12 +160,6 @@ def test_log_probabilities_of_yes_and_no(stub: Stub) -> None:
     assert judge.spec.name == "judge tiny-vl yes"
 
 
-def test_without_log_probabilities_the_error_says_what_to_do(stub: Stub) -> None:
-    stub.reply = lambda body: said("Yes", logprobs=None)
-    with pytest.raises(ComponentError, match="gives no log-probabilities; `answer=number`"):
-        quick(stub, answer="yes").score([take()], None)
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -179,25 +173,6 @@ def test_an_answer_is_one_number_from_0_to_100_or_none(text: str | None, value: 
     assert math.isnan(answer) if value is None else answer == pytest.approx(value)
 
 
-def test_an_answer_that_is_neither_yes_nor_no_scores_nothing() -> None:
-    entry = {"token": "Perhaps", "logprob": -0.1, "top_logprobs": [{"token": "Perhaps", "logprob": -0.1}]}
-    assert math.isnan(likely({"message": {}, "logprobs": {"content": [entry]}}))
-    assert math.isnan(likely({"message": {}, "logprobs": {"content": [{"token": "Yes"}]}}))
-
-
-def test_unreadable_answers_lose_their_takes_only_and_are_counted_in_one_line(
-    stub: Stub, caplog: pytest.LogCaptureFixture
-) -> None:
-    stub.reply = lambda body: said("no idea" if "drawer" in body["messages"][0]["content"][-1]["text"] else "40")
-    with caplog.at_level(logging.WARNING, "besttake"):
-        good, bad = quick(stub).score([take(), take(instruction="open the drawer")], None)
-    assert list(good.values[:2]) == [0.4, 0.4]
-    assert np.isnan(bad.values).all()
-    assert [record.getMessage() for record in caplog.records] == [
-        "judge tiny-vl: 2 of 4 answers cannot be read, so they score nothing"
-    ]
-
-
 def test_a_busy_server_is_asked_again_and_a_wrong_request_is_not(stub: Stub) -> None:
     replies = iter([(503, {"Retry-After": "0"}, b"busy"), (429, {}, b"slow down"), said("50")])
     stub.reply = lambda body: next(replies)
@@ -209,16 +184,6 @@ def test_a_busy_server_is_asked_again_and_a_wrong_request_is_not(stub: Stub) -> 
         judge.score([take(counts=(6,))], None)
     assert len(stub.asked) == 4
     assert "\n" not in str(error.value)
-
-
-def test_what_was_answered_before_the_server_died_is_kept(stub: Stub) -> None:
-    takes = [take(instruction=f"task {number}", counts=(5,)) for number in range(4)]
-    stub.reply = lambda body: said("50") if len(stub.asked) < 3 else (500, {}, b"out of memory")
-    with pytest.raises(ComponentError, match="500 .*out of memory.*what it answered is kept"):
-        quick(stub, parallel=1, retries=1).score(takes, None)
-    stub.reply, before = (lambda body: said("50")), len(stub.asked)
-    assert [score.values for score in quick(stub).score(takes, None)] == [[0.5]] * 4
-    assert len(stub.asked) == before + 2
 
 
 def test_a_server_that_hangs_or_is_gone_is_one_line(stub: Stub) -> None:
@@ -304,12 +269,6 @@ def test_a_redirect_is_not_followed(stub: Stub) -> None:
     assert len(stub.asked) == 1
 
 
-def test_a_proxy_does_not_see_what_is_asked_on_this_machine(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    assert quick(stub).score([take()], None)
-
-
 def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,18 +283,6 @@ def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
     assert not any(b"sk-very-secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     with pytest.raises(ComponentError, match="may hold no password"):
         registry.scorer("judge:http://me:secret@127.0.0.1:8000?model=m")
-
-
-def test_a_damaged_answer_is_asked_again(stub: Stub, tmp_path: Path) -> None:
-    import sqlite3
-
-    quick(stub).score([take(counts=(5,))], None)
-    (path,) = tmp_path.rglob("*.sqlite")
-    with sqlite3.connect(path) as base:
-        base.execute("UPDATE answers SET value = x'00'")
-    base.close()
-    quick(stub).score([take(counts=(5,))], None)
-    assert len(stub.asked) == 2
 
 
 def test_wrong_options_are_one_line(stub: Stub) -> None:
@@ -356,37 +303,6 @@ def test_a_plan_file_may_not_allow_uploads(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="a file may not allow it; give `allow_upload` yourself"):
         load_plan(path, {})
     assert load_plan(path, {"allow_upload": True}).allow_upload
-
-
-@pytest.mark.slow
-def test_a_judge_that_misbehaves_loses_its_column_alone_with_one_line(
-    stub: Stub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BESTTAKE_CACHE", str(cache))
-    plan = Plan(
-        policy=["testbed:half"], env=["testbed:pick"], starts=2, seeds=2, arms=("base",), demos_per_task=2,
-        probe_states=0, check_states=0,
-    )  # fmt: skip
-    diagnose(plan, tmp_path / "run")
-    elsewhere = {"Location": "http://192.0.2.1/v1/chat/completions"}
-    wrong: dict[str, Reply] = {
-        "redirects": (307, elsewhere, b""),
-        "huge": (200, {}, b" " * (3 << 20)),
-        "nonsense": (200, {}, b"\xff\x00<html>"),
-        "refuses": (403, {}, b"go\naway"),
-        "wordy": said("I think it went rather well"),
-    }
-    stub.reply = lambda body: wrong[body["model"]]
-    judges = [f"judge:{stub.url}?model={name}&frames=2" for name in wrong]
-    result = score(tmp_path / "run", [*judges, "smoothness"])
-    assert list(result.lost) == [f"judge {name}" for name in wrong]
-    for name, why in result.lost.items():
-        assert name in why
-        assert "\n" not in why
-        assert len(why) < 500
-    scores = Scores.open(tmp_path / "run")
-    assert scores is not None
-    assert set(scores.scorers) == {"manifold", "coverage", "smoothness"}
 
 
 def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: Path) -> None:
