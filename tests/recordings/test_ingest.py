@@ -1,6 +1,5 @@
 import contextlib
 import csv
-import io
 import json
 import shutil
 import sqlite3
@@ -11,15 +10,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
 from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
-from besttake.reporting.html import make_html
-from besttake.reporting.markdown import make_markdown
-from besttake.reporting.outputs import ingested
-from besttake.reporting.terminal import layout
 from besttake.result import Result
 from besttake.verbs.ingest import ingest
 
@@ -55,19 +49,6 @@ def test_headroom_of_a_recording_equals_what_its_export_says_by_hand(recorded: R
     assert cell.headroom.mixed > 0
     for line in cell.tasks:
         assert line.pass_1.value == pytest.approx(pass_at_k(outcomes_by_hand(line.task), 1))
-
-
-def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike(recorded: Result) -> None:
-    (cell,) = recorded.cells
-    whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
-    shares = []
-    for row in whole:
-        known = row[np.isfinite(row)]
-        pairs = [(a, b) for i, a in enumerate(known) for b in known[i + 1 :]]
-        if pairs:
-            shares.append(np.mean([a == b for a, b in pairs]))
-    assert cell.retest is not None
-    assert cell.retest.agreement.value == pytest.approx(np.mean(shares))
 
 
 def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: Result) -> None:
@@ -155,52 +136,6 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert cell.headroom.headroom.value == pytest.approx(0.5)
 
 
-def test_several_tables_are_repeated_seeds(tmp_path: Path) -> None:
-    first = table(tmp_path / "1.csv", [{"task": "t", "start": i, "success": int(i < 3)} for i in range(6)])
-    second = table(tmp_path / "2.csv", [{"task": "t", "start": i, "success": int(i > 3)} for i in range(6)])
-    (cell,) = ingest([first, second], policy_name="p").result.cells
-    assert (cell.starts, cell.seeds) == (6, 2)
-    assert cell.headroom is not None
-    assert cell.headroom.pass_n.value == pytest.approx(5 / 6)
-
-
-def test_one_outcome_per_start_leaves_headroom_unknown() -> None:
-    result = ingest(INFOS[:1]).result
-    (cell,) = result.cells
-    assert cell.headroom is not None
-    assert cell.headroom.headroom.value is None
-    assert cell.verdict is None
-    assert "headroom is not known" in cell.notes[0]
-
-
-def test_what_outcomes_cannot_tell_is_said_not_guessed(tmp_path: Path) -> None:
-    found = ingest(RECORDINGS, tmp_path / "run", policy_name="Pusher", command="besttake ingest results")
-    loaded = Result.load(tmp_path / "run" / "result.json")
-    assert loaded == found.result
-    for cell in (*loaded.cells, *loaded.policies):
-        assert cell.selectors is None
-        assert cell.arms is None
-        assert cell.dfe is None
-        assert cell.verdict is not None
-        assert cell.verdict.demonstrations.answer == "not measured"
-    assert any("not known" in note for note in loaded.notes)
-    page = make_html(tmp_path / "run").read_text()
-    assert "This run holds outcomes only" in page
-    assert "<h2>The arms</h2>" not in page
-    assert "None" not in make_markdown(tmp_path / "run").read_text()
-    again = ingest([tmp_path / "run" / "outcomes.csv"]).result
-    assert again.cells[0].headroom == loaded.cells[0].headroom
-
-
-def test_the_terminal_shows_names_as_text(tmp_path: Path) -> None:
-    rows = [{"policy": "[red]p[/red]", "start": i // 2, "success": i % 2} for i in range(8)]
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(layout(ingested(ingest([table(tmp_path / "o.csv", rows)])), 200))
-    text = console.export_text()
-    assert "[red]p[/red]" in text
-    assert "pass@4 extrapolates to" in text
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -235,34 +170,10 @@ def test_a_damaged_file_gives_one_line_that_names_it(tmp_path: Path, name: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_or_empty_place_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IngestError, match="no such file"):
-        ingest([tmp_path / "nowhere"])
-    with pytest.raises(IngestError, match="no outcomes that BestTake knows"):
-        ingest([tmp_path])
-
-
-def test_other_tables_in_a_folder_are_passed_over_and_told(tmp_path: Path) -> None:
-    table(tmp_path / "losses.csv", [{"step": 1, "loss": 0.5}])
-    with pytest.raises(IngestError, match="losses.csv"):
-        ingest([tmp_path])
-    table(tmp_path / "outcomes1.csv", [{"start": i // 2, "success": i % 2} for i in range(6)])
-    result = ingest([tmp_path]).result
-    assert result.cells[0].starts == 3
-    assert any("passed over" in note and "losses.csv" in note for note in result.notes)
-
-
 def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(IngestError, match="holds a diagnosis"):
         ingest(RECORDINGS, tmp_path, policy_name="p")
-
-
-def test_one_file_needs_no_list_and_a_second_is_not_overwritten(tmp_path: Path) -> None:
-    assert ingest(str(INFOS[0])).recordings == ingest(INFOS[:1]).recordings
-    second = table(tmp_path / "second.csv", ROWS)
-    with pytest.raises(IngestError, match="second.csv is a file.*pass a list"):
-        ingest(INFOS[0], second)
 
 
 def test_recordings_are_opened_to_read_only(tmp_path: Path) -> None:
