@@ -161,20 +161,6 @@ def test_clients_that_share_all_their_calls_get_the_arm_as_if_alone(library: Lib
         np.testing.assert_array_equal(history.actions[:STEPS], expected[start])
 
 
-def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diagnosed) -> None:
-    """The same policy, asked without the history of the episode, acts otherwise in these very episodes."""
-    expected = diagnosed(LOOKS_BACK, "retrieve")
-    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
-
-    class Forgetful:
-        spec, sample = augmented.spec, staticmethod(augmented.sample)
-
-    with serve(Forgetful(), seed=SEED) as server:
-        for start, actions in expected.items():
-            with vla_eval_client(server.url, start) as act:
-                assert not np.array_equal(driven(act, start), actions)
-
-
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, protocol: str) -> None:
     expected = diagnosed(PLAIN, "cooled")
@@ -182,26 +168,6 @@ def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, pro
         for start, actions in expected.items():
             with CLIENTS[protocol](server.url, start) as act:
                 np.testing.assert_array_equal(driven(act, start), actions)
-
-
-def test_an_openpi_client_that_tells_nothing_gets_each_chunk_as_at_the_first_step(library: Library) -> None:
-    """What differs then: no onset to align to, no gripper phase, and draws by connection and request."""
-    policy = registry.policy("testbed:half")
-    augmented = retrieving(policy, library, LOOKS_BACK)
-    asked: list[Observation] = []
-    with (
-        serve(augmented, "openpi", seed=SEED) as server,
-        openpi_client(server.url, starts()[0], tells=False) as act,
-    ):
-
-        def noted(seen: Observation, states: list[F32]) -> F32:
-            asked.append(seen)
-            return np.asarray(act(seen, states))
-
-        got = driven(noted, starts()[0])
-    draws = [Draw(SEED, "connection", 0, 0, chunk) for chunk in range(len(asked))]
-    expected = augmented.sample(asked, draws)[:, : policy.spec.replan].reshape(-1, policy.spec.action_dim)
-    np.testing.assert_array_equal(got, expected[:STEPS])
 
 
 @pytest.mark.parametrize(
@@ -232,11 +198,3 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
             if not fine:
                 assert words in answer
                 assert "\n" not in answer
-
-
-def test_a_step_of_an_episode_that_never_began_is_said(library: Library) -> None:
-    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
-    with serve(augmented, "openpi") as server, connect(server.url) as socket:
-        socket.recv(timeout=120)
-        socket.send(pack_openpi({"besttake": {"step": 4}}))
-        assert "begin with step 0" in str(socket.recv(timeout=120))
