@@ -3,8 +3,6 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import sqlite3
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -64,43 +62,6 @@ def test_embeddings_that_depended_on_their_batch_are_not_served(tmp_path):
     assert inner.seen == 3
 
 
-def test_two_threads_never_use_an_encoder_at_the_same_time(tmp_path):
-    """A replica embeds finished takes in one thread while another samples an arm that embeds."""
-
-    class Fragile(Means):
-        inside = met = 0
-
-        def encode(self, images):
-            self.inside += 1
-            time.sleep(0.02)
-            self.met = max(self.met, self.inside)
-            self.inside -= 1
-            return super().encode(images)
-
-    inner = Fragile()
-    cached = CachedEncoder(inner, tmp_path)
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda seed: cached.encode(pictures(2, seed)), range(4)))
-    assert inner.met == 1
-
-
-def test_another_fingerprint_does_not_see_these_embeddings(tmp_path):
-    frames = pictures(3)
-    CachedEncoder(Means(), tmp_path).encode(frames)
-    other = Means("means-2")
-    CachedEncoder(other, tmp_path).encode(frames)
-    assert other.seen == 3
-
-
-def test_frames_of_another_shape_with_the_same_bytes_are_other_frames(tmp_path):
-    flat = pictures(1).reshape(1, 4, 16, 3)
-    inner = Means()
-    cached = CachedEncoder(inner, tmp_path)
-    cached.encode(pictures(1))
-    cached.encode(flat)
-    assert inner.seen == 2
-
-
 def _encode_some(directory, seed):
     CachedEncoder(Means(), directory).encode(pictures(50, seed))
 
@@ -129,10 +90,6 @@ def test_a_damaged_cache_and_an_encoder_without_a_fingerprint_are_said_plainly(t
         CachedEncoder(Means(""), tmp_path)
 
 
-def test_no_frames_give_no_embeddings(tmp_path):
-    assert CachedEncoder(Means(), tmp_path).encode(pictures(0)).shape == (0, 3)
-
-
 def test_a_damaged_row_is_encoded_again(tmp_path):
     frames = pictures(40)
     cached = CachedEncoder(Means(), tmp_path)
@@ -144,15 +101,6 @@ def test_a_damaged_row_is_encoded_again(tmp_path):
     again = CachedEncoder(Means(), tmp_path)
     np.testing.assert_array_equal(again.encode(frames), before)
     assert again.encoded == 1
-
-
-def test_damage_in_a_text_of_sqlite_itself_is_said_plainly(tmp_path):
-    """Found by the campaign: the error of a damaged schema holds bytes that are no text."""
-    cached = CachedEncoder(Means(), tmp_path)
-    data = cached.path.read_bytes()
-    cached.path.write_bytes(data.replace(b"TABLE frames", b"TABLE \xff\xffames"))
-    with pytest.raises(ComponentError, match="it can be deleted"):
-        CachedEncoder(Means(), tmp_path).encode(pictures(2))
 
 
 def test_embeddings_that_were_made_elsewhere_are_kept_and_those_that_cannot_be_are_made_again(tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from besttake.encoders.skip import SkippingEncoder
-from besttake.errors import ComponentError
 from besttake.types import EncoderSpec
 
 
@@ -51,9 +50,3 @@ def test_the_error_of_skipping_is_measured_on_audited_frames():
     report = skipping.report()
     assert report.audited == 1
     assert report.worst_error == pytest.approx(1 - float(exact[0] @ exact[1]), abs=1e-6)
-
-
-def test_the_fingerprint_says_that_frames_are_skipped():
-    assert SkippingEncoder(Means(), 2).spec.fingerprint != Means.spec.fingerprint
-    with pytest.raises(ComponentError, match="grey levels"):
-        SkippingEncoder(Means(), 0)
