@@ -19,12 +19,6 @@ def test_a_file_and_flags_give_the_same_plan(tmp_path: Path) -> None:
     assert load_plan(path, {}) == load_plan(None, flags)
 
 
-def test_flags_override_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "plan.yaml"
-    path.write_text("policy: testbed:half\nenv: testbed\nseeds: 3\n")
-    assert load_plan(path, {"seeds": 5, "starts": None}).seeds == 5
-
-
 def test_starts_are_a_count_or_a_range() -> None:
     assert parse_starts("20") == (0, 20)
     assert parse_starts("20:60") == (20, 60)
@@ -37,10 +31,6 @@ def test_a_range_in_a_file_is_not_a_number_of_base_sixty(tmp_path: Path) -> None
     path.write_text("policy: p\nenv: e\nstarts: 20:40\nseed: 12\n")
     plan = load_plan(path, {})
     assert (plan.starts, plan.seed) == ("20:40", 12)
-
-
-def test_base_is_always_run() -> None:
-    assert Plan(policy=("p",), env=("e",), arms=("retrieve",)).arms == ("base", "retrieve")
 
 
 def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
@@ -82,13 +72,6 @@ def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_asking_for_more_starts_than_there_are_says_how_many_there_are() -> None:
-    with pytest.raises(PlanError, match="testbed has 10 starts per task"):
-        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "testbed")
-    with pytest.raises(PlanError, match=r"has 10 starts per task.* gym:…\?starts=20$"):
-        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "gym:reach:Reach-v0")
-
-
 @pytest.mark.parametrize("key", ["policy", "env", "demos", "scorer"])
 def test_an_object_where_a_uri_belongs_is_answered_with_how_to_name_it(key: str) -> None:
     values = {"policy": "testbed:half", "env": "testbed", key: object()}
@@ -96,18 +79,6 @@ def test_an_object_where_a_uri_belongs_is_answered_with_how_to_name_it(key: str)
         PlanError, match=f"^`{key}` is a object; name what makes it by a URI, e.g. python:my_module:make"
     ):
         Plan.model_validate(values)
-
-
-def test_a_plan_made_in_python_fails_with_the_same_line() -> None:
-    with pytest.raises(PlanError, match="^seeds = 0: must be greater than or equal to 1$"):
-        Plan(policy="p", env="e", seeds=0)
-
-
-def test_a_lone_word_is_a_list_of_one_and_short_keys_belong_to_retrieval() -> None:
-    plan = Plan.model_validate({"policy": "p?map=a,b", "env": "e", "arms": "base, cooled", "noise": 0, "starts": 5})
-    assert (plan.policy, plan.arms, plan.starts) == (("p?map=a,b",), ("base", "cooled"), "5")
-    assert plan.model_dump(mode="json")["retrieval"] == {"noise": 0}
-    assert Plan.model_validate(plan.model_dump(mode="json")) == plan
 
 
 BOMB = "".join(f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'x, x, x'}]\n" for i in range(9))
@@ -155,9 +126,3 @@ def test_a_plan_that_is_no_file_does_not_block(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path, tmp_path / "missing"):
         with pytest.raises(PlanError):
             load_plan(path, {})
-
-
-def test_an_alias_of_a_single_value_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "plan.yaml"
-    path.write_text("policy: &p testbed:half\nenv: testbed\nscorer: *p\n")
-    assert load_plan(path, {}).scorer == ("testbed:half",)

@@ -32,19 +32,6 @@ def test_option_values_mean_what_they_look_like(text: object, meant: object) -> 
 READ = options.Reader("x:y")
 
 
-def test_options_are_read_as_what_they_mean() -> None:
-    assert READ.whole("size", "12") == 12
-    assert READ.optional_whole("size", None) is READ.optional_whole("size", "") is None
-    assert READ.optional_whole("gripper_dim", "0", least=0) == 0
-    assert READ.number("fps", "2.5") == 2.5
-    assert [READ.flag("rebuild", text) for text in ("true", "yes", 1, False, "0", "no")] == [True] * 3 + [False] * 3
-    assert READ.choice("style", "alt", ("std", "alt")) == "alt"
-    assert READ.indexes("state", "0:3,7") == (0, 1, 2, 7)
-    assert READ.indexes("state", None) == READ.indexes("state", "") == ()
-    assert READ.mapping("map", "a/b:c,ns:d:e") == {"a/b": "c", "ns:d": "e"}
-    assert options.names("a,,b") == ("a", "b")
-
-
 @pytest.mark.parametrize(
     ("read", "message"),
     [

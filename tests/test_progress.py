@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 
 import pytest
-from rich.console import Console
 
-from besttake import progress
-from besttake.progress import Pace, Reporter, Whole
+from besttake.progress import Pace, Whole
 
 
 @dataclass
@@ -31,16 +28,6 @@ def test_the_first_steps_give_no_rate() -> None:
     assert pace.text() == "takes 100/400 takes, 2.0/s, 2 min left"
 
 
-def test_what_comes_before_the_first_count_is_no_part_of_the_rate() -> None:
-    clock = Clock()
-    pace = Pace("library", "frames", clock)
-    clock.now = 60.0  # a model was loaded, a data set opened
-    pace.count(8, 4000)
-    clock.now = 64.0
-    pace.count(48, 4000)
-    assert pace.text() == "library 48/4000 frames, 10.0/s, 7 min left"
-
-
 def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> None:
     clock = Clock()
     whole = Whole({"a": 100, "b": 100}, clock)
@@ -59,29 +46,3 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
     assert whole.left() == pytest.approx(75 + 7)
     whole.end()
     assert whole.text().startswith("50/125 takes")
-
-
-def test_stages_of_a_run_share_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    reporter, out = Reporter(), io.StringIO()
-    reporter.console = Console(file=out, force_terminal=True, width=100)  # type: ignore[assignment]
-    with reporter.whole({"a": 4}) as whole, reporter.stage("takes a", 4, "takes", plays=True) as stage:
-        for _ in range(4):
-            whole.saw("base", True)
-            stage.advance()
-    assert "4/4 takes, pass@1 so far 100 %" in out.getvalue()
-    monkeypatch.setattr(progress, "_EVERY", 0.0)
-    lines = Reporter()
-    with lines.whole({"a": 4}), lines.stage("statistics", 3, "cells") as stage:
-        stage.advance()
-
-
-def test_a_pipe_gets_lines_that_name_the_stage(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(progress, "_EVERY", 0.0)
-    with Reporter().stage("statistics", 3, "cells") as stage:
-        stage.advance(2)
-    assert capsys.readouterr().err == "statistics 2/3 cells\n"
-    with Reporter(False).whole({"a": 1}), Reporter(False).stage("x", 3) as stage:
-        stage.advance()
-    assert capsys.readouterr().err == ""
