@@ -10,7 +10,6 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
-from besttake.errors import ComponentError
 from besttake.policies.augmented import EpisodeHistory, retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
@@ -44,24 +43,6 @@ def test_a_policy_that_samples_plays_every_arm_and_is_probed(tmp_path, library, 
     assert (cell.takes, cell.errors) == (2 * len(ARMS), 0)
     assert cell.dfe is not None
     assert not any("no " in note and " arm, " in note for note in result.notes)
-
-
-def test_act_is_said_to_have_nothing_to_reuse_and_plays_base_alone(tmp_path, library):
-    (tmp_path / "policy").mkdir()
-    result = diagnose(plan(saved(tmp_path / "policy", "act"), library), tmp_path / "run")
-    (cell,) = result.cells
-    assert (cell.takes, cell.errors) == (2, 0)
-    assert "deterministic: sampling has nothing to reuse" in result.notes
-    for arm in ARMS[1:]:
-        assert any(f"no {arm} arm" in note for note in result.notes)
-
-
-def test_a_policy_of_another_robot_is_one_line_before_anything_runs(tmp_path, library):
-    (tmp_path / "policy").mkdir()
-    tiny.make_act(tmp_path / "policy", robot=tiny.Robot(state_dim=20, cameras=("wrist",)))
-    with pytest.raises(ComponentError, match="gives actions of 7 numbers, but testbed.* takes 4") as error:
-        diagnose(plan(f"lerobot:{tmp_path / 'policy'}", library), tmp_path / "run")
-    assert "\n" not in str(error.value)
 
 
 def test_a_real_class_can_be_served_with_retrieval(tmp_path, library):

@@ -17,7 +17,6 @@ from scipy.stats import chisquare
 from besttake import registry
 from besttake.conventions import Gripper
 from besttake.errors import ComponentError
-from besttake.policies import lerobot
 from besttake.policies.torch_noise import given_tokens
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
@@ -36,17 +35,6 @@ def changed(source, target, **settings):
     config = json.loads((target / "config.json").read_text())
     (target / "config.json").write_text(json.dumps({**config, **settings}))
     return target
-
-
-def test_a_checkpoint_saved_for_mixed_precision_is_sampled_in_it(checkpoint, tmp_path):
-    mixed = changed(checkpoint("act"), tmp_path / "mixed", use_amp=True)
-    spec, far = compare(mixed)
-    plain, amp = (loaded(where, "width=1") for where in (checkpoint("act"), mixed))
-    assert far < 1e-5
-    assert spec.fingerprint.endswith("/amp")
-    full, half = (policy.sample(observations(1), DRAWS[:1]) for policy in (plain, amp))
-    assert np.abs(full - half).max() > 1e-3
-    np.testing.assert_array_equal(loaded(mixed, "width=1&dtype=float32").sample(observations(1), DRAWS[:1]), full)
 
 
 def test_cameras_that_the_checkpoint_renames_are_fed_by_the_names_of_its_data(tmp_path):
@@ -104,37 +92,6 @@ def test_cameras_of_different_sizes_reach_a_class_that_stacks_them_at_the_size_o
     )
 
 
-def test_cameras_of_different_sizes_reach_an_xvla_that_resizes_each_as_they_are(tmp_path):
-    (tmp_path / "made").mkdir()
-    tiny.make_xvla(tmp_path / "made", resize_imgs_with_padding=(64, 64))
-    ours, seen = loaded(tmp_path / "made", "width=1"), unlike(96, 48)
-    batch = ours._batch([seen], None)
-    assert [batch[f"observation.images.{key}"].shape[2] for key in ("image", "image2")] == [96, 48]
-    assert np.isfinite(ours.sample([seen], DRAWS[:1])).all()
-
-
-def test_how_a_checkpoint_is_fed_has_a_number_in_its_fingerprint(checkpoint, monkeypatch):
-    """Where what is fed changes on purpose, this test does, and FED must be raised with it: runs do not go on then."""
-    ours, seen = loaded(checkpoint("act"), "width=1"), unlike(96, 64)
-    batch = ours._batch([seen], None)
-    large, right = seen.images["agentview"], seen.images["wrist"]
-    resized = np.asarray(Image.fromarray(large).resize((64, 64), Image.Resampling.BILINEAR))
-    for key, picture in {"image": resized, "image2": right}.items():
-        fed = (torch.from_numpy(picture.copy()).permute(2, 0, 1).float() / 255)[None]
-        torch.testing.assert_close(batch.pop(f"observation.images.{key}"), fed, rtol=0, atol=0)
-    np.testing.assert_array_equal(batch.pop("observation.state"), seen.state[None])
-    assert batch == {"task": [seen.instruction]}
-    assert f"/f{lerobot.FED}/" in ours.spec.fingerprint
-    assert lerobot.FED == 1
-    monkeypatch.setattr(lerobot, "FED", 2)
-    assert loaded(checkpoint("act"), "width=1").spec.fingerprint != ours.spec.fingerprint
-
-
-def test_an_act_that_averages_over_time_says_that_this_is_left_out(checkpoint, tmp_path):
-    where = changed(checkpoint("act"), tmp_path / "ensembled", temporal_ensemble_coeff=0.01, n_action_steps=1)
-    assert "its temporal ensembling is left out: rows have no history" in loaded(where).spec.notes
-
-
 def test_fastwam_plays_liberos_gripper_and_takes_it_back_for_a_warm_start(tmp_path):
     """Its own processor makes -1 of what is above a half and +1 of the rest."""
     (tmp_path / "made").mkdir()
@@ -149,13 +106,6 @@ def test_fastwam_plays_liberos_gripper_and_takes_it_back_for_a_warm_start(tmp_pa
     np.testing.assert_allclose(ours._checkpoint.after(latent).numpy(), sent, atol=1e-6)
     _, far = compare(tmp_path / "made")
     assert far == 0
-
-
-def test_a_molmoact2_that_turns_joints_after_sampling_is_not_started_warm(checkpoint, tmp_path):
-    turns = {"joint_signs": [1.0, -1.0], "joint_offsets": [0.0, 90.0]}
-    spec = loaded(changed(checkpoint("molmoact2"), tmp_path / "turned", **turns)).spec
-    assert (spec.cools, spec.warm_start) == (True, False)
-    assert loaded(checkpoint("molmoact2")).spec.warm_start
 
 
 @pytest.mark.parametrize("name", SPOKEN)
@@ -209,17 +159,6 @@ def test_tokens_that_are_no_action_are_played_as_zeros_and_no_take_is_lost(check
     assert any("played as zeros" in note for note in policy.spec.notes)
 
 
-def test_another_error_of_a_policy_of_tokens_is_not_played_as_zeros(checkpoint, monkeypatch):
-    policy = loaded(checkpoint("molmoact2_tokens"), "temperature=1")
-
-    def broken(*_, **__):
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    monkeypatch.setattr(policy._checkpoint.policy, "predict_action_chunk", broken)
-    with pytest.raises(RuntimeError, match="CUDA error"):
-        policy.sample(observations(1), DRAWS[:1])
-
-
 def test_tokens_come_as_often_as_the_softmax_says():
     logits, heat = torch.tensor([[1.0, -0.5, 0.3, 2.0, -30.0]]), 1.6
     said = []
@@ -234,38 +173,3 @@ def test_tokens_come_as_often_as_the_softmax_says():
         torch.argmax(logits, dim=-1)
     with pytest.raises(ComponentError, match="a model: said no token"), given_tokens("a model", heat, DRAWS[0]):
         torch.zeros(1)
-
-
-def test_which_head_of_molmoact2_acts(checkpoint):
-    """The continuous one, unless tokens are all it has or a temperature asks for them."""
-    where = checkpoint("molmoact2_tokens")
-    assert loaded(where).spec.warm_start
-    assert loaded(where, "temperature=0").spec.kind == "deterministic"
-    with pytest.raises(ComponentError, match="temperature=1, but a molmoact2 policy has none"):
-        loaded(checkpoint("molmoact2"), "temperature=1")
-    with pytest.raises(ComponentError, match="temperature=1, but a act policy has none"):
-        loaded(checkpoint("act"), "temperature=1")
-
-
-def test_wall_xs_tokens_are_refused_because_lerobots_own_call_raises(checkpoint, tmp_path):
-    from lerobot.policies.factory import make_pre_post_processors
-    from lerobot.policies.wall_x.modeling_wall_x import WallXPolicy
-
-    where = checkpoint("wall_x")
-    with pytest.raises(ComponentError, match="cannot act by WALL-X's tokens .* use a checkpoint of its flow head"):
-        loaded(changed(where, tmp_path / "tokens", prediction_mode="fast"))
-    own = WallXPolicy.from_pretrained(where).eval()
-    own.config.prediction_mode = "fast"
-    before, _ = make_pre_post_processors(own.config, pretrained_path=str(where))
-    (seen,) = observations(1)
-    raw = {"task": [seen.instruction], "observation.state": torch.from_numpy(seen.state)[None]}
-    raw |= {f"observation.images.{key}": torch.zeros(1, 3, 64, 64) for key in ("image", "image2")}
-    with pytest.raises(TypeError, match="'NoneType' object is not subscriptable"):
-        own.select_action(before(raw))
-
-
-def test_lingbot_va_is_refused_for_it_remembers_its_episode(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"type": "lingbot_va"}))
-    with pytest.raises(ComponentError, match="remembers its whole episode.*lerobot-eval.*besttake ingest") as error:
-        loaded(tmp_path)
-    assert "\n" not in str(error.value)

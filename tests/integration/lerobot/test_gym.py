@@ -37,13 +37,6 @@ def test_the_contract_holds(uri):
     env.close()
 
 
-def test_aloha_works_as_it_comes_and_says_how_to_get_a_state():
-    env = registry.env(ALOHA)
-    assert (env.spec.cameras, env.spec.state_dim) == (("top",), 0)
-    assert any("obs_type=pixels_agent_pos" in note for note in env.spec.notes)
-    env.close()
-
-
 def test_where_a_reset_does_not_repeat_the_check_says_what_may_mend_it_and_it_does():
     env = registry.env(PUSHT)
     with pytest.raises(ContractError, match=r"rebuild=true in its URI may mend it"):

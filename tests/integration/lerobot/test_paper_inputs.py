@@ -96,19 +96,3 @@ def test_the_lerobot_convention_is_that_of_lerobot_eval():
     ours, theirs = EVALUATIONS["lerobot"], LiberoEnv()
     assert {f"libero_{suite}": steps for suite, steps in ours.horizons.items()} == TASK_SUITE_MAX_STEPS
     assert (theirs.observation_height, theirs.observation_width) == (ours.rendered, ours.given)
-
-
-def test_doctor_says_in_one_screen_that_they_fit(checkpoint, tmp_path):
-    data = written("IPEC-COMMUNITY", tmp_path)
-    words = ("doctor", "--demos", data, "--policy", f"lerobot:{checkpoint('pi0')}", "--env", "libero:spatial")
-    shown = besttake(*words)
-    assert "They fit." in shown
-    assert "position 3, axis-angle 3, fingers 2" in shown
-    assert len(shown.splitlines()) < 50
-    narrow = besttake(*words, columns=80)
-    (sizes,) = (" ".join(line.split()) for line in narrow.splitlines() if line.startswith("picture size"))
-    assert sizes == "picture size 256 x 256 64 x 64 360 x 360"
-    assert len(narrow.splitlines()) < 60
-    # No word of the table is cut.
-    for cell in ("wrist_image", "agentview (found),", "axis-angle", "turned by 180"):
-        assert cell in narrow

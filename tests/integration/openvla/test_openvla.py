@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny
 import torch
 
 from besttake import registry
 from besttake.config import Plan
 from besttake.demos.build import Options, build
-from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.store import Store
 from besttake.testing import check_policy
@@ -49,13 +46,6 @@ def test_greedy_is_deterministic_and_says_so(greedy):
     assert greedy.spec.kind == "deterministic"
 
 
-def test_the_precision_can_be_chosen_and_is_another_policy(greedy, checkpoint):
-    other = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0&dtype=bfloat16")
-    assert {parameter.dtype for parameter in other._model.parameters()} == {torch.bfloat16}
-    assert other.spec.fingerprint == f"{greedy.spec.fingerprint}/bfloat16"
-    assert check_policy(other) == ("shape", "repeat", "batch", "draw")
-
-
 def test_k_samples_differ_between_draws_repeat_within_one_and_stay_in_the_data_sets_range(policy):
     seen = [observation()] * 6
     draws = [Draw(0, "t", 0, seed) for seed in range(6)]
@@ -66,14 +56,6 @@ def test_k_samples_differ_between_draws_repeat_within_one_and_stay_in_the_data_s
     assert len({row.tobytes() for row in first}) > 1
     assert (first[..., :6] >= -0.6001).all()
     assert (first[..., :6] <= 0.7001).all()
-
-
-def test_sampling_leaves_torchs_generator_alone(policy):
-    torch.manual_seed(3)
-    policy.sample([observation()], [Draw(0, "t", 0, 0)])
-    after = torch.rand(2)
-    torch.manual_seed(3)
-    assert torch.equal(after, torch.rand(2))
 
 
 def test_the_mask_covers_the_token_that_is_added_after_the_prompt(greedy, monkeypatch):
@@ -152,36 +134,3 @@ def test_a_whole_diagnosis_with_cooling_and_re_ranking_at_every_step(make_checkp
             np.testing.assert_array_equal(got[0], first[0])
         if key.arm == "rerank":
             assert any(np.array_equal(got[0], one) for one in first)
-
-
-def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_checkpoint, tmp_path):
-    stats = policy._model.norm_stats["bridge"]
-    two = make_checkpoint(tmp_path, {"bridge": stats, "fractal": stats})
-    oft = shutil.copytree(two, tmp_path.parent / f"{tmp_path.name}-oft")
-    shutil.copy(tiny.code("openvla_oft") / "modeling_prismatic.py", oft)
-    chunk = np.zeros((1, 7), np.float32)
-    cases = [
-        (lambda: registry.policy(f"openvla:{checkpoint}"), "runs code from its checkpoint"),
-        (lambda: registry.policy(f"openvla:{two}?trust_remote_code=true"), "one of: bridge, fractal"),
-        (
-            lambda: registry.policy(f"openvla:{two}?trust_remote_code=true&unnorm_key=libero"),
-            "unnorm_key=libero is not there",
-        ),
-        (lambda: registry.policy(f"openvla:{oft}?trust_remote_code=true"), "an OpenVLA-OFT; serve it with vla-eval's"),
-        (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "the hub did not give it"),
-        (
-            lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.7, 0.3, chunk)]),
-            "cannot be warm-started",
-        ),
-        (lambda: greedy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.7)]), "nothing to cool"),
-        (
-            lambda: policy.sample(
-                [Observation({"front": np.zeros((8, 8, 3), np.uint8)}, chunk[0])], [Draw(0, "t", 0, 0)]
-            ),
-            "needs camera 'agentview'; the env gave: front",
-        ),
-    ]
-    for attempt, words in cases:
-        with pytest.raises(ComponentError, match=words) as error:
-            attempt()
-        assert "\n" not in str(error.value)

@@ -30,7 +30,7 @@ from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
 from besttake.takes.messages import Job  # noqa: E402
 from besttake.takes.pool import LocalPool  # noqa: E402
-from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
+from besttake.takes.ray import Cluster, Replicas  # noqa: E402
 from besttake.takes.replica import Assignment, LibraryCopy  # noqa: E402
 from besttake.takes.runner import play  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
@@ -392,9 +392,3 @@ def test_a_directory_goes_to_a_node_that_lacks_it(tmp_path: Path) -> None:
         assert not (place / "link").exists()
     assert b"not of the library" not in store
     assert [path.name for path in (tmp_path / "home").iterdir()] == [copy.name]
-
-
-def test_modules_of_the_user_go_along_and_installed_ones_do_not(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(modules))
-    uris = ["python:large_half:make?x=1", "python:numpy:zeros", "testbed:half", "python:no_such_module:make"]
-    assert own_modules(uris) == [modules / "large_half.py"]

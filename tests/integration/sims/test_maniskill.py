@@ -112,35 +112,6 @@ def test_success_is_read_at_the_last_step_unless_told_otherwise() -> None:
     assert [step.success for step in put] == [False] * 7 + [True]
 
 
-def test_the_state_tells_where_the_objects_are_when_there_are_no_pictures() -> None:
-    env = registry.env("maniskill:carrot?render=none")
-    env.reset(Start("carrot", 0))
-    first = env.observe(()).state
-    env.reset(Start("carrot", 6))
-    second = env.observe(()).state
-    assert np.array_equal(first[:8], second[:8])
-    assert np.abs(first[8:11] - second[8:11]).max() > 0.05
-    assert first[7] == pytest.approx(1.0)
-    with pytest.raises(ComponentError, match=r"cameras are off \(render=none\)"):
-        env.observe(env.spec.cameras)
-    env.close()
-
-
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("maniskill:cup", "no such task; there are carrot, spoon, stack"),
-        ("maniskill:carrot?render=sometimes", "render=sometimes is not one of none, cpu, gpu"),
-        ("maniskill:carrot?success=maybe", "success=maybe is not one of last, any, grasp"),
-        ("maniskill:carrot?horizon=-1", "horizon=-1 is not a whole number of at least 1"),
-    ],
-)
-def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
-    with pytest.raises(ComponentError, match=told) as caught:
-        registry.env(uri)
-    assert "\n" not in str(caught.value)
-
-
 def _pressing(seed: int) -> Any:
     """Press on the table and sweep with the gripper opening and closing: contacts of every kind."""
     actions = np.zeros((30, 7), np.float32)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,14 @@ import pytest
 from openpi_client.action_chunk_broker import ActionChunkBroker
 from openpi_client.websocket_client_policy import WebsocketClientPolicy
 from vla_eval.api import run
-from vla_eval.benchmarks.libero.benchmark import LIBEROBenchmark
-from vla_eval.orchestrator import _merge_observation_params
-from vla_eval.specs import DimSpec, check_specs
 
 from besttake import registry
-from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, Convention
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.policies.augmented import EpisodeHistory, retrieving
-from besttake.serving import serve, sessions
+from besttake.serving import serve
 from besttake.takes.draws import Draw
-from besttake.types import Observation, PolicySpec, Start
+from besttake.types import Observation, Start
 
 
 @pytest.fixture
@@ -127,27 +122,6 @@ def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_ba
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
     ours = retrieving(policy, library, config)
     assert got == [played(ours.follow, policy.spec.replan, index, horizon) for index in range(3)]
-
-
-def test_vla_evals_libero_takes_all_that_is_asked_of_it_and_finds_the_numbers_to_be_its_own():
-    """The classes of vla-eval that the orchestrator compares by; they need no LIBERO for that."""
-    libero = Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER)
-    spec = PolicySpec(
-        "p", "flow", 4, 7, 2, ("agentview", "wrist"), state_dim=8, prompted=True, convention=libero
-    )  # fmt: skip
-    asked = sessions.observation_params(spec, {camera: camera for camera in spec.cameras})
-    merged = _merge_observation_params(LIBEROBenchmark, {}, asked)
-    assert merged == {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
-    benchmark = LIBEROBenchmark(**merged)
-
-    def mismatches(spec):
-        ours = (sessions.action_spec(spec), sessions.observation_spec(spec))
-        action, seen = ({name: DimSpec.from_dict(one) for name, one in spec.items()} for spec in ours)
-        return check_specs(action, benchmark.get_action_spec(), seen, benchmark.get_observation_spec())
-
-    assert mismatches(spec) == []
-    opens = replace(spec, convention=replace(libero, gripper=OPENNESS))
-    assert mismatches(opens) == ["action [gripper]: gripper: continuous_01 vs binary_close_positive"]
 
 
 def test_openpis_client_gets_chunks_and_its_broker_plays_them(policy):
