@@ -37,6 +37,11 @@ def test_the_fit_is_the_minimum_that_newtons_method_finds(strength: float) -> No
     np.testing.assert_allclose(model.chance(x), 1 / (1 + np.exp(-(z @ expected[:-1] + expected[-1]))), atol=1e-4)
 
 
+def test_the_mean_chance_is_the_rate_of_success() -> None:
+    x, y = data(seed=3)
+    assert fit(x, y, 0.5).chance(x).mean() == pytest.approx(y.mean(), abs=1e-5)
+
+
 def test_noise_asks_for_the_strongest_penalty_and_signal_for_a_weak_one() -> None:
     x, y = data(200, 6)
     noise = np.random.default_rng(1).normal(size=(200, 60))

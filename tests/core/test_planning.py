@@ -69,6 +69,11 @@ def test_the_smallest_effect_is_found_with_its_power():
     assert np.mean(x.mean(1) > 1.645 * (0.1 / 200) ** 0.5) == pytest.approx(0.8, abs=0.02)
 
 
+def test_a_take_with_five_seeds_is_worth_half_as_much_again_when_the_score_is_blind():
+    assert p.seeds_worth(5) == pytest.approx(1.54, abs=0.01)
+    assert p.seeds_worth(3) == pytest.approx(1)
+
+
 def test_a_plan_from_a_pilot_uses_its_gains():
     sample = draw(np.random.default_rng(6), PAIRS["pi0"], 60, ranking=3.0)
     gains = start_gain(sample.base, sample.scores)

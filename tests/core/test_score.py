@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -111,6 +112,16 @@ def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim,
     assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 2**32 - 1))
+def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
+    rng = np.random.default_rng(seed)
+    take, library = unit(rng, frames, 8), unit(rng, size, 8)
+    value = score.manifold(nearest(take, library))
+    assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
+    assert value <= 1 + 1e-6
+
+
 def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     library = unit(np.random.default_rng(6), 20, 8)
     assert math.isnan(score.manifold(nearest(np.zeros((0, 8), np.float32), library)))
@@ -202,6 +213,18 @@ def test_shares_are_the_brute_force_ones_to_the_last_bit(make):
         np.testing.assert_array_equal(trace.frame, (take.astype(np.float64) @ library.T).argmax(axis=1))
 
 
+def test_demonstrations_that_differ_by_less_than_rounding_are_told_apart():
+    rng = np.random.default_rng(11)
+    shown = trajectory_like(rng, 20, 300)
+    copies = [shown + 5e-9 * rng.standard_normal(shown.shape) for _ in range(60)]
+    library = np.concatenate(copies).astype(np.float32)
+    demo, step = np.repeat(np.arange(60), 20), np.tile(np.arange(20), 60)
+    takes = [trajectory_like(rng, 12, 300) for _ in range(12)]
+    expected = [exact_shares(take, [12, 5], library, demo, step) for take in takes]
+    covered = cover(Index.build(library), takes, [[12, 5]] * 12, Demos.of(demo, step))
+    np.testing.assert_array_equal([shares for _, shares in covered], expected)
+
+
 @pytest.mark.parametrize("make", [unit, trajectory_like])
 def test_neither_grouping_nor_blocks_change_a_bit_of_what_takes_cover(make, monkeypatch):
     rng = np.random.default_rng(12)
@@ -228,3 +251,15 @@ def test_neither_grouping_nor_blocks_change_a_bit_of_what_takes_cover(make, monk
     searched = index.nearest(np.concatenate(takes))
     np.testing.assert_array_equal(np.concatenate([trace.best for trace, _ in whole]), searched.best)
     np.testing.assert_array_equal(np.concatenate([trace.frame for trace, _ in whole]), searched.frame)
+
+
+def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
+    rng = np.random.default_rng(14)
+    library = unit(rng, 30_000, 64)
+    demos, index = Demos.of(np.arange(30_000) // 100, np.arange(30_000)), Index.build(library)
+    takes = [unit(rng, 40, 64) for _ in range(150)]
+    tracemalloc.start()
+    cover(index, takes, [[40]] * 150, demos)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * 150 * 40 * 30_000 * 4

@@ -74,6 +74,16 @@ def test_the_range_of_gains_is_the_largest_a_choice_can_reach(n, takes, reach):
     assert t.headroom_scale(n, takes).hi == pytest.approx(reach)
 
 
+def test_gains_of_every_possible_start_stay_in_the_range():
+    for k in range(2, 7):
+        for n in range(2, k + 1):
+            for c in range(k + 1):
+                y = np.r_[np.ones(c), np.zeros(k - c)][None]
+                best, worst = (start_gain(y, sign * y, n)[0] for sign in (1, -1))
+                assert best <= t.gain_scale(n, k).hi + 1e-12
+                assert worst >= t.gain_scale(n, k).lo - 1e-12
+
+
 def test_the_cluster_bootstrap_agrees_with_scipy():
     rng = np.random.default_rng(5)
     a = rng.gamma(1.0, size=40)
@@ -120,6 +130,16 @@ def test_the_one_sided_tests_keep_their_level_however_few_starts_are_mixed(start
     assert share(above, blind) <= most
     assert share(above, rare_losses) <= most
     assert share(below, rare_gains) <= most
+
+
+def test_equal_rows_resampled_together_make_the_same_distribution():
+    """Few distinct rows are drawn as one multinomial: compared with scipy, which draws every start."""
+    y = np.repeat([0.0, 1 / 3, 2 / 3], [30, 12, 6])
+    found = t.bootstrap(y[:, None], lambda m: m[:, 0], draws=20_000)
+    other = sps.bootstrap((y,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(2))
+    np.testing.assert_allclose(
+        [found.low, found.high], [other.confidence_interval.low, other.confidence_interval.high], atol=0.01
+    )
 
 
 def test_arms_stay_paired():

@@ -131,6 +131,18 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         registry.demos(f"lerobot:{root}")
 
 
+def test_the_blobs_of_the_hub_s_cache_are_inside(tmp_path):
+    blobs, root = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+    blobs.mkdir()
+    root.mkdir(parents=True)
+    (blobs / "1234").write_text("data")
+    (root / "file").symlink_to(os.path.relpath(blobs / "1234", root))
+    assert inside(root, "file").read_text() == "data"
+    (root / "other").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unreadable):
+        inside(root, "other")
+
+
 def test_patterns_are_filled_in_and_ask_for_nothing_else():
     values: dict[str, int | str] = {"chunk_index": 3, "video_key": "top"}
     assert filled("v/{video_key}/chunk-{chunk_index:03d}.mp4", values) == "v/top/chunk-003.mp4"
@@ -152,6 +164,20 @@ def test_a_data_set_that_names_files_outside_or_without_end_is_refused_at_once(t
         assert isinstance(item, Bad)
         assert "\n" not in item.reason
     assert time.monotonic() - before < 60
+
+
+def test_videos_outside_are_not_read(tmp_path):
+    root = writers.ipec_libero(tmp_path / "set", EPISODES)
+    outside = tmp_path / "outside.mp4"
+    writers.write_video(outside, EPISODES[0].pictures["wrist"], 20)
+    assert all(isinstance(item, Bad) for item in registry.demos(changed(root, video_path=str(outside))))
+    video = root / "videos" / "chunk-000" / "observation.images.wrist_image" / "episode_000000.mp4"
+    video.unlink()
+    video.symlink_to(outside)
+    again = writers.ipec_libero(tmp_path / "again", EPISODES[1:])
+    assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), Bad)
+    with pytest.raises(LibraryError, match="leads out of the data set"):
+        registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
 
 
 def test_pictures_outside_are_not_read(tmp_path):
@@ -263,6 +289,14 @@ def test_the_file_that_a_link_leads_to_is_not_even_opened(tmp_path):
     code = "import sys; from besttake import registry; print(len(list(registry.demos(sys.argv[1]))))"
     command = [sys.executable, "-c", code, hdf5(tmp_path, change)]
     assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == "2\n"
+
+
+def test_links_in_a_circle_end(tmp_path):
+    def change(file):
+        file["data/demo_1"] = h5py.SoftLink("/data/demo_2")
+        file["data/demo_2"] = h5py.SoftLink("/data/demo_1")
+
+    assert [type(item) for item in registry.demos(hdf5(tmp_path, change))][1:] == [Bad, Bad]
 
 
 def test_sizes_of_an_hdf5_file_are_not_believed(tmp_path):

@@ -3,6 +3,8 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -60,6 +62,43 @@ def test_embeddings_that_depended_on_their_batch_are_not_served(tmp_path):
     inner = Means()
     CachedEncoder(inner, tmp_path).encode(frames)
     assert inner.seen == 3
+
+
+def test_two_threads_never_use_an_encoder_at_the_same_time(tmp_path):
+    """A replica embeds finished takes in one thread while another samples an arm that embeds."""
+
+    class Fragile(Means):
+        inside = met = 0
+
+        def encode(self, images):
+            self.inside += 1
+            time.sleep(0.02)
+            self.met = max(self.met, self.inside)
+            self.inside -= 1
+            return super().encode(images)
+
+    inner = Fragile()
+    cached = CachedEncoder(inner, tmp_path)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda seed: cached.encode(pictures(2, seed)), range(4)))
+    assert inner.met == 1
+
+
+def test_another_fingerprint_does_not_see_these_embeddings(tmp_path):
+    frames = pictures(3)
+    CachedEncoder(Means(), tmp_path).encode(frames)
+    other = Means("means-2")
+    CachedEncoder(other, tmp_path).encode(frames)
+    assert other.seen == 3
+
+
+def test_frames_of_another_shape_with_the_same_bytes_are_other_frames(tmp_path):
+    flat = pictures(1).reshape(1, 4, 16, 3)
+    inner = Means()
+    cached = CachedEncoder(inner, tmp_path)
+    cached.encode(pictures(1))
+    cached.encode(flat)
+    assert inner.seen == 2
 
 
 def _encode_some(directory, seed):

@@ -235,6 +235,15 @@ def recorded(root: Path, episodes: list[list[bool]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), root / "data" / "chunk-000" / "file-000.parquet")
 
 
+def test_a_data_set_with_a_link_that_leads_out_of_it_is_not_read(tmp_path: Path) -> None:
+    recorded(tmp_path / "set", [[False, True]])
+    file = tmp_path / "set" / "data" / "chunk-000" / "file-000.parquet"
+    file.rename(tmp_path / "elsewhere.parquet")
+    file.symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(IngestError, match=r"file-000.parquet is a link that leads out of the data set"):
+        read([tmp_path / "set"])
+
+
 def test_recordings_of_lerobot_eval_give_outcomes_and_lengths(tmp_path: Path) -> None:
     recorded(tmp_path / "pi0" / "recordings" / "libero_10_3", [[False, False, True], [False, False]])
     (recording,), notes = read([tmp_path])

@@ -51,6 +51,19 @@ def test_headroom_of_a_recording_equals_what_its_export_says_by_hand(recorded: R
         assert line.pass_1.value == pytest.approx(pass_at_k(outcomes_by_hand(line.task), 1))
 
 
+def test_agreement_is_the_share_of_pairs_of_takes_that_end_alike(recorded: Result) -> None:
+    (cell,) = recorded.cells
+    whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
+    shares = []
+    for row in whole:
+        known = row[np.isfinite(row)]
+        pairs = [(a, b) for i, a in enumerate(known) for b in known[i + 1 :]]
+        if pairs:
+            shares.append(np.mean([a == b for a, b in pairs]))
+    assert cell.retest is not None
+    assert cell.retest.agreement.value == pytest.approx(np.mean(shares))
+
+
 def test_a_recording_and_its_export_say_the_same_and_are_counted_once(recorded: Result) -> None:
     exported = ingest(EXPORTS, policy_name="Pusher").result
     assert recorded.cells == exported.cells

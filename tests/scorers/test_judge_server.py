@@ -269,6 +269,12 @@ def test_a_redirect_is_not_followed(stub: Stub) -> None:
     assert len(stub.asked) == 1
 
 
+def test_a_proxy_does_not_see_what_is_asked_on_this_machine(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert quick(stub).score([take()], None)
+
+
 def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -133,6 +133,44 @@ def keep_copy(run: Path, text: str) -> None:
     writer.close()
 
 
+def test_one_changed_digit_does_not_make_a_run_newer(tmp_path: Path) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    path = tmp_path / "run" / "run.json"
+    good = path.read_text()
+    path.write_text(good.replace('"schema": 2', '"schema": 4'))
+    with Store.open(tmp_path / "run") as store:
+        assert store.manifest.identity == MANIFEST.identity
+    Store.write(tmp_path / "run", MANIFEST).close()
+    assert path.read_text() == good
+
+
+def test_a_table_whose_names_are_no_text_is_damaged_in_one_line_and_mended(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+    path = tmp_path / "run" / "takes.sqlite"
+    data = path.read_bytes()
+    place = data.index(b"CREATE TABLE takes") if b"CREATE TABLE takes" in data else data.lower().index(b"create table")
+    path.write_bytes(data[:place] + b"\xbb" + data[place + 1 :])
+    with pytest.raises(RunError, match=r"takes.sqlite is damaged"):
+        Store.open(tmp_path / "run")
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert [row.key.seed for row in store.rows()] == [0]
+
+
+def test_a_column_that_lost_its_name_is_damage_and_mended(tmp_path: Path) -> None:
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
+    path = tmp_path / "run" / "takes.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"success_step", b"success_stop"))
+    with pytest.raises(RunError, match=r"takes.sqlite is damaged .it has no column success_step"):
+        Store.open(tmp_path / "run")
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        assert [row.key.seed for row in store.rows()] == [0]
+        store.add(make_take(seed=1))
+    with Store.open(tmp_path / "run") as store:
+        assert [row.key.seed for row in store.rows()] == [0, 1]
+
+
 def planned(starts: list[int]) -> Manifest:
     return MANIFEST.model_copy(update={"extent": MANIFEST.extent.model_copy(update={"starts": starts})})
 
@@ -219,6 +257,17 @@ def test_a_changed_row_is_never_believed_and_comes_back_from_its_file(tmp_path: 
         assert "damaged" in store.mended[0]
         assert store.rows() == rows
         assert store.digest() == digest
+
+
+def test_a_changed_row_whose_file_is_damaged_too_is_dropped(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        bad, good = store.add(make_take(seed=0)), store.add(make_take(seed=1))
+    edit(run, "update takes set success = 1 - success where seed = 0")
+    path = run / str(bad.file)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with Store.write(run, MANIFEST) as store:
+        assert store.rows() == [good]
 
 
 def test_a_file_under_another_takes_name_is_not_taken_in(tmp_path: Path) -> None:
@@ -374,6 +423,20 @@ def test_rows_that_were_deleted_are_missed_by_readers_and_restored_by_writers(tm
     Store.open(run).close()
 
 
+def test_a_damaged_file_without_a_row_is_moved_aside_by_the_next_writer(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Store.write(run, MANIFEST) as store:
+        row = store.add(make_take())
+    edit(run, "delete from takes")
+    (run / str(row.file)).write_bytes(b"not a take")
+    with pytest.raises(RunError, match="damaged"):
+        Store.open(run)
+    Store.write(run, MANIFEST).close()
+    with Store.open(run) as store:
+        assert not store.rows()
+    assert (run / f"{row.file}.aside").read_bytes() == b"not a take"
+
+
 def test_a_run_that_is_removed_under_its_writer_ends_at_the_next_take(tmp_path: Path) -> None:
     with Store.write(tmp_path / "run", MANIFEST) as store:
         store.add(make_take())
@@ -410,6 +473,14 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> No
     with pytest.raises(RunError, match="not a run"):
         Store.write(tmp_path, MANIFEST)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["thesis.tex"]
+
+
+def test_what_a_killed_writer_left_half_written_is_swept_away(tmp_path: Path) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    stray = tmp_path / "run" / "takes" / "x.take.tmp"
+    stray.write_bytes(b"half")
+    Store.write(tmp_path / "run", MANIFEST).close()
+    assert not stray.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")

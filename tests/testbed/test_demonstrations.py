@@ -40,6 +40,14 @@ def test_demonstrations_come_from_the_library_range_with_frames_at_the_stride():
         assert demo.actions.shape[1] == 4
 
 
+def test_what_decides_the_demonstrations_decides_the_fingerprint():
+    prints = {
+        registry.demos(uri).fingerprint
+        for uri in ("testbed", "testbed:pick", "testbed?stride=1", "testbed?demos_per_task=3", "testbed?style=alt")
+    }
+    assert len(prints) == 5
+
+
 @pytest.mark.parametrize(
     "uri",
     ["testbed:fly", "testbed?stride=0", "testbed?demos_per_task=many", "testbed?style=odd", "testbed?colour=red"],

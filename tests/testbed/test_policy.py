@@ -137,3 +137,12 @@ def test_a_wrong_uri_is_answered_in_one_line(uri, message):
     with pytest.raises(ComponentError, match=message) as caught:
         registry.policy(uri)
     assert "\n" not in str(caught.value)
+
+
+def test_the_fingerprint_is_the_same_in_every_process() -> None:
+    code = "from besttake import registry; print(registry.policy('testbed:half').spec.fingerprint)"
+    told = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(4)
+    }
+    assert len(told) == 1
