@@ -17,17 +17,6 @@ class Clock:
         return self.now
 
 
-def test_the_first_steps_give_no_rate() -> None:
-    clock = Clock()
-    pace = Pace("takes", "takes", clock, total=400)
-    pace.done, clock.now = 60, 0.5
-    assert pace.text() == "takes 60/400 takes"
-    pace.done, clock.now = 1, 60.0
-    assert pace.text() == "takes 1/400 takes"
-    pace.done, clock.now = 100, 50.0
-    assert pace.text() == "takes 100/400 takes, 2.0/s, 2 min left"
-
-
 def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> None:
     clock = Clock()
     whole = Whole({"a": 100, "b": 100}, clock)

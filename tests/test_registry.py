@@ -54,7 +54,7 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])
-@pytest.mark.parametrize("made", ["None", "42", "'text'", "object()", "type('Half', (), {'spec': 3})()"])
+@pytest.mark.parametrize("made", ["None", "type('Half', (), {'spec': 3})()"])
 def test_a_factory_that_makes_no_member_of_its_family_is_one_line(
     family: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,7 +145,7 @@ def test_wants_of_one_round_are_one_call_and_a_failing_take_fails_alone() -> Non
     assert np.array_equal(blocks[2], Draw(0, "t", 2, 0).normal((2, 1))[:1])
 
 
-@pytest.mark.parametrize("wanted", ["chunk", None, 3, [Embed(np.zeros((2, 2, 3), np.uint8)), "chunk"], b"ab"])
+@pytest.mark.parametrize("wanted", ["chunk", [Embed(np.zeros((2, 2, 3), np.uint8)), "chunk"]])
 def test_an_arm_that_yields_no_want_fails_its_own_take_only(wanted: Any) -> None:
     class Odd(Plain):
         def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:

@@ -141,23 +141,6 @@ def test_libero_s_own_files_are_paired_by_what_the_simulator_s_states_show(tmp_p
             np.testing.assert_array_equal(demo.frames, episode.pictures["wrist"][first:-1])
 
 
-def test_a_file_without_simulator_states_is_paired_by_who_wrote_it_or_by_the_user(tmp_path):
-    import h5py
-
-    for write, first in ((writers.libero_hdf5, 1), (writers.openvla_hdf5, 0)):
-        root = write(tmp_path / write.__name__, EPISODES[:1])
-        (path,) = root.iterdir()
-        with h5py.File(path, "a") as file:
-            del file["data/demo_0/states"]
-        for uri, shift in (
-            (f"hdf5:{root}", first),
-            (f"hdf5:{root}?pairing=after", 1),
-            (f"hdf5:{root}?pairing=before", 0),
-        ):
-            (demo,) = registry.demos(uri)
-            np.testing.assert_array_equal(demo.actions, EPISODES[0].actions[shift:])
-
-
 def test_all_layouts_give_the_same_library(tmp_path):
     uris = {
         "openpi": f"lerobot:{writers.openpi_libero(tmp_path / 'openpi', EPISODES)}",

@@ -253,22 +253,6 @@ def test_a_tuned_configuration_is_frozen_into_the_library_without_changing_what_
     assert Library.open(made.path).retrieval == config
 
 
-def test_more_frames_than_the_encoder_is_fitted_to_are_spread_evenly(monkeypatch, make_demo, source_of, tmp_path):
-    monkeypatch.setattr("besttake.demos.build._FIT_FRAMES", 100)
-    monkeypatch.setattr("besttake.demos.build._HELD_BYTES", 0)
-    fitted_to = []
-
-    class Spy(Pixels):
-        def fit(self, images):
-            fitted_to.append(len(images))
-            return super().fit(images)
-
-    source = source_of([make_demo(i) for i in range(12)])
-    build(source, Spy(), tmp_path / "spread")
-    assert 50 <= fitted_to[0] <= 100
-    assert len(source.reads) == 2
-
-
 _STREAM = """
 import resource, sys
 import numpy as np

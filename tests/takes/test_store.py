@@ -232,15 +232,10 @@ def edit(run: Path, statement: str) -> None:
     "statement",
     [
         "update takes set success = 1 - success where seed = 3",
-        "update takes set success_step = 1 where seed = 3",
-        "update takes set steps = steps + 1 where seed = 3",
-        "update takes set start = 7 where seed = 3",
         "update takes set policy = 'q' where seed = 3",
-        "update takes set status = 'error' where seed = 3",
         "update takes set status = x'00ff' where seed = 3",
         "update takes set sha256 = 'f' || substr(sha256, 2) where seed = 3",
         "update takes set checksum = null, success = 1 - success where seed = 3",
-        "update takes set checksum = '' where seed = 3",
     ],
 )
 def test_a_changed_row_is_never_believed_and_comes_back_from_its_file(tmp_path: Path, statement: str) -> None:
@@ -511,12 +506,8 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
     "text",
     [
         "",
-        "{}",
-        "[]",
         '{"schema": 1, "extent": 3}',
-        '{"schema": "new"}',
         '{"schema": 1e999}',
-        '{"schema": 2}',
         "[" * 99999,
     ],
 )

@@ -21,7 +21,6 @@ from besttake.reporting.markdown import make_markdown
 from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.types import F32, U8
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe
@@ -225,18 +224,6 @@ def test_result_json_is_refused_when_newer_or_damaged(run: Path, tmp_path: Path)
     assert "damaged" in refused("[" * 100_000)
     path.write_text(json.dumps(data, sort_keys=True))  # laid out anew it is still the same
     assert Result.load(path) == Result.load(run / "result.json")
-
-
-def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: Path, tmp_path: Path) -> None:
-    flags = {**SMALL, "arms": "base"}
-    whole = diagnose(load_plan(None, flags), tmp_path / "run")
-    assert not any("embedding of an earlier one" in note for note in whole.notes)
-    takes = summarise(tmp_path / "run").takes_digest
-    skipping = diagnose(load_plan(None, {**flags, "skip_still": 12.0}), tmp_path / "run")
-    told = next(note for note in skipping.notes if "embedding of an earlier one" in note)
-    assert int(told.split(" of ")[0]) > 0
-    assert summarise(tmp_path / "run").takes_digest == takes
-    assert skipping.digest != whole.digest, "it covers scores, too"
 
 
 class Blind:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.encoders.hog import Hog
-from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.errors import BestTakeError, PlanError
 from besttake.reporting import outputs
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal import layout
@@ -28,18 +28,6 @@ from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
 SIDE = 48
-BAD = """
-from besttake.scorers.base import Score, ScorerSpec
-
-class Bad:
-    spec = ScorerSpec("bad", reads=("frames",), fingerprint="1")
-
-    def score(self, takes, demos):
-        {body}
-
-def make():
-    return Bad()
-"""
 
 
 def film(path: float, frames: int = 20) -> np.ndarray:
@@ -306,45 +294,6 @@ def test_the_command_fails_when_no_take_could_be_ranked(demos: Path, tmp_path: P
     assert good.exit_code == 0
     with pytest.raises(PlanError, match="`demos` is empty"):
         rank([tmp_path / "broken.mp4"], "")
-
-
-def test_a_third_partys_scorer_ranks_too(demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_scorer.py").write_text(
-        "from besttake.scorers.base import Score, ScorerSpec\n"
-        "class Bright:\n"
-        "    spec = ScorerSpec('bright', reads=('frames',), fingerprint='1')\n"
-        "    def score(self, takes, demos):\n"
-        "        return [Score([float(take.frames[w].mean()) for w in take.windows]) for take in takes]\n"
-        "def make():\n"
-        "    return Bright()\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    white = np.full((8, SIDE, SIDE, 3), 250, np.uint8)
-    names = [write_folder(tmp_path / "dim", film(0.1)), write_folder(tmp_path / "white", white)]
-    result = rank(names, demos, scorer="python:my_scorer:make")
-    assert [Path(take.name).stem for take in result.takes] == ["white", "dim"]
-    assert result.scorer == "bright"
-    assert result.takes[0].score == 250
-    assert result.takes[0].nearest == ()
-    make_html(result, tmp_path / "page.html")
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("raise ValueError('no such\\n thing')", r"^scorer bad: ValueError: no such thing \(.*:\d+\)$"),
-        ("return []", r"^scorer bad: 0 scores for 2 takes$"),
-    ],
-)
-def test_a_scorer_that_fails_is_one_line(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, says: str
-) -> None:
-    name = f"bad_{body[:4]}"
-    (tmp_path / f"{name}.py").write_text(BAD.format(body=body))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    names = [write_folder(tmp_path / name, film(0.1)) for name in ("one", "two")]
-    with pytest.raises(ComponentError, match=says):
-        rank(names, demos, scorer=f"python:{name}:make")
 
 
 def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:
