@@ -72,7 +72,6 @@ OBJECT_ARRAY = {"__ndarray__": True, "data": b"12345678", "dtype": "|O", "shape"
 MALFORMED = {
     "not msgpack": b"\xc1\xff\x00",
     "text": "hello?",
-    "a list": msgpack.packb([1, 2, 3]),
     "no payload": msgpack.packb({"type": "observation", "seq": 1}),
     "unknown type": msgpack.packb({"type": "exec", "payload": {}, "seq": 1, "timestamp": 0}),
     "object dtype": msgpack.packb(
@@ -115,7 +114,6 @@ def test_a_malformed_frame_is_answered_and_the_session_goes_on(policy, observati
         ({"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, ("wrist", "front", "`cameras`")),
         ({"images": {"wrist": np.zeros((8, 8), np.uint8)}}, ("(H, W, 3)",)),
         ({"states": np.zeros(4, np.float32)}, ("5", "4")),
-        ({"states": None}, ("needs images wrist, a state of 5 numbers", "left out the state")),
         ({"states": None, "images": {}}, ("left out image wrist, the state; its images: none",)),
         ({"task_description": "fail"}, ("RuntimeError", "fell over")),
         ({"task_description": "nan"}, ("not finite",)),
@@ -135,9 +133,7 @@ def test_what_cannot_be_answered_is_said_in_one_line(policy, observation, change
     [
         ({"cameras": ("agentview",), "state_dim": 0}, {}),
         ({"cameras": ("agentview",), "state_dim": 8}, {"send_state"}),
-        ({"cameras": ("agentview",), "state_dim": None}, {"send_state"}),
         ({"cameras": ("hand",), "state_dim": 0}, {"send_wrist_image"}),
-        ({"cameras": ("left", "right"), "state_dim": 0}, {"send_wrist_image"}),
         (
             {"state_dim": 8, "convention": Convention(state=LIBERO_STATE)},
             {"send_wrist_image", "send_state", "quat_no_antipodal"},

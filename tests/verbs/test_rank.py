@@ -19,12 +19,10 @@ from typer.testing import CliRunner
 
 from besttake.cli.main import app
 from besttake.config import Plan
-from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError, PlanError
 from besttake.reporting import outputs
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal import layout
-from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
 SIDE = 48
@@ -163,39 +161,6 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert "<b>odd & [red]'s.mp4" in text
     assert "only the first 1.4 s" in text
     assert "embedded by pixels" in text
-
-
-class Blind:
-    """An encoder whose embeddings of dark pictures are no numbers."""
-
-    spec = EncoderSpec("hog", 768, Hog().spec.fingerprint, cheap=True)
-
-    def encode(self, images: U8) -> F32:
-        vectors = Hog().encode(images)
-        vectors[images.mean(axis=(1, 2, 3)) < 20] = np.nan
-        return vectors
-
-
-def test_a_frame_whose_embedding_is_no_number_names_no_demonstration(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dark = film(0.1)
-    dark[3] = 0
-    late = film(0.1)
-    late[15] = 0
-    names = [write_folder(tmp_path / "dark", dark), write_folder(tmp_path / "late", late)]
-    names.append(write_folder(tmp_path / "short", film(0.2, frames=12)))
-    monkeypatch.setattr("besttake.encoders.hog.make", lambda rest: Blind())
-    result = rank(names, demos, encoder="hog")
-    assert [Path(take.name).stem for take in result.takes] == ["late", "short", "dark"]
-    late_take, _, dark_take = result.takes
-    assert late_take.seconds == tuple(step / 10 for step in range(20) if step != 15)
-    assert min(late_take.nearest) >= 0
-    assert len(late_take.nearest) == len(late_take.best) == 19
-    assert (dark_take.place, dark_take.score, dark_take.nearest) == (None, None, ())
-    assert "not finite" in dark_take.problem
-    json.loads(result.to_json())
-    make_html(result, tmp_path / "page.html")
 
 
 def test_the_same_take_at_another_frame_rate_scores_the_same_and_shares_its_place(demos: Path, tmp_path: Path) -> None:

@@ -48,29 +48,3 @@ def test_lerobot_opens_the_takes_with_pictures_states_actions_and_success(export
     episode = dataset.meta.episodes[0]
     assert episode["besttake/policy"] == "testbed:strong"
     assert set(dataset.meta.stats["action"]) >= {"mean", "std", "min", "max", "q01", "q99"}
-
-
-def test_a_policy_of_lerobot_is_trained_a_step_on_them(exported):
-    import torch
-    from lerobot.configs.types import FeatureType
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset
-    from lerobot.policies.act.configuration_act import ACTConfig
-    from lerobot.policies.act.modeling_act import ACTPolicy
-    from lerobot.utils.feature_utils import dataset_to_policy_features
-
-    root, _ = exported
-    about = LeRobotDataset("besttake/takes", root=root).meta
-    features = dataset_to_policy_features(about.features)
-    outputs = {name: f for name, f in features.items() if f.type is FeatureType.ACTION}
-    inputs = {name: f for name, f in features.items() if name.startswith("observation.")}
-    config = ACTConfig(
-        input_features=inputs, output_features=outputs, chunk_size=4, n_action_steps=4, dim_model=32, n_heads=2,
-        dim_feedforward=32, n_encoder_layers=1, n_decoder_layers=1, latent_dim=4, n_vae_encoder_layers=1,
-        pretrained_backbone_weights=None, device="cpu",
-    )  # fmt: skip
-    policy = ACTPolicy(config)
-    dataset = LeRobotDataset("besttake/takes", root=root, delta_timestamps={"action": [i / 10 for i in range(4)]})
-    batch = next(iter(torch.utils.data.DataLoader(dataset, batch_size=2)))
-    loss, _ = policy.forward(batch)
-    loss.backward()
-    assert torch.isfinite(loss)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -74,34 +72,6 @@ def test_vla_eval_evaluates_the_served_policy_and_gets_the_takes_we_get(policy, 
         return policy.sample([seen], [draw])[0]
 
     assert got == [played(sample, policy.spec.replan, index, horizon) for index in range(3)]
-
-
-def test_harnesses_that_share_the_policys_calls_get_the_takes_that_each_gets_alone(policy, evaluated):
-    shared = []
-
-    class Held:
-        """Its first call lasts until the other two harnesses wait for theirs, however late they begin."""
-
-        spec = policy.spec
-
-        def sample(self, observations, draws, warm=None):
-            end = time.monotonic() + 300
-            while not shared and len(server._batches._waiting) < 2 and time.monotonic() < end:
-                time.sleep(0.01)
-            shared.append(len(observations))
-            return policy.sample(observations, draws, warm)
-
-    tasks = ("push", "pick", "stack")
-    with serve(Held(), seed=3) as server, ThreadPoolExecutor(3) as pool:
-        got = list(pool.map(lambda task: evaluated(server.url, task), tasks))
-    assert max(shared) > 1
-    for task, episodes in zip(tasks, got, strict=True):
-        horizon = registry.env(f"testbed:{task}").spec.tasks[0].horizon
-        alone = [
-            played(lambda seen, draw, _: policy.sample([seen], [draw])[0], policy.spec.replan, index, horizon, task)
-            for index in range(3)
-        ]
-        assert episodes == alone
 
 
 def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
