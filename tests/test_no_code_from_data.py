@@ -137,6 +137,11 @@ def test_a_trusted_library_may_name_code(library: Path, mark: Path, monkeypatch:
     assert mark.exists()
 
 
+def test_only_a_file_that_is_there_can_be_trusted(library: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert call(monkeypatch, "library", "check", library, "--trust", "nowhere") == 2
+    assert "--trust nowhere: no such file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "line",
     [

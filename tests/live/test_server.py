@@ -97,6 +97,7 @@ def test_a_finished_run_is_served_as_its_report_and_one_that_goes_on_is_not(
     assert "This run cannot be shown" in page.current()[1]
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_line_and_the_server_ends_with_the_run(tmp_path: Path) -> None:
     with AttachedPage(tmp_path / "run") as page:
         port = int(page.url.rstrip("/").rsplit(":", 1)[1])

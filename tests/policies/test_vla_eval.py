@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket as sockets
 import threading
 from typing import Any
 
@@ -130,3 +131,20 @@ def test_a_bad_answer_is_one_clear_line(answer, words):
         policy.close()
     assert "\n" not in str(error.value)
     assert uri.removeprefix("vla-eval:") in str(error.value)
+
+
+def test_nobody_there_a_wrong_address_and_bad_options_are_said_plainly():
+    with sockets.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # taken, so that nobody else can have it, and nobody listens
+        with pytest.raises(ComponentError, match="is the server running"):
+            registry.policy(f"vla-eval:ws://127.0.0.1:{port}")
+    with pytest.raises(ComponentError, match="write ws://host:port"):
+        registry.policy("vla-eval:localhost:8000")
+    for port in ("99999", "http"):
+        with pytest.raises(ComponentError, match=r"Port .*: write ws://host:port"):
+            registry.policy(f"vla-eval:ws://127.0.0.1:{port}")
+    with pytest.raises(ComponentError, match="map=agentview is not a list of pairs"):
+        registry.policy("vla-eval:ws://127.0.0.1:1?map=agentview")
+    with pytest.raises(ComponentError, match="horizon=0 is not a whole number of at least 1"):
+        registry.policy("vla-eval:ws://127.0.0.1:1?horizon=0")

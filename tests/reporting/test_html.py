@@ -12,7 +12,7 @@ from besttake.errors import RunError
 from besttake.reporting.html import make_html, report_page
 from besttake.reporting.numbers import estimate_percent, estimate_points, spread
 from besttake.reporting.page import script
-from besttake.reporting.takes import PageTakes, page_takes
+from besttake.reporting.takes import page_takes
 from besttake.result import Result
 
 NASTY = "<script>alert(1)</script> \"'&\U0001f916"
@@ -128,20 +128,6 @@ def test_json_in_a_script_cannot_end_it() -> None:
     text = str(script({"a": "</script><!-- & \u2028"}))
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!-- & \u2028"}
-
-
-def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
-    result = synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=2))
-    nothing = {"headroom": None, "selectors": None, "ranking": None, "arms": None, "dfe": None, "verdict": None}
-    empty = {"takes": 0, "errors": 6, "notes": ["no take of the base arm was finished"], **nothing}
-    broken = result.model_copy(
-        update={
-            name: [cell.model_copy(update=empty) for cell in getattr(result, name)] for name in ("cells", "policies")
-        }
-    )
-    seen = Seen(report_page(broken, PageTakes([], "No take of this run can be shown.")).html())
-    assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
-    assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
 
 
 def test_missing_and_damaged_results_give_one_line(tmp_path: Path) -> None:

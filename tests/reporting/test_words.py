@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.core.estimate import Estimate, Forecast
+from besttake.core.estimate import Estimate
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import load_history
@@ -159,20 +159,6 @@ def test_answers_carry_their_numbers(name: str) -> None:
         assert estimate_points(own.gain) in line.sentence
         assert line.value == own.gain.value
         assert words.further(own.further) in line.sentence
-
-
-@pytest.mark.parametrize(
-    ("forecast", "numbers"),
-    [
-        (None, []), (Forecast(40, 210, 500), ["40", "210"]), (Forecast(7, 7, 500), ["7"]),
-        (Forecast(1, 1, 500), ["1"]), (Forecast(120, None, 500), ["120"]), (Forecast(None, None, 80), ["80"]),
-        (Forecast(None, None, 0), []),
-    ],
-)  # fmt: skip
-def test_a_forecast_is_a_range_or_says_that_it_will_not_do(forecast: Forecast | None, numbers: list[str]) -> None:
-    text = words.further(forecast)
-    assert re.findall(r"\d+", text) == numbers
-    assert bool(text) == (forecast is not None)
 
 
 def extended(first: int, then: int) -> Cell:

@@ -88,6 +88,17 @@ def test_a_file_that_was_changed_is_refused_in_one_line(run: Path, tmp_path: Pat
         registry.scorer("classifier")
 
 
+def test_a_run_with_too_few_of_one_outcome_cannot_be_learned_from(run: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few"
+    with Store.open(run) as store:
+        takes, manifest = [take for _, take in store.takes()][:6], store.manifest
+    with Store.write(few, Manifest(identity={"seed": 0}, library=manifest.library)) as store:
+        for take in takes:
+            store.add(take)
+    with pytest.raises(BestTakeError, match="no task has 5 successes and as many failures"):
+        train(few, tmp_path / "mine.scorer")
+
+
 def test_no_scorer_is_judged_on_a_start_that_it_learned_from(run: Path, tmp_path: Path) -> None:
     from besttake.verbs.setup import check_not_trained_on
 

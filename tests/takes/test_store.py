@@ -536,3 +536,9 @@ def test_the_table_is_read_once_and_follows_what_is_added_and_forgotten(tmp_path
     with Store.open(tmp_path / "run") as store:
         assert store.rows() == in_memory
         assert store.digest() == digest
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="choose another directory"):
+        Store.write(tmp_path / "file" / "run", MANIFEST)

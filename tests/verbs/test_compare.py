@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -27,20 +25,6 @@ from besttake.result import Relation, Result
 from besttake.takes.store import Store
 from besttake.takes.table import Table
 from besttake.verbs.compare import compare
-
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def synthetic() -> ModuleType:
-    name = "besttake_report_synthetic"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HERE.parent / "reporting" / "synthetic.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -9,24 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from besttake.reporting import outputs
-from besttake.reporting.terminal import layout
 from besttake.types import Demo
 from besttake.verbs import doctor as module
 from besttake.verbs.doctor import doctor
-
-
-def printed(result: module.DoctorResult, path: Path) -> str:
-    console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(outputs.doctor(result), 300))
-    return console.export_text()
-
-
-@pytest.fixture(scope="module")
-def machine() -> module.DoctorResult:
-    return doctor("testbed:half", "testbed")
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +34,6 @@ def test_every_extra_of_the_package_is_looked_for() -> None:
 
     offered = set(metadata("besttake").get_all("Provides-Extra") or ()) - {"dev", "docs"}
     assert offered == {extra.name for extra in module.EXTRAS}
-
-
-def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
-    assert machine.pairing is not None
-    assert machine.pairing.problems == ()
-    text = printed(machine, tmp_path / "log")
-    assert "They fit." in text
-    assert "pick, push" in text
-    assert "base, cooled, rerank, retrieve, shuffled" in text
-    assert json.loads(machine.to_json())["pairing"]["problems"] == []
 
 
 class SevenActions:

@@ -273,3 +273,12 @@ def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:
 def test_wrong_options_give_one_line(demos: Path, options: dict[str, object], says: str) -> None:
     with pytest.raises(BestTakeError, match=says):
         rank([demos / "demo0.mp4"], demos, **options)  # type: ignore[arg-type]
+
+
+def test_missing_takes_and_demonstrations_are_named(demos: Path, tmp_path: Path) -> None:
+    with pytest.raises(BestTakeError, match="nowhere"):
+        rank([tmp_path / "nowhere.mp4"], demos)
+    with pytest.raises(BestTakeError, match="neither a library"):
+        rank([demos / "demo0.mp4"], tmp_path / "nothing")
+    with pytest.raises(PlanError, match="no takes"):
+        rank([], demos)

@@ -99,6 +99,7 @@ def test_an_env_that_does_not_repeat_or_does_not_tell_is_refused(fault: str, tol
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
     plan = besttake.Plan(policy="python:rehearsed_large:own_noise", env="testbed:pick", starts=2, arms=("base",))
     with pytest.raises(ComponentError, match="Take all noise from the draw"):

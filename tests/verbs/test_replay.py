@@ -12,6 +12,7 @@ from besttake.demos.hdf5 import make as hdf5
 from besttake.demos.library import Library
 from besttake.demos.resolve import build_at
 from besttake.encoders.pixels import Pixels
+from besttake.errors import LibraryError
 from besttake.verbs.replay import replay
 
 
@@ -35,6 +36,13 @@ def test_wrong_actions_do_not_succeed(library: Library, monkeypatch: pytest.Monk
     wrong = Library.open(library.path)
     monkeypatch.setitem(wrong.__dict__, "actions", actions)
     assert replay(wrong, "testbed:pick").succeeded == 0
+
+
+def test_an_env_without_these_tasks_is_refused(library: Library) -> None:
+    with pytest.raises(LibraryError, match="has no demonstration of a task of testbed"):
+        _renamed = Library.open(library.path)
+        _renamed.demos = tuple(demo.model_copy(update={"task": "fly", "instruction": ""}) for demo in library.demos)
+        replay(_renamed, "testbed")
 
 
 def test_an_hdf5_file_knows_the_state_of_the_simulator_at_the_start(tmp_path: Path) -> None:

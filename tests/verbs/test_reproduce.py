@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import paper_tables as paper
 import pytest
 from typer.testing import CliRunner
 
@@ -21,10 +20,6 @@ from besttake.measure.scores import ScoreName, Scores
 from besttake.progress import as_reporter
 from besttake.result import Estimate, Result
 from besttake.verbs import reproduce
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "demos"))
-import paper_tables as paper
 
 TABLES = [f"table{number}" for number in range(1, 8)]
 

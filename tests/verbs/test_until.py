@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from besttake.config import load_plan
-from besttake.errors import RunError
+from besttake.errors import PlanError, RunError
 from besttake.measure.looks import random_order
 from besttake.result import Result
 from besttake.takes.store import Store
@@ -93,6 +93,18 @@ def test_a_run_goes_on_with_a_larger_budget_but_not_in_another_order(run: Path) 
 def test_what_its_answers_rest_on_may_not_change_when_it_goes_on(run: Path, name: str, value: object) -> None:
     with pytest.raises(RunError, match=f"holds another plan: (its {name} is|of its takes and yours only one kind)"):
         diagnose(load_plan(None, {**PLAN, name: value}), run)
+
+
+def test_a_budget_of_less_than_one_start_is_refused_before_the_first_take(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(PlanError, match=r"`budget`: testbed:half gets 1 takes of it, and one start needs \d+"):
+        diagnose(load_plan(None, {**PLAN, "budget": 1}), tmp_path / "run")
+
+
+def test_a_budget_without_until_is_refused() -> None:
+    with pytest.raises(PlanError, match="give `until` decided"):
+        load_plan(None, {**PLAN, "until": None})
+    assert load_plan(None, PLAN).starts == "500"
+    assert load_plan(None, {**PLAN, "starts": 40}).chosen_starts(range(30), "env") == tuple(range(30))
 
 
 def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:
