@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from besttake.progress import Pace, Whole
+from besttake import progress
+from besttake.progress import Pace, Reporter, Whole
 
 
 @dataclass
@@ -35,3 +36,26 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
     assert whole.left() == pytest.approx(75 + 7)
     whole.end()
     assert whole.text().startswith("50/125 takes")
+
+
+def test_the_first_steps_give_no_rate() -> None:
+    clock = Clock()
+    pace = Pace("takes", "takes", clock, total=400)
+    pace.done, clock.now = 60, 0.5
+    assert pace.text() == "takes 60/400 takes"
+    pace.done, clock.now = 1, 60.0
+    assert pace.text() == "takes 1/400 takes"
+    pace.done, clock.now = 100, 50.0
+    assert pace.text() == "takes 100/400 takes, 2.0/s, 2 min left"
+
+
+def test_a_pipe_gets_lines_that_name_the_stage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    with Reporter().stage("statistics", 3, "cells") as stage:
+        stage.advance(2)
+    assert capsys.readouterr().err == "statistics 2/3 cells\n"
+    with Reporter(False).whole({"a": 1}), Reporter(False).stage("x", 3) as stage:
+        stage.advance()
+    assert capsys.readouterr().err == ""

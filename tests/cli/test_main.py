@@ -10,6 +10,22 @@ import pytest
 
 from besttake.cli import main as cli
 
+COMMANDS = (
+    "demo",
+    "diagnose",
+    "probe",
+    "report",
+    "rank",
+    "ingest",
+    "plan",
+    "compare",
+    "serve",
+    "reproduce",
+    "doctor",
+    "score",
+    "export",
+)
+
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["besttake", *arguments])
@@ -94,3 +110,24 @@ def test_strict_exits_with_3_while_a_verdict_is_open(
     assert "Not decided yet" in capsys.readouterr().out
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
+
+
+def test_help_names_every_command_and_the_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    for command in (*COMMANDS, "library", "runs"):
+        assert command in text
+    assert "130 interrupted" in " ".join(text.split())
+
+
+def test_version_and_help_without_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("besttake ")
+    assert call(monkeypatch) == 0
+    assert "Measure a policy:\n  demo" in capsys.readouterr().out
+    assert call(monkeypatch, "runs") == 0
+    assert "Commands:\n  list" in capsys.readouterr().out

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from besttake.errors import RunError
+from besttake.cli import interrupt
+from besttake.errors import ComponentError, Interrupted, RunError
 from besttake.takes.key import Row
 from besttake.takes.store import Store
 
@@ -251,3 +252,30 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(plan: Pa
         assert len(kept(small / "run")) == TAKES
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raised(error: Exception) -> BaseException:
+        with pytest.raises(BaseException) as caught, interrupt.heeded():
+            raise error
+        return caught.value
+
+    errors = [RuntimeError("release unlocked lock"), ComponentError("initialization failed")]
+    assert [raised(error) for error in errors] == errors
+    once = interrupt._Once()
+    monkeypatch.setattr(interrupt, "_once", once)
+    with pytest.raises(KeyboardInterrupt):
+        once(signal.SIGINT, None)
+    assert [type(raised(error)) for error in errors] == [KeyboardInterrupt] * 2
+    said = Interrupted("says what is kept")
+    assert raised(said) is said
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"), [("diagnose plan.yaml", True), ("demo", True), ("library build x", False)]
+)
+def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
+    command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["besttake", *command.split()])
+    assert ("takes are kept" in interrupt.text()) == kept

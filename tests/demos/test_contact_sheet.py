@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from besttake.demos.build import build
-from besttake.demos.contact_sheet import contact_sheet, shown_frames
+from besttake.demos.contact_sheet import contact_sheet, draw_all, shown_frames
 from besttake.encoders.hog import Hog
+from besttake.errors import LibraryError
 
 ORANGE = (214, 90, 30)
 
@@ -43,3 +44,12 @@ def test_every_event_is_shown_and_no_more_frames_than_fit_beside_them(frames, co
     assert set(events) <= set(shown)
     assert shown == sorted(set(shown))
     assert len(shown) <= max(len(events), min(frames, columns))
+
+
+def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
+    paths = draw_all(library, tmp_path / "sheets")
+    assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LibraryError, match="cannot write contact sheets"):
+        draw_all(library, tmp_path / "file")

@@ -229,3 +229,11 @@ def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
     with pytest.raises(LibraryError, match="on the hub it would be lerobot:org/libero"):
         source_of("org/libero")
     assert set(KNOWN) >= set(BARE)
+
+
+def test_a_zipped_replay_buffer_is_read_as_well(replay, tmp_path):
+    zipped = tmp_path / "push_the_t.zarr.zip"
+    shutil.make_archive(str(tmp_path / "push_the_t.zarr"), "zip", replay)
+    first = next(iter(registry.demos(f"zarr:{zipped}")))
+    np.testing.assert_array_equal(first.actions, fixture_numbers(0)[1])
+    assert guess(zipped) == ("zarr", zipped)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from besttake.errors import BestTakeError, RunError
+from besttake.takes.disk import explained
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
@@ -542,3 +543,17 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="choose another directory"):
         Store.write(tmp_path / "file" / "run", MANIFEST)
+
+
+def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
+        raise error
+
+
+def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:
+    error = sqlite3.DatabaseError("malformed database schema (\n  check)")
+    with pytest.raises(RunError) as caught, explained(tmp_path):
+        raise error
+    assert "malformed database schema ( check)" in str(caught.value)

@@ -12,7 +12,7 @@ from besttake.testbed import demonstrations, fitting, network, seeds, train
 from besttake.testbed.network import Weights
 from besttake.testbed.policy import WEIGHTS
 from besttake.testbed.recipes import FlowRecipe, read_recipe, view, windows
-from besttake.testbed.tasks import World
+from besttake.testbed.tasks import TASKS, World
 from besttake.testing import check_policy
 from besttake.types import Observation
 
@@ -144,3 +144,19 @@ def test_a_recipe_that_nobody_meant_is_one_line(tmp_path, content):
     os.mkfifo(path)
     with pytest.raises(PlanError):
         read_recipe(path)
+
+
+def test_a_plain_recipe_learns_from_the_same_windows_as_a_shipped_policy():
+    recipe = small(tasks=TASKS)
+    states, chunks = windows(recipe)
+    expected = train._windows(train.Recipe("x", "std", 1, 1, 1))
+    assert np.array_equal(states, expected[0])
+    assert np.array_equal(chunks, expected[1])
+
+
+def test_the_command_tells_a_wrong_recipe_in_one_line(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: a\nwidht: 3\n")
+    monkeypatch.setattr("sys.argv", ["train", "--recipe", str(path)])
+    assert train.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1

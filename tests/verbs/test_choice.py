@@ -22,13 +22,14 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.errors import RunError
 from besttake.progress import Reporter
-from besttake.reporting import checks
+from besttake.reporting import checks, tables
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs import choice as module
 from besttake.verbs.check import FIRST, NOISES, PRIORS, Asked, check_retrieval_of
 from besttake.verbs.choice import choose, kept
 from besttake.verbs.diagnose import diagnose
+from besttake.verbs.probe import probe
 from besttake.verbs.setup import open_envs
 
 QUICK = {"env": "testbed:pick", "demos_per_task": 8, "check_states": 24}
@@ -232,3 +233,18 @@ def test_rollouts_decide_where_asked_and_are_made_once(
     assert "rollouts on 2 tuning starts choose" in made.notes[0]
     monkeypatch.setattr(module, "Bench", lambda *_: pytest.fail("they were made already"))
     assert planned(library, tune="rollouts", arms="base,retrieve", workers=1) == made
+
+
+def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> None:
+    plan = load_plan(None, {"policy": "testbed:half", **QUICK, "probe_states": 8, "arms": "base"})
+    probed = probe(plan)
+    (made,) = probed.checks.values()
+    assert json.loads(probed.to_json())["checks"]["testbed:half"]["states"] == made.states == 24
+    drawn = probed.plot()
+    assert drawn is not None
+    svg = drawn.svg()
+    for label in ("mean action", "noise 0.7", "frame, prior 0.2, re-ranking", "its chunk alone"):
+        assert label in svg
+    labels = [row[0].text for row in tables.check(made).rows]
+    assert labels[:3] == ["mean action", "base", "noise 0.7"]
+    assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()

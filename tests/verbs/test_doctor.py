@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import io
+import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -7,10 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from besttake.reporting import outputs
+from besttake.reporting.terminal import layout
 from besttake.types import Demo
 from besttake.verbs import doctor as module
-from besttake.verbs.doctor import doctor
+from besttake.verbs.doctor import Extra, doctor
+
+
+def printed(result: module.DoctorResult, path: Path) -> str:
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(layout(outputs.doctor(result), 300))
+    return console.export_text()
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +95,44 @@ def test_a_policy_that_cannot_be_built_says_why(tmp_path: Path) -> None:
     result = module.pair("testbod:half", None)
     assert "did you mean testbed" in result.problems[0]
     assert not module.DoctorResult((), result).healthy
+
+
+@pytest.fixture(scope="module")
+def machine() -> module.DoctorResult:
+    return doctor("testbed:half", "testbed")
+
+
+def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env(tmp_path: Path) -> None:
+    result = doctor("testbed:half", "testbed:pick", "testbed:pick")
+    assert result.healthy
+    assert result.pairing is not None
+    text = printed(result, tmp_path / "log")
+    assert "demonstrations: testbed:pick\n" in text
+    assert {line.what: line for line in result.pairing.conventions}["picture size"].env == "48 x 48"
+    assert "-1 open, +1 closed" in text
+    assert "3 demonstrations" in text
+    gripper = next(line for line in result.pairing.conventions if line.what == "gripper command")
+    assert gripper.data == gripper.env == "-1 open, +1 closed"
+    assert gripper.policy == "unknown"
+    assert "not known of all of them, so not compared: gripper command, state layout, action units, pictures\n" in text
+
+
+def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_library.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    check = module._extra(Extra("vision", "pictures", ("broken_library",), "no-such"))
+    assert not check.works
+    assert "libfoo.so.1" in check.detail
+
+
+def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
+    assert machine.pairing is not None
+    assert machine.pairing.problems == ()
+    text = printed(machine, tmp_path / "log")
+    assert "They fit." in text
+    assert "pick, push" in text
+    assert "base, cooled, rerank, retrieve, shuffled" in text
+    assert json.loads(machine.to_json())["pairing"]["problems"] == []

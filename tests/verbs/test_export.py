@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from besttake import registry
 from besttake.config import Plan
-from besttake.errors import MissingExtra, PlanError, RunError
+from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
 from besttake.measure.scores import ScoreName
 from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
@@ -140,3 +142,26 @@ def test_figures_are_svg_and_pdf_where_svglib_is(run: Path, tmp_path: Path) -> N
 def test_wrong_wishes_are_refused(wanted: dict, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         Wanted(**wanted)
+
+
+def test_a_data_set_runs_at_the_rate_of_its_env_and_has_its_instructions(run: Path, tmp_path: Path) -> None:
+    spec = registry.env("testbed:drawer").spec
+    export(run, Wanted(lerobot=tmp_path / "set"))
+    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == spec.fps == 20
+    words = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet")["tasks"].to_pylist()
+    assert words == [[spec.tasks[0].instruction]] * 4
+    assert spec.tasks[0].instruction != spec.tasks[0].name
+
+
+def test_an_env_that_cannot_be_asked_for_its_rate_is_asked_for_in_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(uri: object) -> None:
+        raise ComponentError("no such simulator")
+
+    monkeypatch.setattr("besttake.verbs.export.spec_of", gone)
+    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*; say it with `fps` \(.*no such simulator"):
+        export(run, Wanted(lerobot=tmp_path / "set"))
+    export(run, Wanted(lerobot=tmp_path / "set", fps=5))
+    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5
+    assert "tasks go by their names" in caplog.text

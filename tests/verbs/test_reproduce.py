@@ -8,13 +8,17 @@ from dataclasses import replace
 import numpy as np
 import paper_tables as paper
 import pytest
+import writers
 from typer.testing import CliRunner
 
+from besttake import registry
 from besttake.cli.main import app
 from besttake.config import Plan, Retrieval
 from besttake.core import select
 from besttake.core.offline import Check, Checked
 from besttake.core.retrieve import RetrievalConfig
+from besttake.demos.build import Options, build
+from besttake.encoders.hog import Hog
 from besttake.errors import PlanError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.progress import as_reporter
@@ -268,3 +272,27 @@ def test_the_demonstration_fit_is_in_the_units_of_the_papers_figures(run):
     assert here["DFE as a norm"] == cell.dfe.dfe.value
     # A chunk of the testbed has 10 actions of 4 numbers; a mean of squares is at least the square of the mean.
     assert here["DFE"] >= here["DFE as a norm"] ** 2 / 40 > 0.1 * here["DFE"]
+
+
+def test_the_paper_alone_and_the_list(run):
+    runner = CliRunner()
+    assert "table7" in runner.invoke(app, ["reproduce"]).stdout
+    shown = runner.invoke(app, ["reproduce", "table6"]).stdout
+    assert "72.0" in shown
+    assert "besttake reproduce table6 --policy openvla=URI" in shown
+    assert len(json.loads(runner.invoke(app, ["reproduce", "--json"]).stdout)) == 9
+
+
+def test_libraries_of_tables_5_and_6_have_about_as_many_frames_as_the_papers(tmp_path):
+    """Demonstrations of 23 frames: 510 in all are 170 of each of three tasks, 7 demonstrations."""
+    data = str(writers.libero_hdf5(tmp_path / "data", [writers.episode(i, side=16) for i in range(3)]))
+    table, policies = reproduce.protocol("table5"), {"pi0-bridge": "testbed:half"}
+    plan, left = reproduce.plan_for(table, policies, {}, {"demos": data})
+    assert plan.demos_per_task == round(510 / 3 / 23) == 7
+    assert left == list(table.notes)
+    coke = reproduce.plan_for(reproduce.protocol("table6"), {"openvla": "testbed:half"}, {}, {"demos": data})[0]
+    assert coke.demos_per_task == round(1360 / 23) == 59
+    assert reproduce.demos_for(data, 1) == 1
+    assert reproduce.demos_for("testbed:pick", 510) is None, "it does not say how long its demonstrations are"
+    library = build(registry.demos("testbed:pick"), Hog(), tmp_path / "library", Options(max_demos=2)).path
+    assert reproduce.demos_for(str(library), 510) is None, "a library is as it was built"
