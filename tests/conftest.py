@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -18,6 +23,10 @@ if find_spec("hypothesis"):
     settings.load_profile("besttake")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Tests are no packages: they import the helpers of these folders by name.
+HERE = Path(__file__).parent
+sys.path += [str(HERE / folder) for folder in ("core", "demos", "golden", "live", "reporting", "takes", "verbs")]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -42,3 +51,44 @@ def besttake(cache: Path) -> Run:
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> ModuleType:
+    """Makes runs with made-up takes and results: tests/reporting/synthetic.py."""
+    return import_module("synthetic")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Chromium for the tests of one module: it keeps a core busy as long as it lives."""
+    module = import_module("browser")
+    if module.find() is None:
+        pytest.skip("no chromium on this machine (apt-get install chromium)")
+    with module.Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+AXE = "axe-core@4.14.0"
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The accessibility checker axe-core, as npm has it; kept for the next time."""
+    from platformdirs import user_cache_path
+
+    kept = user_cache_path("besttake") / "tests" / f"{AXE}.js"
+    if not kept.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("no npm on this machine to fetch axe-core with")
+        where = tmp_path_factory.mktemp("axe")
+        done = subprocess.run(["npm", "pack", AXE], cwd=where, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            pytest.skip(f"npm could not fetch {AXE}: {done.stderr.strip()[-200:]}")
+        with tarfile.open(next(where.glob("*.tgz"))) as packed:
+            member = packed.extractfile("package/axe.min.js")
+            assert member is not None
+            text = member.read()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(text)
+    return kept.read_text()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -56,16 +54,6 @@ for name, value in before.items():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_is_typed_and_documented(verb: str) -> None:
-    function = getattr(besttake, verb)
-    signature = inspect.signature(function)
-    assert function.__doc__
-    assert signature.return_annotation is not inspect.Signature.empty
-    assert all(p.annotation is not p.empty for p in signature.parameters.values())
-    assert all(p.kind is not p.VAR_KEYWORD for p in signature.parameters.values())
-
-
 def test_a_run_is_read_when_it_is_asked_for(run: Path) -> None:
     with besttake.Run.open(run) as opened:
         assert opened.result.cells[0].group == "pick"
@@ -103,7 +91,3 @@ def test_results_show_themselves_in_a_notebook(run: Path, tmp_path: Path) -> Non
         assert callable(result.to_dataframe)
         assert json.loads(result.to_json())
     assert besttake.report(run, tmp_path / "report.md", format="md").read_text().startswith("#")
-
-
-def test_names_are_not_modules() -> None:
-    assert not any(isinstance(getattr(besttake, name), ModuleType) for name in besttake.__all__)

@@ -19,12 +19,6 @@ def test_a_file_and_flags_give_the_same_plan(tmp_path: Path) -> None:
     assert load_plan(path, {}) == load_plan(None, flags)
 
 
-def test_flags_override_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "plan.yaml"
-    path.write_text("policy: testbed:half\nenv: testbed\nseeds: 3\n")
-    assert load_plan(path, {"seeds": 5, "starts": None}).seeds == 5
-
-
 def test_starts_are_a_count_or_a_range() -> None:
     assert parse_starts("20") == (0, 20)
     assert parse_starts("20:60") == (20, 60)
@@ -37,10 +31,6 @@ def test_a_range_in_a_file_is_not_a_number_of_base_sixty(tmp_path: Path) -> None
     path.write_text("policy: p\nenv: e\nstarts: 20:40\nseed: 12\n")
     plan = load_plan(path, {})
     assert (plan.starts, plan.seed) == ("20:40", 12)
-
-
-def test_base_is_always_run() -> None:
-    assert Plan(policy=("p",), env=("e",), arms=("retrieve",)).arms == ("base", "retrieve")
 
 
 def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
@@ -56,15 +46,11 @@ def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
         ("env: e\n", "`policy` is missing"),
         ("policy: p\nenv: e\nstart: 5\n", "unknown key 'start'; did you mean 'starts'?"),
         ("policy: p\nenv: e\nstarts: many\n", "neither a count (20) nor a range (20:60)"),
-        ("policy: p\nenv: e\nstarts: 5:5\n", "holds no start"),
         ("policy: p\nenv: e\nseeds: 0\n", "seeds = 0"),
-        ("policy: p\nenv: e\nseeds: 0\nbest_of: 2\n", "seeds = 0"),
         ("policy: p\nenv: e\nbest_of: 4\n", "best_of = 4: must be at least 2 and at most 3, the number of seeds"),
-        ("policy: p\nenv: e\nseeds: 5\nbest-of: 1\n", "best_of = 1: must be at least 2 and at most 5"),
         ("policy: p\nenv: e\nseeds: 1\nbest_of: 2\n", "best_of = 2: must be at least 1 and at most 1"),
         ("policy: p\nenv: e\narms: [base, warm]\n", "arms"),
         ("policy: p\nenv: e\nwindow: half\n", "window = 'half'"),
-        ("policy: p\nenv: e\nworth: -1\n", "worth = -1"),
         ("policy: p\nenv: e\nretrieval: {rule: guess}\n", "rule must be next, current or frame"),
         ("policy: p\nenv: e\nretrieval: {piror: 0.2}\n", "unknown key 'retrieval.piror'; did you mean 'prior'?"),
         ("policy: p\nenv: e\nnoise: high\n", "retrieval.noise = 'high': noise is a number between 0 and 1"),
@@ -82,13 +68,6 @@ def test_a_wrong_plan_is_one_line_that_names_the_key(tmp_path: Path, text: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_asking_for_more_starts_than_there_are_says_how_many_there_are() -> None:
-    with pytest.raises(PlanError, match="testbed has 10 starts per task"):
-        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "testbed")
-    with pytest.raises(PlanError, match=r"has 10 starts per task.* gym:…\?starts=20$"):
-        Plan(policy=("p",), env=("e",), starts="20").chosen_starts(range(10), "gym:reach:Reach-v0")
-
-
 @pytest.mark.parametrize("key", ["policy", "env", "demos", "scorer"])
 def test_an_object_where_a_uri_belongs_is_answered_with_how_to_name_it(key: str) -> None:
     values = {"policy": "testbed:half", "env": "testbed", key: object()}
@@ -98,42 +77,20 @@ def test_an_object_where_a_uri_belongs_is_answered_with_how_to_name_it(key: str)
         Plan.model_validate(values)
 
 
-def test_a_plan_made_in_python_fails_with_the_same_line() -> None:
-    with pytest.raises(PlanError, match="^seeds = 0: must be greater than or equal to 1$"):
-        Plan(policy="p", env="e", seeds=0)
-
-
-def test_a_lone_word_is_a_list_of_one_and_short_keys_belong_to_retrieval() -> None:
-    plan = Plan.model_validate({"policy": "p?map=a,b", "env": "e", "arms": "base, cooled", "noise": 0, "starts": 5})
-    assert (plan.policy, plan.arms, plan.starts) == (("p?map=a,b",), ("base", "cooled"), "5")
-    assert plan.model_dump(mode="json")["retrieval"] == {"noise": 0}
-    assert Plan.model_validate(plan.model_dump(mode="json")) == plan
-
-
 BOMB = "".join(f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'x, x, x'}]\n" for i in range(9))
 HOSTILE = {
     "not UTF-8": b"policy: \xff\xfe\nenv: testbed\n",
     "a date that is none": b"policy: testbed:half\nenv: testbed\nstarts: 2001-99-99\n",
-    "a tagged date": b"policy: testbed:half\nenv: testbed\nstarts: !!timestamp 2001-99-99\n",
     "no boolean": b"policy: testbed:half\nenv: testbed\ntrust_remote_code: !!bool maybe\n",
-    "no integer": b"policy: testbed:half\nenv: testbed\nseeds: !!int abc\n",
     "5000 digits": b"policy: testbed:half\nenv: testbed\nseeds: " + b"9" * 5000 + b"\n",
-    "4000 digits": b"policy: testbed:half\nenv: testbed\nseeds: " + b"9" * 4000 + b"\n",
-    "hexadecimal": b"policy: testbed:half\nenv: testbed\nseeds: !!int 0x" + b"f" * 8000 + b"\n",
     "deep lists": b"policy: " + b"[" * 2000 + b"]" * 2000,
-    "deep maps": b"{a: " * 2000,
     "an alias bomb": BOMB.encode(),
     "a map of itself": b"policy: &a\n  env: *a\n",
-    "a map as a key": b"{policy: x}: y\n",
-    "a NUL": b"policy: \x00\n",
-    "a set": b"!!set {policy}\n",
     "an object": b"!!python/object/apply:os.system [true]\n",
     "not a number": b"policy: testbed:half\nenv: testbed\nworth: .nan\n",
-    "infinite": b"policy: testbed:half\nenv: testbed\nskip_still: .inf\n",
     "empty": b"",
     "large": b"# " + b"x" * (2 << 20),
     "a long arm": b"policy: testbed:half\nenv: testbed\narms: base," + b"9" * 5000 + b"\n",
-    "a long key": b"policy: testbed:half\nenv: testbed\n" + b"k" * 1000 + b": 1\n",
     "merge": b"<<: &a {policy: testbed:half}\nenv: *a\n",
 }
 
@@ -155,9 +112,3 @@ def test_a_plan_that_is_no_file_does_not_block(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path, tmp_path / "missing"):
         with pytest.raises(PlanError):
             load_plan(path, {})
-
-
-def test_an_alias_of_a_single_value_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "plan.yaml"
-    path.write_text("policy: &p testbed:half\nenv: testbed\nscorer: *p\n")
-    assert load_plan(path, {}).scorer == ("testbed:half",)

@@ -25,7 +25,6 @@ from besttake.conventions import (
     action_in,
     gripper_by_moments,
     gripper_in,
-    side_by_side,
     state_in,
 )  # fmt: skip
 from besttake.errors import ComponentError
@@ -97,15 +96,6 @@ def test_a_known_conflict_is_one_line_with_the_option_that_mends_it(means, where
     with pytest.raises(ComponentError, match=words) as error:
         check_compatible(policy(**means), env(where))
     assert "\n" not in str(error.value)
-
-
-def test_sizes_and_rates_are_shown_and_never_differ():
-    data, sim = Convention(CLOSES_UP, size="256 x 256", rate=10), Convention(OPENS_UP, size="360 x 360", rate=20)
-    lines = {line.what: line for line in side_by_side(data, None, sim)}
-    assert lines["gripper command"].differs
-    assert (lines["steps"].data, lines["steps"].policy, lines["steps"].env) == ("10 a second", "", "20 a second")
-    assert [what for what, line in lines.items() if line.differs] == ["gripper command"]
-    assert lines["state layout"].data == "unknown"
 
 
 def test_openness_becomes_a_command_and_back():

@@ -1,13 +1,10 @@
 """Files are written whole, and say what they are."""
 
-import hashlib
 import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import save
 
 from besttake import files
 from besttake.files import read_json
@@ -29,12 +26,6 @@ def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path: P
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
 
 
-def test_missing_directories_are_made_only_when_asked(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        files.write_text(tmp_path / "deep" / "a.txt", "x")
-    assert files.write_text(tmp_path / "deep" / "a.txt", "ü", parents=True).read_text(encoding="utf-8") == "ü"
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,11 +41,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_sha256_of_a_file(tmp_path: Path) -> None:
-    path = files.write_bytes(tmp_path / "a", b"abc")
-    assert files.sha256_of(path) == hashlib.sha256(b"abc").hexdigest()
-
-
 def test_the_cache_is_where_the_variable_says_else_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,21 +49,6 @@ def test_the_cache_is_where_the_variable_says_else_in_the_users_cache(
     monkeypatch.delenv("BESTTAKE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert files.cache_dir() == tmp_path / "cache" / "besttake"
-
-
-def test_metadata_of_safetensors_from_a_file_and_from_bytes(tmp_path: Path) -> None:
-    data = save({"a": np.zeros(3, np.float32)}, {"head": "x"})
-    path = files.write_bytes(tmp_path / "a.safetensors", data)
-    assert files.safetensors_metadata(data) == files.safetensors_metadata(path) == {"head": "x"}
-    assert files.safetensors_metadata(save({"a": np.zeros(3, np.float32)})) == {}
-    with pytest.raises(ValueError):
-        files.safetensors_metadata(b"no such file at all")
-
-
-def test_version_of_what_is_and_is_not_installed() -> None:
-    assert files.version("numpy") == np.__version__
-    assert files.version("no-such-distribution") == "unknown"
-    assert files.version("no-such-distribution", "") == ""
 
 
 def test_json_is_read_up_to_a_size_and_never_ends_in_a_recursion(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from besttake import registry
 from besttake.cli import main as cli
 from besttake.config import Plan, load_plan
 from besttake.demos.library import Library
-from besttake.demos.resolve import build_at, open_or_build
+from besttake.demos.resolve import open_or_build
 from besttake.demos.storage import LibraryHead, _fingerprint
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
@@ -283,26 +283,6 @@ def _checkpoint(where: Path, step: dict[str, Any]) -> None:
     for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
         steps = [{"registry_name": "device_processor", "config": {}}, step]
         (where / name).write_text(json.dumps({"name": "processor", "steps": steps}))
-
-
-def test_a_library_built_with_ones_own_encoder_opens_where_it_is_named_again(
-    mark: Path, cache: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    Path("planted.py").write_text("from besttake.encoders.hog import make as hog\ndef make(): return hog('')\n")
-    built = build_at(tmp_path / "own", "testbed:pick?demos_per_task=2", PLANTED)
-    monkeypatch.setattr(registry, "_TRUSTED", set())  # as in the next process
-    with pytest.raises(ComponentError, match="names code to run"):
-        Library.open(built.path).encoder()
-    assert open_or_build(str(built.path), PLANTED).encoder().spec == built.encoder().spec
-
-
-def test_a_module_that_cannot_be_imported_is_one_line(mark: Path) -> None:
-    Path("planted.py").write_text("def make(:\n")
-    with pytest.raises(ComponentError, match="cannot import make from planted .SyntaxError"):
-        registry.env(PLANTED)
-    Path("planted.py").write_text("raise RuntimeError('no\\nluck')\n")
-    with pytest.raises(ComponentError, match="cannot import make from planted .RuntimeError: no luck"):
-        registry.env(PLANTED)
 
 
 @pytest.mark.parametrize(

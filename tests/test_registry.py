@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,6 @@ def member(made):
 
 """
 """A module whose ``member`` has what a policy, an encoder and a source of demonstrations have."""
-PLUG_IN = Path(__file__).parent.parent / "contrib" / "scripted-libero"
 
 
 def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
@@ -55,25 +53,8 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
         registry.policy("testbet:half")
 
 
-def test_an_unknown_scheme_is_answered_with_all() -> None:
-    with pytest.raises(ComponentError, match="no env of kind 'zzz'; known: .*testbed.*; your own: python:MODULE:NAME"):
-        registry.env("zzz:1")
-
-
-def test_a_plug_in_of_the_repository_that_is_not_installed_is_answered_with_its_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registry, "entry_points", lambda group: [])
-    with pytest.raises(ComponentError, match=r"not installed: pip install \./contrib/scripted-libero$") as raised:
-        registry.demos("libero-scripted:object?size=96")
-    plug_in = tomllib.loads((PLUG_IN / "pyproject.toml").read_text())
-    assert (PLUG_IN / "scripted_libero" / "__init__.py").is_file()
-    assert plug_in["project"]["entry-points"]["besttake.demos"] == {"libero-scripted": "scripted_libero:make"}
-    assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])
-@pytest.mark.parametrize("made", ["None", "42", "'text'", "object()", "type('Half', (), {'spec': 3})()"])
+@pytest.mark.parametrize("made", ["None", "type('Half', (), {'spec': 3})()"])
 def test_a_factory_that_makes_no_member_of_its_family_is_one_line(
     family: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,14 +100,6 @@ def test_a_component_that_is_not_packaged_is_named_by_its_place(
     with pytest.raises(ComponentError, match="no option colour; known: size"):
         registry.demos("python:my_module:make?colour=red")
     sys.modules.pop("my_module")
-
-
-def test_a_module_in_the_current_directory_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "lies_here.py").write_text(MEMBER + "def make(): return member('here')\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    assert registry.demos("python:lies_here:make").made == "here"
-    sys.modules.pop("lies_here")
 
 
 def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(

@@ -179,16 +179,6 @@ def test_a_good_encoder_passes_and_bad_ones_are_told_why() -> None:
         check_encoder(Anonymous())
 
 
-@pytest.mark.parametrize("task", ["pick", "push", "drawer", "stack"])
-def test_the_testbed_keeps_its_contract(task: str) -> None:
-    assert "restore" in check_env(registry.env("testbed"), task=task)
-
-
-@pytest.mark.parametrize("name", ["half", "few", "alt", "mid", "strong"])
-def test_the_testbed_policies_keep_their_contract(name: str) -> None:
-    assert "warm" in check_policy(registry.policy(f"testbed:{name}"))
-
-
 def test_the_embedded_encoders_keep_their_contract() -> None:
     pictures = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3), np.uint8)
     check_encoder(registry.encoder("hog"), images=pictures)

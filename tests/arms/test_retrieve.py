@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.base import Perceive, Request, Tools
+from besttake.arms.base import Request
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import Match, RetrievalConfig, Retriever
 from besttake.demos.build import Options
@@ -89,27 +89,6 @@ def test_demonstrations_are_searched_by_the_state_that_the_policy_sees(
     assert 0.001 < gap[:, 4:].max() < 0.04
 
 
-def test_a_policy_without_a_view_of_its_own_sees_the_state_itself() -> None:
-    class Blind:
-        spec = replace(registry.policy("testbed:half").spec, name="blind")
-
-        def sample(self, observations: Any, draws: Any, warm: Any = None) -> Any:
-            raise NotImplementedError
-
-    class Looks:
-        spec = registry.arm("base").spec
-
-        def act(self, take: Request, tools: Tools) -> Any:
-            state = yield Perceive(take.observation, take.draw)
-            return np.tile(state[:4], (tools.policy.horizon, 1))
-
-    sampler = arm_sampler(Blind(), WORLD, RetrievalConfig())
-    sampler.arms["looks"] = Looks()
-    state = np.arange(20, dtype=np.float32)
-    (chunk,) = sampler.chunks([Request("pick", "looks", Draw(0, "pick", 0, 0), Observation({}, state))])
-    assert np.array_equal(chunk[0], state[:4])
-
-
 def test_an_arm_with_dials_of_its_own_is_the_arm_of_a_plan_with_those_dials(library: Library) -> None:
     policy = registry.policy("testbed:half")
     half, paper = RetrievalConfig(noise=0.5), RetrievalConfig(noise=0.7, prior=0.3)
@@ -170,14 +149,6 @@ def test_the_retrieved_chunk_is_added_to_the_noise_in_the_policy_s_own_space(lib
             policy.perceive([take.observation], [take.draw]),  # type: ignore[attr-defined]
         )[0]  # fmt: skip
         assert np.array_equal(done, alone(policy, take, Warm(0.3, 0.4, match.chunk)))
-
-
-def test_a_random_chunk_comes_in_as_the_retrieved_one_does(library: Library) -> None:
-    policy, take = registry.policy("testbed:half"), takes(library, "shuffled")[1]
-    config = RetrievalConfig(noise=0.5, prior=0.25)
-    (done,) = sampled(policy, [take], config, library)
-    chunk = library.view("pick").retriever(config, 10).random(take.draw.generator("shuffle")).chunk
-    assert np.array_equal(done, alone(policy, take, Warm(0.5, 0.25, chunk)))
 
 
 def test_a_task_may_have_a_prior_of_its_own_and_without_one_nothing_is_searched_for(

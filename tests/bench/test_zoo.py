@@ -5,7 +5,7 @@ import pytest
 from bench.zoo.cells import Cell
 from bench.zoo.forecasts import MOST, where
 from bench.zoo.tables import TRUTH
-from bench.zoo.verdicts import clear, errors, fixed, until_decided, wrong
+from bench.zoo.verdicts import errors, fixed, until_decided, wrong
 
 from besttake.core.estimate import Estimate, Finding, Forecast
 from besttake.measure.questions import ScoredTakes, questions_of
@@ -27,10 +27,6 @@ def test_what_is_right_is_what_the_verdict_says_when_every_mean_is_known(gain, c
 )
 def test_an_answer_is_wrong_when_it_claims_what_is_not_so(said, mean, is_wrong):
     assert wrong(said, mean) is is_wrong
-
-
-def test_a_mean_between_the_borders_is_never_clear():
-    assert [clear(mean) for mean in (0.051, -0.021, 0.015, 0.049)] == [True, True, False, False]
 
 
 def test_simulated_runs_are_counted_by_question_and_answer():

@@ -58,9 +58,3 @@ def test_every_known_scheme_is_offered(key: str) -> None:
     family = {"policy": "policies"}.get(key, key if key == "demos" else f"{key}s")
     offered = complete.COMPLETERS[key]("")
     assert {uri.partition(":")[0] for uri in offered} == {*registry.schemes(family)}
-
-
-def test_an_arm_that_is_there_is_not_offered_again() -> None:
-    assert "base,cooled" in complete.arms("base,")
-    assert "base,base" not in complete.arms("base,")
-    assert complete.arms("") == list(registry.schemes("arms"))

@@ -162,23 +162,6 @@ def test_five_times_ctrl_c_ends_quickly_with_one_line_and_loses_nothing(
     assert before.items() <= kept(out).items()
 
 
-def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    def raised(error: Exception) -> BaseException:
-        with pytest.raises(BaseException) as caught, interrupt.heeded():
-            raise error
-        return caught.value
-
-    errors = [RuntimeError("release unlocked lock"), ComponentError("initialization failed")]
-    assert [raised(error) for error in errors] == errors
-    once = interrupt._Once()
-    monkeypatch.setattr(interrupt, "_once", once)
-    with pytest.raises(KeyboardInterrupt):
-        once(signal.SIGINT, None)
-    assert [type(raised(error)) for error in errors] == [KeyboardInterrupt] * 2
-    said = Interrupted("says what is kept")
-    assert raised(said) is said
-
-
 SAMPLES_TO_THE_END = """
 import atexit, sys, threading
 from besttake.cli.interrupt import leave
@@ -206,16 +189,6 @@ def test_threads_that_are_still_in_a_policy_do_not_crash_a_process_that_ends() -
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", SAMPLES_TO_THE_END], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (130, "said before, tidied up\n", "")
-
-
-@pytest.mark.parametrize(
-    ("command", "kept"), [("diagnose plan.yaml", True), ("demo", True), ("library build x", False)]
-)
-def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
-    command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["besttake", *command.split()])
-    assert ("takes are kept" in interrupt.text()) == kept
 
 
 @pytest.mark.slow
@@ -279,3 +252,30 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(plan: Pa
         assert len(kept(small / "run")) == TAKES
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raised(error: Exception) -> BaseException:
+        with pytest.raises(BaseException) as caught, interrupt.heeded():
+            raise error
+        return caught.value
+
+    errors = [RuntimeError("release unlocked lock"), ComponentError("initialization failed")]
+    assert [raised(error) for error in errors] == errors
+    once = interrupt._Once()
+    monkeypatch.setattr(interrupt, "_once", once)
+    with pytest.raises(KeyboardInterrupt):
+        once(signal.SIGINT, None)
+    assert [type(raised(error)) for error in errors] == [KeyboardInterrupt] * 2
+    said = Interrupted("says what is kept")
+    assert raised(said) is said
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"), [("diagnose plan.yaml", True), ("demo", True), ("library build x", False)]
+)
+def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
+    command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["besttake", *command.split()])
+    assert ("takes are kept" in interrupt.text()) == kept

@@ -73,7 +73,6 @@ WITHIN_R = (0.81, 0.95, 0.79)
 LEAVE_ONE_OUT_R = (0.86, 0.96)
 RETRIEVAL_R = 0.32
 POOLED_AUC = {"auc": 0.96, "valid": 17_964, "all": 18_000, "invalid": 36}
-LARGEST_GAIN_CLAIMED = 21.0
 
 # Table S1.
 LIBRARY_FRAMES = {"bridge": 510, "coke-can": 1360}

@@ -72,20 +72,6 @@ def test_exp_is_within_two_units_in_the_last_place() -> None:
     assert exp(np.zeros(1, np.float32))[0] == 1
 
 
-def test_exp_goes_no_further_than_its_ends() -> None:
-    ends = exp(np.array([-np.inf, -1e30, -87, 88, 1e30, np.inf], np.float32))
-    assert np.isfinite(ends).all()
-    assert (ends > 0).all()
-    assert ends[0] == ends[1] == ends[2]
-    assert ends[3] == ends[4] == ends[5]
-
-
-def test_exp_leaves_its_argument_as_it_is() -> None:
-    x = np.array([-100, 1, 100], np.float32)
-    exp(x)
-    assert x.tolist() == [-100, 1, 100]
-
-
 def test_length_is_euclidean_along_the_last_axis() -> None:
     assert length(np.array([3.0, 4.0])) == 5
     vectors = RNG.standard_normal((6, 5, 3))
@@ -99,12 +85,6 @@ def test_orthonormal_columns_span_those_of_the_block(shape: tuple[int, int]) -> 
     basis = orthonormal(block)
     np.testing.assert_allclose(basis.T @ basis, np.eye(shape[1]), atol=1e-14)
     np.testing.assert_allclose(basis @ (basis.T @ block), block, atol=1e-12)
-
-
-def test_nearly_parallel_columns_become_orthonormal_too() -> None:
-    block = RNG.standard_normal((50, 1)) + 1e-7 * RNG.standard_normal((50, 6))
-    basis = orthonormal(block)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=1e-14)
 
 
 def test_columns_that_add_nothing_become_zero() -> None:
@@ -139,8 +119,3 @@ def test_eigh_bears_repeated_eigenvalues(count: int) -> None:
     twice = np.repeat(np.arange(1.0, count + 1), 2)[:count]
     _check_eigh((axes * twice) @ axes.T)
     _check_eigh(np.ones((count, count)))
-
-
-def test_eigenvectors_belong_to_their_eigenvalues() -> None:
-    _, vectors = eigh(np.diag([5.0, -2.0, 1.0]))
-    assert np.array_equal(np.abs(vectors), np.eye(3)[:, [1, 2, 0]])

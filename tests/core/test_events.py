@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from besttake.core.events import EventConfig, current, event_starts, onset_frame, phases
+from besttake.core.events import EventConfig, current, event_starts, phases
 
 
 def brute(length, positions, gripper, config):
@@ -115,23 +115,6 @@ def test_hysteresis_ignores_a_wavering_command():
     gripper = np.array([-1, -0.1, 0.1, -0.1, 0.1, 1.0])
     assert event_starts(6, None, gripper).tolist() == [0, 2, 3, 4]
     assert event_starts(6, None, gripper, EventConfig(hysteresis=0.5)).tolist() == [0, 5]
-
-
-def test_without_positions_and_gripper_the_only_event_is_the_start():
-    assert event_starts(7).tolist() == [0]
-    assert event_starts(0).tolist() == []
-    assert event_starts(1, np.zeros((1, 3)), np.zeros(1)).tolist() == [0]
-
-
-def test_a_take_that_has_not_moved_is_in_its_first_event_with_the_gripper_unknown():
-    now = current(np.zeros((1, 3)), np.zeros(0), step=0)
-    assert (now.onset, now.open) == (0, None)
-    assert current(None, None, step=4).onset == 0
-
-
-def test_the_frame_of_an_onset_is_the_first_seen_at_or_after_it():
-    steps = np.array([0, 10, 20])
-    assert [onset_frame(steps, s) for s in (0, 1, 10, 15, 99)] == [0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -73,19 +73,6 @@ def test_bounds_hold_the_truth_of_every_population_with_the_same_curve():
         assert low - 0.01 <= truth <= high + 0.01
 
 
-def test_missing_takes_do_not_stop_it():
-    y = takes(np.random.default_rng(4), PAIRS["pi0"], 300)
-    y[:50, 2] = np.nan
-    y[0] = np.nan
-    assert 0.8 < e.extrapolate(y, 6).value < 1
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_takes_that_all_end_alike_promise_no_more(value):
-    found = e.extrapolate(np.full((20, 3), value), 6)
-    assert found.value == pytest.approx(value, abs=0.02)
-
-
 def test_a_guess_is_refused_in_one_line():
     with pytest.raises(ValueError, match="pass@7 from 3 takes per start") as caught:
         e.extrapolate(np.ones((4, 3)), 7)

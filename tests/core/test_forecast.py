@@ -35,12 +35,6 @@ def test_a_part_is_settled_when_the_rule_of_the_verdict_settles_it() -> None:
     assert Futures({}, {}, 99).settled("both") is None
 
 
-def test_a_range_that_does_not_end_has_no_upper_end_and_one_that_does_not_begin_no_number() -> None:
-    assert forecast(np.arange(1.0, 101.0), 500) == Forecast(12, 88, 500)
-    assert forecast(np.r_[np.full(60, 30.0), np.full(40, INF)], 500) == Forecast(30, None, 500)
-    assert forecast(np.full(100, INF), 80) == Forecast(None, None, 80)
-
-
 def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
     rng = np.random.default_rng(0)
 

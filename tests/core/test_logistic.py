@@ -42,12 +42,6 @@ def test_the_mean_chance_is_the_rate_of_success() -> None:
     assert fit(x, y, 0.5).chance(x).mean() == pytest.approx(y.mean(), abs=1e-5)
 
 
-def test_features_that_do_not_vary_do_no_harm() -> None:
-    x, y = data()
-    wide = np.column_stack([x, np.full(len(x), 7.0)])
-    np.testing.assert_allclose(fit(wide, y, 0.1).chance(wide), fit(x, y, 0.1).chance(x), atol=1e-5)
-
-
 def test_noise_asks_for_the_strongest_penalty_and_signal_for_a_weak_one() -> None:
     x, y = data(200, 6)
     noise = np.random.default_rng(1).normal(size=(200, 60))

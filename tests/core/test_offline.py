@@ -36,12 +36,6 @@ def test_the_error_of_a_sample_by_hand() -> None:
     assert compare.mean_action().value == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_dimension_that_is_constant_in_a_task_counts_for_nothing() -> None:
-    wild = samples((0, 0, 0), 0.1)
-    wild[..., 2] += 100
-    assert Comparison(STATES).error(wild).value == pytest.approx(0.1, abs=0.01)
-
-
 def test_the_interval_resamples_demonstrations_and_holds_for_the_difference() -> None:
     compare, own, control = Comparison(STATES), samples((0.1, 0.1, 0), 0.3), samples((0.4, 0.1, 0), 0.3)
     added = compare.difference(own, control)
@@ -68,14 +62,6 @@ def test_what_lowers_the_error_of_a_sample_helps_and_what_spreads_it_does_not() 
     assert not checked((0.49, 0.49, 0), (0.5, 0.5, 0)).helps, "it falls by less than GAIN"
     assert not checked((0.4, 0.4, 0), (0.5, 0.5, 0), noise=0.5).helps, "a better mean, and more spread"
     assert not checked((-0.4, -0.4, 0), (0.5, 0.5, 0)).helps, "it moves the sample too far"
-
-
-def test_what_is_not_shown_does_not_help() -> None:
-    one = checked((0.4, 0.4, 0), (0.5, 0.5, 0))
-    assert not replace(one, added=Estimate(-0.05, -0.11, 0.01)).helps
-    assert not replace(one, added=Estimate(-0.05)).helps
-    assert not replace(one, added=Estimate()).helps
-    assert replace(one, reach=None).helps, "one draw has no spread, and nothing else is held against it"
 
 
 def stated(added: float, **settings: Any) -> Checked:

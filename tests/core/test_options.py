@@ -34,12 +34,6 @@ def test_claims_are_those_of_closed_testing_over_every_set(values: list[float]) 
     assert o.claimed(e[None]).tolist() == by_hand(e, 0.05)
 
 
-def test_a_claim_holds_from_the_time_it_was_made() -> None:
-    assert o.claimed([[25.0, 30.0], [1.0, 90.0]]).tolist() == [True, True]
-    assert o.claimed([[15.0, 30.0], [1.0, 90.0]]).tolist() == [False, True]
-    assert o.claimed(np.zeros((3, 0))).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("p", "rejected"),
     [
@@ -74,10 +68,6 @@ def test_where_a_cheaper_option_is_not_shown_to_do_as_well_the_best_estimate_is_
     assert (far.option, far.within, far.cheaper) == (2, True, 1)
 
 
-def test_of_equal_estimates_the_cheaper_one_is_the_best() -> None:
-    assert o.recommend(np.tile([0.0, 1.0, 1.0], (12, 1)), 0.03).option == 1
-
-
 def test_starts_without_a_value_for_an_option_leave_the_others_as_they_are() -> None:
     success = rows(0.4, 0.8, 0.5)
     success[::2, 2] = np.nan
@@ -89,17 +79,6 @@ def test_starts_without_a_value_for_an_option_leave_the_others_as_they_are() -> 
     few[:, 1:] = np.nan
     assert o.optimism(few, 0.03) == 0.0
     assert o.recommend(np.full((3, 2), np.nan), 0.03) == o.Recommendation(0, False, 0, None)
-
-
-def test_the_test_that_decides_may_be_given() -> None:
-    asked: list[tuple[int, int]] = []
-
-    def never(j: int, k: int) -> bool:
-        asked.append((j, k))
-        return False
-
-    assert o.recommend(rows(0.5, 0.7, 0.7), 0.03, never).within is False
-    assert asked
 
 
 def test_a_choice_that_every_division_makes_is_not_corrected_and_one_of_equals_is() -> None:

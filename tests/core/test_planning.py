@@ -63,13 +63,6 @@ def test_the_half_width_comes_out_when_that_many_starts_are_run():
     assert 1.96 * np.std(means) == pytest.approx(0.05, rel=0.12)
 
 
-def test_until_decided_never_promises_fewer_than_thirty_starts():
-    assert p.starts_until_decided(0.1, 0.5) == 30
-    assert p.starts_until_decided(0.11, 0.03) == ceil(7.4 * 0.11 / 0.03**2)
-    with pytest.raises(ValueError, match="never decided"):
-        p.starts_until_decided(0.1, 0.0)
-
-
 def test_the_smallest_effect_is_found_with_its_power():
     effect = p.smallest_effect(0.1, 200)
     x = np.random.default_rng(5).normal(effect, 0.1**0.5, (4000, 200))
@@ -79,12 +72,6 @@ def test_the_smallest_effect_is_found_with_its_power():
 def test_a_take_with_five_seeds_is_worth_half_as_much_again_when_the_score_is_blind():
     assert p.seeds_worth(5) == pytest.approx(1.54, abs=0.01)
     assert p.seeds_worth(3) == pytest.approx(1)
-
-
-def test_advice_follows_the_ranking():
-    assert p.seeds_or_starts(0.6) == "more-seeds"
-    assert p.seeds_or_starts(0.95) == "more-starts"
-    assert p.seeds_or_starts(None) == "as-the-paper"
 
 
 def test_a_plan_from_a_pilot_uses_its_gains():

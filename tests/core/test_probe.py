@@ -41,14 +41,6 @@ def test_a_policy_that_replays_the_demonstrations_has_dfe_zero(seed, k):
     assert result.correlation.value == pytest.approx(1)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6))
-def test_more_samples_never_raise_dfe(seed):
-    samples, truth, _ = data(seed, k=5)
-    errors = [p.fit_error(samples[:, :k], truth).mean() for k in range(1, 6)]
-    assert errors == sorted(errors, reverse=True)
-
-
 def brute_floor(features, chunks, demo, states, k):
     z = (features - features.mean(0)) / features.std(0)
     result = []
@@ -144,14 +136,6 @@ def test_states_of_demonstrations_are_spread_over_their_course_and_over_all_of_t
     assert len(set(many.tolist())) == 160
     assert np.bincount(demo[many]).tolist() == [4] * 40
     assert np.bincount(many % 20 // 5).tolist() == pytest.approx([40] * 4, abs=1)
-
-
-def test_states_of_demonstrations_where_there_are_few():
-    demo = np.array([0, 0, 0, 5, 5, 9])
-    assert p.spread_over(demo, 100).tolist() == list(range(6))
-    assert p.spread_over(np.zeros(0, int), 3).tolist() == []
-    assert demo[p.spread_over(demo, 2)].tolist() == [5, 9]
-    assert 3 <= len(p.spread_over(demo, 4)) <= 4
 
 
 def test_samples_of_another_shape_are_refused():

@@ -61,13 +61,6 @@ def test_pooled_auc_can_be_high_where_the_score_ranks_nothing_within_starts():
     assert within.low < 0.5 < within.high
 
 
-def test_each_mixed_start_counts_once():
-    y = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
-    s = [[2, 1, 1, 1], [0, 0, 1, 1], [1, 2, 3, 4]]
-    found = r.within_auc(y, s)
-    assert (found.value, found.n) == (0.5, 2)
-
-
 def test_nothing_to_rank_is_said_not_computed():
     assert "success and a failure" in r.within_auc([[1, 1], [0, 0]], [[1, 2], [3, 4]]).reason
     assert "ended alike" in r.pooled_auc([[1, 1]], [[1, 2]]).reason

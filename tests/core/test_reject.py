@@ -87,16 +87,3 @@ def test_a_fold_is_judged_by_the_threshold_of_the_others() -> None:
         expected = retry(y[held], s[held], limit, 3)
         np.testing.assert_allclose(got.success[held], expected.success)
         np.testing.assert_allclose(got.takes[held], expected.takes)
-
-
-def test_a_group_that_learns_from_nobody_keeps_the_best_of_all() -> None:
-    rng = np.random.default_rng(7)
-    y, s = rng.integers(0, 2, (30, 3)).astype(float), rng.normal(size=(2, 30, 3))
-    blocks = rng.permutation(30) // 15
-    first = blocks == 0
-    got = held_out(y, s, blocks, np.stack([~(first | ~first), first]), None, 3)
-    limit = threshold_at(s[1][first], y[first], choose_rate(y[first], s[1][first], 3))
-    for held, scores, passed in ((first, s[0], np.inf), (~first, s[1], limit)):
-        expected = retry(y[held], scores[held], passed, 3)
-        np.testing.assert_allclose(got.success[held], expected.success)
-        np.testing.assert_allclose(got.takes[held], expected.takes)

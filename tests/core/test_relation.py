@@ -147,18 +147,5 @@ def test_splits_are_what_going_through_all_halves_gives():
     assert found.sd == pytest.approx(np.std(exact), rel=0.1)
 
 
-def test_missing_starts_and_empty_cells_are_left_out():
-    rng = np.random.default_rng(5)
-    some = cells(rng)
-    broken = [*some, rel.CellGains("d", "x", np.full(5, np.nan), np.full(5, np.nan))]
-    assert rel.relate(broken).r.value == pytest.approx(rel.relate(some).r.value)
-    assert rel.relate(broken).within["d"].value is None
-
-
-def test_one_policy_has_no_leave_one_out():
-    one = [c for c in cells(np.random.default_rng(6)) if c.policy == "a"]
-    assert rel.relate(one).leave_one_out == {}
-
-
 def _means(found):
     return [np.mean(c.headroom) for c in found], [np.mean(c.gain) for c in found]

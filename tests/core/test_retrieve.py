@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -10,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_retrieval import PlainRetriever
 
-from besttake.core import retrieve, search
-from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, targets
-from besttake.core.search import Rows, Space
+from besttake.core import retrieve
+from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever
 
 
 def world(seed=0, demos=4, events=5, dim=6, horizon=3, action=2, state=4):
@@ -72,37 +70,11 @@ def test_a_query_finds_what_the_formula_written_out_finds(seed, weights, rule, l
     assert (match.demo, match.step) == (known.demo[goal[winner]], known.step[goal[winner]])
 
 
-def test_a_candidates_own_features_find_that_candidate_at_distance_zero():
-    _, known = world(1)
-    retriever = Retriever(known, RetrievalConfig(rule="current"))
-    for row, match in enumerate(retriever.query(known.embeddings, known.chunks, known.states)):
-        assert match.candidate == row
-        assert match.distance == pytest.approx(0, abs=1e-5)
-
-
-def test_whitening_each_dimension_beforehand_changes_no_match_and_no_distance():
-    """S1's variant "per-dimension whitening": the distance of S3 is the same whatever scale and shift came before."""
-    rng, known = world(8)
-    spread, centre = known.embeddings.std(axis=0), known.embeddings.mean(axis=0)
-    whitened = replace(known, embeddings=(known.embeddings - centre) / spread)
-    images = rng.standard_normal((12, 6))
-    for config in (RetrievalConfig(), RetrievalConfig(rerank=5), RetrievalConfig(rule="frame", weights=(1, 0, 0))):
-        plain = Retriever(known, config).query(images)
-        again = Retriever(whitened, config).query((images - centre) / spread)
-        assert [m.candidate for m in again] == [m.candidate for m in plain]
-        assert [m.distance for m in again] == pytest.approx([m.distance for m in plain], rel=1e-5)
-
-
 def test_next_at_the_last_event_returns_the_last_event():
     _, known = world(2)
     retriever = Retriever(known, RetrievalConfig(rule="next", lead=2))
     steps = [m.step for m in retriever.query(known.embeddings, known.chunks, known.states)]
     assert steps == [14, 21, 28, 28, 28] * 4
-
-
-def test_targets_follow_the_order_of_steps_not_of_rows():
-    demo, step = np.array([1, 0, 1, 0]), np.array([9, 5, 2, 1])
-    assert targets(demo, step, RetrievalConfig()).tolist() == [0, 1, 0, 1]
 
 
 def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
@@ -112,38 +84,6 @@ def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
     together = retriever.query(images, chunks)
     alone = [retriever.query(images[b : b + 1], chunks[b : b + 1])[0] for b in range(9)]
     assert [(m.candidate, m.distance) for m in together] == [(m.candidate, m.distance) for m in alone]
-
-
-def test_ties_go_to_the_lowest_candidate():
-    _, known = world(4)
-    twice = Candidates(
-        *(np.concatenate([a, a]) for a in (known.embeddings, known.chunks)),
-        demo=np.concatenate([known.demo, known.demo + 10]),
-        step=np.tile(known.step, 2),
-    )
-    found = Retriever(twice, RetrievalConfig(rule="current")).query(known.embeddings, known.chunks)
-    assert [m.candidate for m in found] == list(range(20))
-
-
-def test_z_scoring_makes_units_irrelevant():
-    rng, known = world(5)
-    image, chunk, state = rng.standard_normal((8, 6)), rng.standard_normal((8, 3, 2)), rng.standard_normal((8, 4))
-    scale = np.array([1000, 1e-3, 5, 1])
-    other = Candidates(known.embeddings * 3, known.chunks - 4, known.demo, known.step, known.states * scale)
-    before = Retriever(known).query(image, chunk, state)
-    after = Retriever(other).query(image * 3, chunk - 4, state * scale)
-    assert [m.candidate for m in before] == [m.candidate for m in after]
-
-
-def test_dimensions_in_which_candidates_do_not_differ_are_left_out():
-    _, known = world(6)
-    states = np.concatenate([known.states, np.full((20, 1), 0.3, np.float32)], axis=1)
-    wide = Candidates(known.embeddings, known.chunks, known.demo, known.step, states)
-    query = np.concatenate([known.states[3], [99.0]])
-    match = Retriever(wide, RetrievalConfig(rule="current")).query(
-        known.embeddings[3:4], known.chunks[3:4], query[None]
-    )
-    assert match[0].distance == pytest.approx(0, abs=1e-5)
 
 
 def test_a_missing_modality_drops_out():
@@ -326,54 +266,3 @@ def test_huge_embeddings_of_little_weight_are_matched_as_by_brute_force(scale, w
     asked = images[:30] + 0.9 * scale * rng.standard_normal((30, 400)), np.zeros((30, 1, 1))
     matches, plain = Retriever(known, config).query(*asked), PlainRetriever(known, config).query(*asked)
     np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
-
-
-def test_a_single_query_reads_a_large_table_in_parts_and_finds_the_same():
-    rng, known = world(14, demos=60)
-    images, chunks = rng.standard_normal((20, 6)), rng.standard_normal((20, 3, 2))
-
-    def one_by_one():
-        retriever = Retriever(known)
-        return [seen(retriever.query(images[i : i + 1], chunks[i : i + 1])[0])[:5] for i in range(20)]
-
-    with mock.patch.object(retrieve, "_PLAIN", 0):
-        whole = one_by_one()
-        with mock.patch.multiple(search, _BLOCK=500, _STORED=0):
-            in_parts = one_by_one()
-    assert in_parts == whole
-
-
-@pytest.mark.parametrize("shape", [(500, 1), (300, 2), (700, 80), (40, 3, 2), (1, 4)])
-@mock.patch.object(search, "_BLOCK", 1000)
-def test_moments_in_blocks_are_numpys_to_the_last_bit(shape):
-    values = (np.random.default_rng(0).standard_normal(shape) * 10 + 3).astype(np.float32)
-    flat = values.reshape(len(values), -1).astype(np.float64)
-    mean, spread, largest = search._moments(values)
-    np.testing.assert_array_equal(mean, flat.mean(axis=0))
-    np.testing.assert_array_equal(spread, flat.std(axis=0))
-    assert largest == np.abs(flat).max()
-
-
-def test_rough_distances_leave_few_candidates_over():
-    rng = np.random.default_rng(0)
-    rows = np.cumsum(rng.standard_normal((3000, 200)), axis=0).astype(np.float32)
-    known = Candidates(rows, np.zeros((3000, 1, 1), np.float32), np.arange(3000) // 50, np.arange(3000) % 50)
-    retriever = Retriever(known, RetrievalConfig(rule="frame"))
-    with mock.patch.object(Space, "distances", autospec=True, side_effect=Space.distances) as compare:
-        retriever.query(rows[::30] + 0.01 * rng.standard_normal((100, 200)))
-    assert sum(len(call.args[2]) for call in compare.call_args_list) < 100 * 30
-
-
-def test_rows_are_read_only_when_they_are_asked_for():
-    read = []
-
-    def twice(which):
-        read.append(len(which))
-        return np.stack([which, which], axis=1)
-
-    rows = Rows(twice, (9, 2))
-    assert rows[4].tolist() == [4, 4]
-    assert rows[2:5].tolist() == [[2, 2], [3, 3], [4, 4]]
-    assert rows[np.array([8, 1])].tolist() == [[8, 8], [1, 1]]
-    assert read == [1, 3, 2]
-    assert np.asarray(rows).shape == (9, 2)

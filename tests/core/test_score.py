@@ -253,25 +253,6 @@ def test_neither_grouping_nor_blocks_change_a_bit_of_what_takes_cover(make, monk
     np.testing.assert_array_equal(np.concatenate([trace.frame for trace, _ in whole]), searched.frame)
 
 
-def test_a_take_of_many_blocks_visits_every_frame():
-    rng = np.random.default_rng(7)
-    take, library = unit(rng, 1200, 16), unit(rng, 9000, 16)
-    [(trace, shares)] = cover(
-        Index.build(library), [take], [[1200]], Demos.of(np.zeros(9000, np.int64), np.arange(9000))
-    )
-    product = take.astype(np.float64) @ library.astype(np.float64).T
-    places = np.arange(1, 9001)
-    assert shares[0] == pytest.approx((places * product.max(axis=0)).sum() / places.sum(), abs=1e-6)
-    np.testing.assert_array_equal(trace.frame, product.argmax(axis=1))
-
-
-def test_a_replayed_demonstration_covers_itself():
-    library = unit(np.random.default_rng(8), 30, 12)
-    demos = Demos.of(np.repeat([0, 1, 2], 10), np.tile(np.arange(10), 3))
-    [(trace, shares)] = cover(Index.build(library), [library[10:20]], [[10]], demos)
-    assert score.coverage(trace, float(shares[0])) == pytest.approx(2.0, abs=1e-6)
-
-
 def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
     rng = np.random.default_rng(14)
     library = unit(rng, 30_000, 64)
@@ -282,12 +263,3 @@ def test_searching_many_takes_needs_no_more_memory_than_their_blocks():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.1 * 150 * 40 * 30_000 * 4
-
-
-def test_an_empty_or_broken_library_and_queries_of_another_dimension_are_refused():
-    with pytest.raises(ValueError, match="at least one frame"):
-        Index.build(np.zeros((0, 4), np.float32))
-    with pytest.raises(ValueError, match="finite"):
-        Index.build(np.full((3, 4), np.nan, np.float32))
-    with pytest.raises(ValueError, match="do not fit"):
-        Index.build(np.eye(4, dtype=np.float32)).nearest(np.ones((2, 5)))

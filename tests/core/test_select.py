@@ -64,13 +64,6 @@ def test_the_controls_are_pass_1_and_pass_n_exactly(cell):
     np.testing.assert_equal(s.oracle(y).gains, h.start_headroom(y))
 
 
-@settings(deadline=None)
-@given(cells)
-def test_scores_that_are_the_outcomes_make_an_oracle(cell):
-    y, _ = cell
-    np.testing.assert_allclose(s.start_selected(y, y), h.start_pass_at_k(y, y.shape[1]))
-
-
 @given(st.integers(1, 5), st.integers(2, 6), st.randoms(), st.integers(0, 2**32 - 1))
 def test_permuting_seeds_changes_nothing_without_ties(starts, seeds, random, seed):
     rng = np.random.default_rng(seed)
@@ -113,22 +106,9 @@ def test_shortest_captures_all_headroom_where_success_ends_the_episode():
     assert s.capture(found.gain, h.mean(h.start_headroom(y))) == pytest.approx(1)
 
 
-def test_the_curve_over_n_runs_from_pass_1_to_the_full_choice():
-    rng = np.random.default_rng(1)
-    y, score = rng.integers(0, 2, (30, 5)), rng.random((30, 5))
-    curve = s.selection_curve(y, score)
-    assert curve[0] == pytest.approx(h.pass_at_k(y, 1))
-    assert curve[-1] == s.select(y, score).success
-
-
 def test_capture_is_undefined_not_infinite_without_headroom():
     assert s.capture(0.0, 0.0) is None
     assert s.capture(0.125, 0.181) == pytest.approx(0.69, abs=0.005)
-
-
-def test_scores_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
-        s.pick([[1, 2]], [[0, 1, 1]])
 
 
 @pytest.mark.parametrize("n", [0, 4])

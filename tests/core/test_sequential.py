@@ -15,7 +15,7 @@ from populations import PAIRS, draw
 from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
-from besttake.core.sequential import FIRST, HORIZON, Looks, bounds, bounds_along, fixed_stake, tracks, wealth
+from besttake.core.sequential import FIRST, HORIZON, Looks, bounds, bounds_along, tracks, wealth
 from besttake.core.stats import Scale, difference_scale, gain_scale, headroom_scale
 from besttake.core.verdict import ask, ask_again
 
@@ -59,14 +59,6 @@ def test_the_accounts_of_many_sequences_are_those_of_one(x: list[float], null: t
     sums = wealth(gaps, *null, -2 / 3, 2 / 3, fixed=0.75, alpha=alpha)
     assert sums[:, 0] == pytest.approx(twin(np.array(x), *null, gain_scale(3), 0.75, alpha), rel=1e-9)
     assert (sums[:, 1] == 2).all()
-
-
-def test_stakes_are_capped_so_that_an_account_never_goes_bust() -> None:
-    assert wealth(np.array([-2 / 3]), 0.0, 1, -2 / 3, 2 / 3, fixed=50.0, horizon=1)[0] == pytest.approx(0.1)
-
-
-def test_stakes_follow_the_question() -> None:
-    assert [fixed_stake("gain", 3), fixed_stake("headroom", 5), fixed_stake("content", 3)] == [0.75, 1.0, 2 / 3]
 
 
 @given(values, st.integers(0, 2**32 - 1))
@@ -166,13 +158,6 @@ def test_long_after_its_layout_a_test_still_answers(gain: float) -> None:
     assert track.answer(4000) in ("yes", "no", "open")
     low, high = bounds(x, gain_scale(3), 0.75)
     assert low <= x.mean() <= high
-
-
-def test_a_later_look_at_no_start_or_at_values_that_cannot_vary_is_no_reason_to_fail() -> None:
-    finding = ask_again([np.nan], gain_scale(3), 0.03, Looks(np.arange(1), (1,)), 0.75)
-    assert (finding.answer, finding.estimate.value) == ("open", None)
-    flat = Scale(0.0, 0.0, (0.0, 0.0))
-    assert ask_again(np.zeros(20), flat, 0.03, Looks(np.arange(20), (5,)), 0.75).answer in ("no", "open")
 
 
 def _gain(rng: np.random.Generator, name: str, starts: int, ranking: float) -> F64:

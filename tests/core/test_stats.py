@@ -180,10 +180,6 @@ def test_retest_agreement_counts_pairs_and_kappa_is_that_of_fleiss():
     assert found.kappa.value == pytest.approx((np.mean(pairs) - chance) / (1 - chance))
 
 
-def test_starts_that_always_succeed_have_no_kappa():
-    assert t.retest(np.ones((5, 2))).kappa.value is None
-
-
 def shown(sample, seeds):
     """The four statistics of the issue: per-start values and their scale."""
     return {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from besttake.core import verdict as v
 from besttake.core.sequential import Looks
-from besttake.core.stats import difference_scale, gain_scale, headroom_scale
+from besttake.core.stats import difference_scale, gain_scale
 
 S = 400
 YES, NO = np.r_[np.full(160, 1 / 3), np.zeros(S - 160)], np.zeros(S)
@@ -25,24 +25,6 @@ def decide(**given):
 def test_the_building_blocks_get_the_answers_they_are_made_for(name, values):
     for scale in (gain_scale(3), difference_scale(3)):
         assert v.ask(values, scale, 0.03).answer == name
-
-
-def test_a_small_sure_gain_is_no():
-    assert v.ask(np.r_[np.full(10, 1 / 3), np.zeros(1990)], gain_scale(3), 0.03).answer == "no"
-
-
-def test_a_large_unsure_gain_is_open():
-    assert v.ask([2 / 3, 1 / 3, 0, 0, 0, 0, 0, 0, 0, 0], gain_scale(3), 0.03).answer == "open"
-
-
-def test_no_mixed_start_among_few_does_not_rule_headroom_out():
-    assert v.ask(np.zeros(20), headroom_scale(3), 0.03).answer == "open"
-    assert v.ask(np.zeros(120), headroom_scale(3), 0.03).answer == "no"
-
-
-def test_no_start_at_all_is_open():
-    finding = v.ask([np.nan], gain_scale(3), 0.03)
-    assert (finding.answer, finding.estimate.value) == ("open", None)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +78,6 @@ def test_both_have_to_beat_either_alone(pair, alone, answer):
     assert decide(combine=pair, retrieve_selection=alone).both.answer == answer
 
 
-def test_starts_with_different_numbers_of_takes_share_one_verdict():
-    gain = np.r_[YES[:-1], 2 / 3]
-    found = decide(headroom=gain, gain=gain, retrieve=YES, takes=np.r_[np.full(S - 1, 5), 3]).takes
-    assert found.answer == "yes"
-    assert found.gain.high <= 2 / 3
-
-
 def test_identical_takes_have_nothing_to_reuse():
     found = decide(headroom=np.zeros(3), gain=np.zeros(3), deterministic=True).takes
     assert (found.answer, found.reason) == ("no", "identical-takes")
@@ -119,15 +94,6 @@ def test_on_a_window_that_leaks_a_gain_that_the_shortest_take_matches_decides_no
     assert (found.answer, found.reason) == ("open", "length-leak")
     assert decide(gain=YES, shortest=NO, leak_free=False).takes.answer == "yes"
     assert decide(gain=YES, shortest=YES).takes.answer == "yes"
-
-
-def test_the_same_evidence_gives_the_same_verdict():
-    assert decide(gain=OPEN, retrieve=YES) == decide(gain=OPEN, retrieve=YES)
-
-
-def test_points_are_not_taken_for_shares():
-    with pytest.raises(ValueError, match=r"0\.03 for 3 points"):
-        evidence.decide(evidence.Evidence(headroom=YES), worth=3)
 
 
 @settings(deadline=None, max_examples=60)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake.demos.base import UnreadableDemo
 from besttake.types import Demo
-
-sys.path.append(str(Path(__file__).parent))  # for writers.py
 
 
 def demo(number: int, task: str = "pick", length: int = 30, side: int = 32, every: int = 1, **changes) -> Demo:

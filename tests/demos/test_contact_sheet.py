@@ -46,16 +46,6 @@ def test_every_event_is_shown_and_no_more_frames_than_fit_beside_them(frames, co
     assert len(shown) <= max(len(events), min(frames, columns))
 
 
-def test_more_events_than_columns_take_more_rows(library):
-    tall = Image.open(io.BytesIO(contact_sheet(library, 0, columns=2, height=40)))
-    assert tall.height > 2 * 40
-
-
-def test_a_demonstration_that_does_not_exist_is_told(library):
-    with pytest.raises(LibraryError, match="8 demonstrations.*there is no 8"):
-        contact_sheet(library, 8)
-
-
 def test_every_demonstration_gets_a_file_of_its_own(library, tmp_path):
     paths = draw_all(library, tmp_path / "sheets")
     assert [p.name for p in paths[3:5]] == ["003-pick-3.png", "004-push-0.png"]

@@ -82,46 +82,6 @@ def test_a_robomimic_file_is_read_back_exactly_with_quaternions_as_axis_angle(tm
         np.testing.assert_array_equal(demo.frames, stored["obs/agentview_image"][()])
 
 
-def test_a_directory_of_files_is_one_source_and_demos_come_in_the_order_of_their_numbers(tmp_path):
-    libero(tmp_path / "b_task_demo.hdf5", lengths=(3,) * 12)
-    libero(tmp_path / "a_task_demo.hdf5", lengths=(4,))
-    made = build(registry.demos(f"hdf5:{tmp_path}"), Hog(), tmp_path / "library")
-    assert made.tasks == ("a_task", "b_task")
-    assert [d.id for d in made.demos][1:] == [f"b_task_demo.hdf5/demo_{i}" for i in range(12)]
-
-
-def test_state_rotation_and_size_can_be_chosen(tmp_path):
-    path = libero(tmp_path / "task_demo.hdf5")
-    demo = next(iter(registry.demos(f"hdf5:{path}?state=joint_states%2Bee_pos&rotate=0&size=16&camera=agentview_rgb")))
-    assert demo.states.shape == (11, 10)
-    assert demo.frames.shape == (11, 16, 16, 3)
-    with h5py.File(path) as file:
-        same = next(iter(registry.demos(f"hdf5:{path}?rotate=0&camera=agentview_rgb"))).frames
-        np.testing.assert_array_equal(same, file["data/demo_0/obs/agentview_rgb"][:-1])
-
-
-def test_bad_demonstrations_are_named_and_the_rest_is_built(tmp_path):
-    def spoil(demo):
-        number = int(demo.name[-1])
-        if number == 1:
-            demo["actions"][3, 2] = np.nan
-        if number == 2:
-            del demo["obs/eye_in_hand_rgb"]
-        if number == 3:
-            del demo["obs/ee_pos"]
-
-    path = libero(tmp_path / "task_demo.hdf5", lengths=(8, 8, 8, 8, 0, 2, 8), change=spoil)
-    made = build(registry.demos(f"hdf5:{path}"), Hog(), tmp_path / "library", Options(skip_bad=True))
-    assert [d.source["demo"] for d in made.demos] == ["demo_0", "demo_6"]
-    assert [(b.id[-6:], b.reason.split(",")[0]) for b in made.head.left_out] == [
-        ("demo_1", "has actions that are not numbers"),
-        ("demo_2", "has no camera eye_in_hand_rgb"),
-        ("demo_3", "has no obs/ee_pos"),
-        ("demo_4", "has 0 steps"),
-        ("demo_5", "has 1 step"),
-    ]
-
-
 def test_a_file_that_is_no_hdf5_or_no_such_data_is_told_in_one_line(tmp_path):
     fake = tmp_path / "fake.hdf5"
     fake.write_text("this is not it")
@@ -159,10 +119,6 @@ def test_missing_cameras_keys_and_libraries_are_told_in_one_line(tmp_path, monke
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingExtra, match=r"besttake\[hdf5\]"):
         registry.demos(f"hdf5:{path}")
-
-
-def test_actions_of_another_size_leave_the_gripper_unknown(tmp_path):
-    assert registry.demos(f"hdf5:{libero(tmp_path / 'task_demo.hdf5', dim=8)}").gripper_dim is None
 
 
 def test_a_policy_can_be_shown_every_camera_upright(tmp_path):

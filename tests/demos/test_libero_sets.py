@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -12,13 +11,10 @@ from fnmatch import fnmatch
 import numpy as np
 import pytest
 import writers
-from typer.testing import CliRunner
 
 from besttake import registry
-from besttake.cli.main import app
-from besttake.demos.base import match_cameras
 from besttake.demos.build import Options, build
-from besttake.demos.checks import check_camera, check_gripper, check_retrieval
+from besttake.demos.checks import check_gripper, check_retrieval
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 from besttake.types import EnvSpec
@@ -56,12 +52,6 @@ def made(request, tmp_path_factory):
     return root, source, build(source, Hog(), root.parent / "library", options), (camera, fps, error)
 
 
-def test_the_wrist_camera_and_the_rate_are_known_without_an_option(made):
-    _, source, library, (camera, fps, _) = made
-    assert (source.camera, source.fps) == (camera, fps)
-    check_camera(library, LIBERO)
-
-
 def test_what_was_seen_and_done_is_read_back(made):
     _, source, library, (_, _, error) = made
     for number, (demo, episode) in enumerate(zip(source, EPISODES, strict=True)):
@@ -91,15 +81,6 @@ def test_a_policy_is_shown_both_cameras(made):
         assert np.abs(picture.astype(int) - EPISODES[1].pictures[camera][5]).mean() <= error
 
 
-def test_the_notes_say_what_the_data_were_taken_for(made):
-    root, source, library, _ = made
-    version = json.loads((root / "meta" / "info.json").read_text())["codebase_version"]
-    assert f"a LeRobotDataset {version} of 4 episodes" in library.head.notes
-    notes = " ".join(library.head.notes)
-    assert ("action 6 was taken for the gripper" in notes) == (source.gripper_dim is None)
-    assert ("1 (open) and 0 (closed) of the data are -1 and 1" in notes) == (source.fps == 20)
-
-
 def test_gripper_commands_of_zero_and_one_have_events_and_the_fingers_tell_which_opens(tmp_path):
     root = writers.ipec_libero(tmp_path / "set", EPISODES)
     library = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library")
@@ -109,16 +90,6 @@ def test_gripper_commands_of_zero_and_one_have_events_and_the_fingers_tell_which
         LibraryError, match=r"open above 0.5, but those of libero:object open below 0.*`gripper_as` -1,1"
     ):
         check_gripper(library, LIBERO)
-
-
-@pytest.mark.parametrize("camera", ["image2", "observation.images.image2"])
-def test_image2_can_be_named_in_every_way(tmp_path, camera):
-    root = writers.hugging_face_libero(tmp_path / "set", EPISODES[:1])
-    for uri in (f"lerobot:{root}?camera={camera}", f"lerobot:{root}?map=wrist:{camera}"):
-        (demo,) = registry.demos(uri)
-        np.testing.assert_array_equal(demo.frames, EPISODES[0].pictures["wrist"][:-1])
-    assert registry.demos(f"lerobot:{root}?map=wrist:{camera},agentview:image").shows(("agentview", "wrist"))
-    assert registry.demos(f"lerobot:{root}?camera=image").camera == "observation.images.image"
 
 
 @pytest.mark.parametrize(
@@ -156,21 +127,6 @@ def test_from_the_hub_come_the_videos_that_are_needed_and_no_others(tmp_path, mo
     assert both.shows(("agentview", "wrist"))
 
 
-def test_a_task_may_hold_any_line_end_of_unicode(tmp_path):
-    root = writers.openpi_libero(tmp_path / "set", EPISODES[:1])
-    row = {"episode_index": 0, "tasks": ["put\u2028it\x85down"], "length": len(EPISODES[0])}
-    (root / "meta" / "episodes.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert next(iter(registry.demos(f"lerobot:{root}"))).task == "put\u2028it\x85down"
-
-
-def test_image2_is_no_wrist_camera_beside_one_that_says_it_is():
-    there = ("observation.images.hand_image", "observation.images.image", "observation.images.image2")
-    assert match_cameras(("wrist",), there, {}) == {"wrist": "observation.images.hand_image"}
-    assert match_cameras(("agentview", "wrist"), there, {}) is None
-    named = {"agentview": "image"}
-    assert match_cameras(("agentview",), there, named) == {"agentview": "observation.images.image"}
-
-
 def test_libero_s_own_files_are_paired_by_what_the_simulator_s_states_show(tmp_path):
     own = registry.demos(f"hdf5:{writers.libero_hdf5(tmp_path / 'own', EPISODES)}")
     again = registry.demos(f"hdf5:{writers.openvla_hdf5(tmp_path / 'again', EPISODES)}")
@@ -183,23 +139,6 @@ def test_libero_s_own_files_are_paired_by_what_the_simulator_s_states_show(tmp_p
             np.testing.assert_array_equal(demo.actions, episode.actions[first:])
             np.testing.assert_array_equal(demo.states, episode.states[first:-1])
             np.testing.assert_array_equal(demo.frames, episode.pictures["wrist"][first:-1])
-
-
-def test_a_file_without_simulator_states_is_paired_by_who_wrote_it_or_by_the_user(tmp_path):
-    import h5py
-
-    for write, first in ((writers.libero_hdf5, 1), (writers.openvla_hdf5, 0)):
-        root = write(tmp_path / write.__name__, EPISODES[:1])
-        (path,) = root.iterdir()
-        with h5py.File(path, "a") as file:
-            del file["data/demo_0/states"]
-        for uri, shift in (
-            (f"hdf5:{root}", first),
-            (f"hdf5:{root}?pairing=after", 1),
-            (f"hdf5:{root}?pairing=before", 0),
-        ):
-            (demo,) = registry.demos(uri)
-            np.testing.assert_array_equal(demo.actions, EPISODES[0].actions[shift:])
 
 
 def test_all_layouts_give_the_same_library(tmp_path):
@@ -218,16 +157,3 @@ def test_all_layouts_give_the_same_library(tmp_path):
                 same = (view.library.chunk(int(one), 0, 24), views[0].library.chunk(int(other), 0, 24))
                 np.testing.assert_array_equal(*same)
             np.testing.assert_allclose(view.embeddings, views[0].embeddings, atol=1e-6)
-
-
-def test_doctor_shows_the_size_of_pictures_in_80_columns_and_names_the_data_as_the_user_does(made, monkeypatch):
-    root, *_ = made
-    monkeypatch.setenv("COLUMNS", "80")
-    done = CliRunner().invoke(app, ["doctor", "--demos", str(root), "--policy", "testbed:half", "--env", "testbed"])
-    assert done.exit_code == 1
-    text = done.output
-    assert max(map(len, text.splitlines())) <= 80
-    (sizes,) = (" ".join(line.split()) for line in text.splitlines() if line.startswith("picture size"))
-    assert sizes == "picture size 256 x 256 unknown 48 x 48"
-    assert f"{root} has actions of 7 numbers, but testbed has 4" in " ".join(text.split())
-    assert "besttake-doctor-" not in text

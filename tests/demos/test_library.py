@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,6 @@ from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build, build_cached
 from besttake.demos.checks import check_content, check_encoder, check_retrieval, check_tasks
 from besttake.demos.library import Library
-from besttake.demos.storage import LibraryHead
 from besttake.encoders.hog import Hog
 from besttake.encoders.pixels import Pixels
 from besttake.errors import LibraryError
@@ -78,28 +75,12 @@ def test_event_frames_are_embedded_even_where_the_stride_skips_them(two_tasks, t
         assert len(steps) <= 5 + 3
 
 
-def test_an_event_without_a_frame_of_its_own_is_shown_by_the_next_frame(make_demo, source_of, tmp_path):
-    made = build(source_of([make_demo(i, every=4) for i in range(2)]), Hog(), tmp_path / "sparse")
-    known = made.view("pick").candidates(RetrievalConfig(), 5)
-    assert known.step.tolist() == [0, 10, 20, 0, 11, 20]
-    rows = [np.flatnonzero((made.frame_demo == d) & (made.frame_step == s))[0] for d, s in ((0, 12), (1, 12))]
-    np.testing.assert_array_equal(known.embeddings[[1, 4]], made.embeddings[rows])
-
-
 def test_past_its_end_a_demonstration_holds_still_with_the_gripper_as_it_was(library, two_tasks, tmp_path):
     chunk = library.chunk(0, 28, 5)
     np.testing.assert_array_equal(chunk[:2], two_tasks.demos[0].actions[28:])
     np.testing.assert_array_equal(chunk[2:], np.tile([0, 0, 0, 1], (3, 1)))
     repeated = build(two_tasks, Pixels(), tmp_path / "repeat", Options(pad="repeat")).chunk(0, 28, 5)
     np.testing.assert_array_equal(repeated[2:], np.tile(two_tasks.demos[0].actions[-1], (3, 1)))
-
-
-def test_pictures_for_people_look_like_the_frames(library, two_tasks, make_demo, source_of, tmp_path):
-    shown = library.frame_image(35).astype(int)
-    assert shown.shape == (32, 32, 3)
-    assert np.abs(shown - two_tasks.demos[1].frames[5]).mean() < 8
-    large = build(source_of([make_demo(i, side=200) for i in range(2)]), Hog(), tmp_path / "large")
-    assert large.frame_image(3).shape == (128, 128, 3)
 
 
 def test_retrieval_finds_the_corner_of_the_most_similar_demonstration_and_returns_the_grasp(library, two_tasks):
@@ -136,11 +117,6 @@ def test_a_task_is_found_by_name_else_by_instruction_else_all_is_used_and_said(l
     assert library.view("push") is library.view("push")
 
 
-def test_only_the_wanted_tasks_and_number_of_demos_are_taken(two_tasks, tmp_path):
-    few = build(two_tasks, Hog(), tmp_path / "few", Options(tasks=("push",), max_demos=3))
-    assert [d.id for d in few.demos] == ["push/0", "push/1", "push/2"]
-
-
 def test_the_same_library_is_built_once_and_anything_else_builds_another(make_demo, source_of, tmp_path):
     source = source_of([make_demo(i) for i in range(3)])
     first = build_cached(source, Hog(), tmp_path)
@@ -159,13 +135,6 @@ def test_the_same_library_is_built_once_and_anything_else_builds_another(make_de
     mended = build_cached(source, Hog(), tmp_path)
     assert mended.fingerprint == first.fingerprint
     check_content(mended)
-
-
-def test_building_twice_gives_the_same_fingerprint_and_other_demos_another(make_demo, source_of, tmp_path):
-    one = build(source_of([make_demo(i) for i in range(3)]), Pixels(), tmp_path / "a")
-    two = build(source_of([make_demo(i) for i in range(3)]), Pixels(), tmp_path / "b")
-    other = build(source_of([make_demo(i + 1) for i in range(3)]), Pixels(), tmp_path / "c")
-    assert one.fingerprint == two.fingerprint != other.fingerprint
 
 
 def test_a_failed_build_leaves_nothing_and_an_existing_library_stays(make_demo, source_of, tmp_path):
@@ -198,15 +167,6 @@ def bad_ones(make_demo):
     }
 
 
-def test_each_bad_demonstration_stops_the_build_with_one_line_that_says_why(make_demo, source_of, tmp_path):
-    for reason, item in bad_ones(make_demo).items():
-        with pytest.raises(LibraryError) as caught:
-            build(source_of([make_demo(0), item]), Hog(), tmp_path / "never")
-        assert reason in str(caught.value)
-        assert item.id in str(caught.value)
-        assert "\n" not in str(caught.value)
-
-
 def test_with_skip_bad_the_rest_is_built_and_what_was_left_out_is_listed(make_demo, source_of, tmp_path):
     bad = bad_ones(make_demo)
     made = build(
@@ -236,18 +196,6 @@ def task(name, instruction=""):
     return TaskSpec(name, name, instruction, 80)
 
 
-def test_a_task_without_demonstrations_is_told_unless_there_is_but_one_of_each(library, make_demo, source_of, tmp_path):
-    assert check_tasks(library, [task(name) for name in library.tasks]) == []
-    with pytest.raises(LibraryError, match="has 0 of the 1 demonstrations of stack"):
-        check_tasks(library, [task("stack")])
-    one = build(source_of([make_demo(0)]), Hog(), tmp_path / "one")
-    (note,) = check_tasks(one, [task("carry")])
-    assert note == f"the library calls its task {one.tasks[0]!r}; it was taken for carry"
-    with pytest.raises(LibraryError, match="0 of the 1 demonstrations of carry"):
-        check_tasks(one, [task(one.tasks[0]), task("carry")])
-    assert check_tasks(one, [task("carry", instruction=one.demos[0].instruction or one.tasks[0])]) == []
-
-
 def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tmp_path):
     check_retrieval(library, env())
     for changes, words in (
@@ -267,13 +215,6 @@ def test_what_does_not_fit_is_told_in_one_line(library, make_demo, source_of, tm
     check_retrieval(blind, env(), RetrievalConfig(rule="frame"))
     with pytest.raises(LibraryError, match="`gripper_dim` 9 is outside"):
         build(source_of([make_demo(0)]), Hog(), tmp_path / "wide", Options(gripper_dim=9))
-
-
-def test_the_users_dimensions_stand_in_where_the_source_does_not_say(make_demo, source_of, tmp_path):
-    source = source_of([make_demo(0)], gripper_dim=None, eef_dims=None)
-    told = build(source, Hog(), tmp_path / "told", Options(gripper_dim=3, eef_dims=(0, 1)))
-    assert told.demos[0].events == (0, 10, 20)
-    assert told.head.eef_dims == (0, 1)
 
 
 def test_missing_damaged_and_newer_libraries_are_told_apart(library, two_tasks, tmp_path):
@@ -310,45 +251,6 @@ def test_a_tuned_configuration_is_frozen_into_the_library_without_changing_what_
     assert tuned.tuned_on == {"env": "testbed", "starts": [5000, 5001]}
     assert tuned.fingerprint == made.fingerprint
     assert Library.open(made.path).retrieval == config
-
-
-def test_an_encoder_with_options_is_made_again_by_its_uri(two_tasks, tmp_path):
-    made = build(two_tasks, Hog(bins=6), tmp_path / "six", Options(encoder_uri="hog?bins=6"))
-    assert made.encoder().spec.dim == 64 * 9
-    forgotten = build(two_tasks, Hog(bins=6), tmp_path / "forgotten")
-    with pytest.raises(LibraryError, match="was embedded by hog"):
-        forgotten.encoder()
-
-
-def test_the_summary_is_plain_json(library):
-    summary = json.loads(json.dumps(library.summary()))
-    assert summary["demos"] == 8
-    assert summary["tasks"] == {"pick": 4, "push": 4}
-    assert summary["frames"] == 240
-    assert summary["events"] == 24
-
-
-def test_where_a_library_was_built_does_not_change_what_it_is(make_demo, source_of, tmp_path):
-    here = build(source_of([make_demo(0)], name="data/here"), Hog(), tmp_path / "a")
-    there = build(source_of([make_demo(0)], name="data/there"), Hog(), tmp_path / "b")
-    assert here.fingerprint == there.fingerprint
-    assert there.summary()["source"]["name"] == "data/there"
-
-
-def test_more_frames_than_the_encoder_is_fitted_to_are_spread_evenly(monkeypatch, make_demo, source_of, tmp_path):
-    monkeypatch.setattr("besttake.demos.build._FIT_FRAMES", 100)
-    monkeypatch.setattr("besttake.demos.build._HELD_BYTES", 0)
-    fitted_to = []
-
-    class Spy(Pixels):
-        def fit(self, images):
-            fitted_to.append(len(images))
-            return super().fit(images)
-
-    source = source_of([make_demo(i) for i in range(12)])
-    build(source, Spy(), tmp_path / "spread")
-    assert 50 <= fitted_to[0] <= 100
-    assert len(source.reads) == 2
 
 
 _STREAM = """
@@ -391,16 +293,3 @@ def test_a_hundred_thousand_frames_are_indexed_and_searched_under_a_gigabyte_and
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < 1500
-
-
-def test_a_demo_replaced_by_name_is_not_confused_with_another(make_demo, source_of, tmp_path):
-    made = build(source_of([replace(make_demo(0), task=""), make_demo(1)]), Hog(), tmp_path / "unnamed")
-    assert made.view("pick").demos.tolist() == [1]
-
-
-def test_library_json_is_written_again_byte_for_byte(library, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(library.path, copy)
-    before = (copy / "library.json").read_bytes()
-    LibraryHead.read(copy).write(copy)
-    assert (copy / "library.json").read_bytes() == before

@@ -6,7 +6,7 @@ import pytest
 from besttake import registry
 from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError, RunError
+from besttake.errors import LibraryError
 from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
@@ -61,15 +61,6 @@ def test_the_env_says_what_camera_gripper_and_end_effector_are(run):
     assert (source.camera, source.gripper_dim, source.eef_dims) == (spec.score_camera, spec.gripper_dim, spec.eef_dims)
 
 
-def test_arm_and_policy_can_be_chosen(run):
-    path, _ = run
-    assert [d.source["start"] for d in registry.demos(f"run:{path}?policy=testbed:mid")] == [2]
-    assert [d.source["arm"] for d in registry.demos(f"run:{path}?arm=retrieve")] == ["retrieve"]
-    assert len(registry.demos(f"run:{path}?arm=any")) == 4
-    with pytest.raises(LibraryError, match="no successful takes of arm cooled"):
-        registry.demos(f"run:{path}?arm=cooled")
-
-
 def test_a_damaged_take_is_left_out_by_name_and_the_rest_is_a_library(run, tmp_path):
     path, takes = run
     file = path / "takes" / takes[0].key.id[:2] / f"{takes[0].key.id}.take"
@@ -79,8 +70,3 @@ def test_a_damaged_take_is_left_out_by_name_and_the_rest_is_a_library(run, tmp_p
     assert "pick/0/base/0" in made.head.left_out[0].id
     with pytest.raises(LibraryError, match="cannot be read"):
         build(registry.demos(f"run:{path}"), Hog(), tmp_path / "other")
-
-
-def test_what_is_not_a_run_is_told(tmp_path):
-    with pytest.raises(RunError, match="is not a run"):
-        registry.demos(f"run:{tmp_path}")

@@ -66,13 +66,6 @@ def test_videos_and_picture_folders_are_demonstrations_of_the_task_their_folder_
     assert demos[0].states is None
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi", ".mov"])
-def test_all_containers_are_read(tmp_path, suffix):
-    video(tmp_path / f"take{suffix}")
-    (demo,) = registry.demos(f"video:{tmp_path}")
-    assert len(demo.frames) == 12
-
-
 def test_a_table_beside_it_gives_states_and_actions_by_the_names_of_its_columns(tmp_path):
     video(tmp_path / "a.mp4")
     pictures(tmp_path / "b")
@@ -83,16 +76,6 @@ def test_a_table_beside_it_gives_states_and_actions_by_the_names_of_its_columns(
         assert demo.task == "pour"
         np.testing.assert_array_equal(demo.actions, rows[:, [2, 0]])
         np.testing.assert_array_equal(demo.states, rows[:, [1, 3, 4]])
-
-
-def test_a_library_of_videos_scores_and_one_with_tables_can_be_retrieved_from(tmp_path):
-    for name in ("a", "b"):
-        video(tmp_path / "in" / f"{name}.mp4")
-        table(tmp_path / "in" / f"{name}.csv")
-    options = Options(eef_dims=(0, 1), gripper_dim=1)
-    made = build(registry.demos(f"video:{tmp_path / 'in'}"), Hog(), tmp_path / "library", options)
-    assert made.head.action_dim == 2
-    assert made.view("anything").matched == "all"
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_built(tmp_path):

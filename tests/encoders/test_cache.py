@@ -129,10 +129,6 @@ def test_a_damaged_cache_and_an_encoder_without_a_fingerprint_are_said_plainly(t
         CachedEncoder(Means(""), tmp_path)
 
 
-def test_no_frames_give_no_embeddings(tmp_path):
-    assert CachedEncoder(Means(), tmp_path).encode(pictures(0)).shape == (0, 3)
-
-
 def test_a_damaged_row_is_encoded_again(tmp_path):
     frames = pictures(40)
     cached = CachedEncoder(Means(), tmp_path)
@@ -144,15 +140,6 @@ def test_a_damaged_row_is_encoded_again(tmp_path):
     again = CachedEncoder(Means(), tmp_path)
     np.testing.assert_array_equal(again.encode(frames), before)
     assert again.encoded == 1
-
-
-def test_damage_in_a_text_of_sqlite_itself_is_said_plainly(tmp_path):
-    """Found by the campaign: the error of a damaged schema holds bytes that are no text."""
-    cached = CachedEncoder(Means(), tmp_path)
-    data = cached.path.read_bytes()
-    cached.path.write_bytes(data.replace(b"TABLE frames", b"TABLE \xff\xffames"))
-    with pytest.raises(ComponentError, match="it can be deleted"):
-        CachedEncoder(Means(), tmp_path).encode(pictures(2))
 
 
 def test_embeddings_that_were_made_elsewhere_are_kept_and_those_that_cannot_be_are_made_again(tmp_path):

@@ -22,11 +22,6 @@ def test_a_missing_library_names_the_extra(uri):
         registry.encoder(uri)
 
 
-def test_three_checkpoints_are_refused():
-    with pytest.raises(ComponentError, match="write two checkpoints"):
-        registry.encoder("dinov2+siglip:a,b,c")
-
-
 def test_preprocessing_squeezes_the_whole_frame_and_scales_it():
     frame = np.zeros((1, 10, 20, 3), np.uint8)
     frame[:, :, 10:] = 255

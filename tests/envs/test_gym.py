@@ -77,15 +77,15 @@ def test_a_fault_of_a_constructor_is_not_taken_for_one_that_knows_no_render_mode
         registry.env("gym:faulty_env:Faulty-v0")
 
 
-def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
-    with pytest.raises(ComponentError, match=r"several vectors \(place 2, goal 3 numbers\).*state=place,goal"):
-        registry.env(f"{COUNTER}?vectors=2")
-    assert registry.env(f"{COUNTER}?vectors=2&state=place,goal").spec.state_dim == 5
-
-
 def test_files_may_name_the_env_that_the_user_named(tmp_path: Path) -> None:
     file = registry.FromFile(f"{COUNTER}?vectors=1", tmp_path / "takes.sqlite")
     with pytest.raises(ComponentError, match="names code to run"):
         registry.env(file)
     registry.env(f"{COUNTER}?vectors=1")
     assert registry.env(file).spec.state_dim == 2
+
+
+def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
+    with pytest.raises(ComponentError, match=r"several vectors \(place 2, goal 3 numbers\).*state=place,goal"):
+        registry.env(f"{COUNTER}?vectors=2")
+    assert registry.env(f"{COUNTER}?vectors=2&state=place,goal").spec.state_dim == 5

@@ -13,7 +13,6 @@ import pytest
 from besttake import registry
 from besttake.envs.libero import compiled as libero_compiled
 from besttake.envs.libero import harness as conventions
-from besttake.envs.libero.env import _instruction
 from besttake.envs.libero.install import load_init_states
 from besttake.errors import ComponentError, MissingExtra
 
@@ -68,16 +67,6 @@ def test_a_damaged_init_file_gives_one_line(tmp_path: Path, content: Any, told: 
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_not_an_init_file_at_all_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(ComponentError, match="do not exist"):
-        load_init_states(tmp_path / "none.pruned_init")
-    (tmp_path / "text.pruned_init").write_text("hello")
-    with pytest.raises(ComponentError, match="not a zip archive"):
-        load_init_states(tmp_path / "text.pruned_init")
-    with pytest.raises(ComponentError, match=r"no data\.pkl inside"):
-        load_init_states(_init_file(tmp_path / "other.pruned_init", b"", member="else"))
-
-
 def test_pictures_are_flipped_in_both_directions() -> None:
     picture = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
     assert np.array_equal(conventions.upright(picture), np.rot90(picture, 2))
@@ -87,30 +76,11 @@ def test_pictures_are_flipped_in_both_directions() -> None:
     assert conventions.as_evaluated(square, 4) is square
 
 
-def test_an_open_gripper_is_minus_one() -> None:
-    assert conventions.REST.tolist() == [0, 0, 0, 0, 0, 0, -1]
-
-
-def test_instructions_come_from_task_names() -> None:
-    assert _instruction("put_the_bowl_on_the_plate") == "put the bowl on the plate"
-    assert _instruction("KITCHEN_SCENE10_close_the_drawer") == "close the drawer"
-    assert _instruction("LIVING_ROOM_SCENE2_pick_up_the_soup") == "pick up the soup"
-
-
 @without_libero
 @pytest.mark.parametrize("uri", ["libero:spatial", "libero:10?task=0"])
 def test_without_hf_libero_one_line_names_the_extra(uri: str) -> None:
     with pytest.raises(MissingExtra, match=r"pip install 'besttake\[libero\]'"):
         registry.env(uri)
-
-
-def test_occluded_suites_say_where_their_files_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("BESTTAKE_LIBERO_OCC", raising=False)
-    with pytest.raises(ComponentError, match="BESTTAKE_LIBERO_OCC is not set"):
-        registry.env("libero-occ:spatial")
-    monkeypatch.setenv("BESTTAKE_LIBERO_OCC", str(tmp_path))
-    with pytest.raises(ComponentError, match="holds no bddl_files/libero_spatial_occluded"):
-        registry.env("libero-occ:spatial")
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
@@ -131,3 +101,22 @@ def test_compiled_code_is_kept_in_private_folders_whatever_the_umask_and_not_whe
     with caplog.at_level("INFO", "besttake"):
         assert libero_compiled._own_folder() is None
     assert f"compiled code is not kept in {folder}: others can write there" in caplog.text
+
+
+def test_occluded_suites_say_where_their_files_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("BESTTAKE_LIBERO_OCC", raising=False)
+    with pytest.raises(ComponentError, match="BESTTAKE_LIBERO_OCC is not set"):
+        registry.env("libero-occ:spatial")
+    monkeypatch.setenv("BESTTAKE_LIBERO_OCC", str(tmp_path))
+    with pytest.raises(ComponentError, match="holds no bddl_files/libero_spatial_occluded"):
+        registry.env("libero-occ:spatial")
+
+
+def test_what_is_not_an_init_file_at_all_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ComponentError, match="do not exist"):
+        load_init_states(tmp_path / "none.pruned_init")
+    (tmp_path / "text.pruned_init").write_text("hello")
+    with pytest.raises(ComponentError, match="not a zip archive"):
+        load_init_states(tmp_path / "text.pruned_init")
+    with pytest.raises(ComponentError, match=r"no data\.pkl inside"):
+        load_init_states(_init_file(tmp_path / "other.pruned_init", b"", member="else"))

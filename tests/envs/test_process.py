@@ -15,15 +15,11 @@ from besttake.envs.process import choose_device, cuda_unmentioned
     [
         (None, None, 4, None),  # the simulator's choice
         ("2", None, 4, "2"),
-        ("2,3", None, 4, "2"),
         ("2", None, 1, "0"),  # a GPU without a driver for graphics
-        ("2", "2", 1, "0"),  # as a replica is told
         ("2", None, 0, "2"),  # EGL does not say how many it has
         ("", None, 4, "0"),  # as older versions of Ray tell those who have no GPU
-        ("-1", None, 4, "0"),
         ("GPU-3f2a", None, 4, "0"),
         ("2,3", "3", 4, "3"),  # the user's choice
-        (None, "3", 4, "3"),
     ],
 )
 def test_a_process_draws_on_the_gpu_that_it_computes_on_or_on_the_first(

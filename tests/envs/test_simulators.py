@@ -42,6 +42,13 @@ def test_mistakes_are_told_before_anything_is_imported(uri: str, told: str) -> N
         registry.env(uri)
 
 
+def test_the_coke_can_of_each_orientation_has_the_same_grid() -> None:
+    horizontal, standing = vla_eval.coke_can(), vla_eval.coke_can(orientation="standing", overlay="can.png")
+    assert horizontal["init_config"] == standing["init_config"]
+    assert horizontal["env_build_kwargs"]["lr_switch"]
+    assert standing["env_build_kwargs"]["rgb_overlay_path"] == "can.png"
+
+
 def test_an_old_lavapipe_is_refused_before_it_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     icd = tmp_path / "lvp_icd.x86_64.json"
     monkeypatch.setenv("VK_ICD_FILENAMES", str(icd))
@@ -55,10 +62,3 @@ def test_an_old_lavapipe_is_refused_before_it_crashes(tmp_path: Path, monkeypatc
         maniskill._choose_lavapipe()
     icd.write_text('{"ICD": {"api_version": "1.4.305", "library_path": "x.so"}}')
     maniskill._choose_lavapipe()
-
-
-def test_the_coke_can_of_each_orientation_has_the_same_grid() -> None:
-    horizontal, standing = vla_eval.coke_can(), vla_eval.coke_can(orientation="standing", overlay="can.png")
-    assert horizontal["init_config"] == standing["init_config"]
-    assert horizontal["env_build_kwargs"]["lr_switch"]
-    assert standing["env_build_kwargs"]["rgb_overlay_path"] == "can.png"

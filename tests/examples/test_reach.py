@@ -28,11 +28,6 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_env_and_policy_of_the_tutorial_are_at_most_forty_lines(folder: Path) -> None:
-    lines = [line for name in ("reach.py", "policy.py") for line in (folder / name).read_text().splitlines()]
-    assert len([line for line in lines if line.strip()]) <= 40
-
-
 def test_policy_and_env_of_the_tutorial_fit(folder: Path) -> None:
     assert "They fit" in run(folder, "doctor", "--policy", "python:policy:make", "--env", "gym:reach:Reach-v0")
 

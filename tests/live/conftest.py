@@ -1,10 +1,9 @@
-"""The browser and the synthetic run of the tests of the report."""
+"""A run that goes on."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -16,24 +15,10 @@ from besttake.takes.key import TakeKey
 from besttake.takes.store import Store
 
 
-def _load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-_report = _load("besttake_report_conftest", Path(__file__).parents[1] / "reporting" / "conftest.py")
-synthetic, browser, axe = _report.synthetic, _report.browser, _report.axe
-
-
 @pytest.fixture(scope="session")
 def small() -> ModuleType:
-    """The helper beside this file; tests are not packages."""
-    return _load("besttake_live_small", Path(__file__).with_name("small.py"))
+    """The helper beside this file."""
+    return import_module("small")
 
 
 @pytest.fixture

@@ -55,14 +55,6 @@ def test_the_page_of_a_run_that_goes_on_tells_how_far_it_is_and_what_is_decided(
     assert "connect-src &#39;self&#39;" in text
 
 
-def test_the_stamp_changes_with_the_takes_alone(server: LiveServer, going: Path, small: ModuleType) -> None:
-    before = ask(server.url, "HEAD")[1]["ETag"]
-    assert ask(server.url, "HEAD")[1]["ETag"] == before
-    small.add(going, small.take(25, 0))
-    assert ask(server.url, "HEAD")[1]["ETag"] != before
-    assert "49 takes of 60" in ask(server.url)[2]
-
-
 def test_only_this_machine_is_answered_and_only_with_the_page(server: LiveServer) -> None:
     assert ask(server.url, Host="evil.example")[0] == 403
     assert ask(server.url, Host="localhost:8123")[0] == 200
@@ -105,6 +97,7 @@ def test_a_finished_run_is_served_as_its_report_and_one_that_goes_on_is_not(
     assert "This run cannot be shown" in page.current()[1]
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_line_and_the_server_ends_with_the_run(tmp_path: Path) -> None:
     with AttachedPage(tmp_path / "run") as page:
         port = int(page.url.rstrip("/").rsplit(":", 1)[1])

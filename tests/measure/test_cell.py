@@ -8,9 +8,8 @@ import pytest
 
 from besttake import result as r
 from besttake.measure import cell as measure
-from besttake.measure import verdict as measure_verdict
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import Past, cell_name, in_order, load_history
+from besttake.measure.looks import Past, cell_name, load_history
 from besttake.measure.scores import SCORERS, ScoreName
 
 WINDOWS = ("full", "common", "episode")
@@ -40,15 +39,6 @@ def plan(seeds: int = 3, best_of: int | None = None) -> Settings:
     return Settings(seeds, best_of or seeds)
 
 
-def test_where_only_the_scorer_that_picks_is_lost_the_note_names_it() -> None:
-    data = cell_data()
-    (note,) = measure.cell(dataclasses.replace(data, scorer="mine"), plan()).notes
-    assert note == "no take has a score by mine: headroom is known, selection is not"
-    arms = {name: dataclasses.replace(own, scores={}) for name, own in data.arms.items()}
-    (note,) = measure.cell(dataclasses.replace(data, arms=arms), plan()).notes
-    assert note == "no take has a score: headroom is known, selection is not"
-
-
 def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
     data = cell_data()
     found = measure.cell(data, plan()).arms
@@ -72,24 +62,6 @@ def test_a_take_without_its_twin_in_base_is_left_out_of_the_gain_over_seeds() ->
     found = measure.cell(data, plan()).arms
     assert found is not None
     assert found.arms["retrieve"].gain_seed_sd == pytest.approx(np.std(gains, ddof=1))
-
-
-def test_one_seed_has_no_sd() -> None:
-    found = measure.cell(cell_data(seeds=1), plan(seeds=1)).arms
-    assert found is not None
-    assert found.arms["retrieve"].gain_seed_mean is not None
-    assert found.arms["retrieve"].gain_seed_sd is None
-
-
-def test_an_arm_without_a_twin_in_base_has_no_gain_over_seeds() -> None:
-    data = cell_data(seeds=2)
-    data.arms["base"].outcomes[:, 1] = np.nan
-    data.arms["retrieve"].outcomes[:, 0] = np.nan
-    found = measure.cell(data, plan(seeds=2))
-    assert found.arms is not None
-    assert found.arms.arms["retrieve"].gain_seed_mean is None
-    assert found.verdict is not None
-    assert found.verdict.takes.answer == "open"
 
 
 def test_the_relation_keeps_one_interval_from_eight_cells_on() -> None:
@@ -158,42 +130,6 @@ def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None
         assert told.low < told.value < told.high  # type: ignore[operator]
 
 
-def test_the_relation_is_of_the_choice_that_the_plan_names() -> None:
-    cells = [cell_data(seeds=4, seed=i, group=str(i), ranking=i) for i in range(4)]
-    x, y = [], []
-    for data in cells:
-        base = data.arms["base"]
-        ones = base.outcomes.mean()
-        x.append(kept_of(base.outcomes, base.outcomes, 2).mean() - ones)
-        y.append(kept_of(base.outcomes, base.scores[data.score_name], 2).mean() - ones)
-    assert measure.relate(cells, 2).r == pytest.approx(np.corrcoef(x, y)[0, 1])
-
-
-def test_without_best_of_one_is_kept_of_all_seeds() -> None:
-    data = cell_data(seeds=4)
-    assert measure.cell(data, plan(seeds=4)) == measure.cell(data, plan(seeds=4, best_of=4))
-
-
-def test_seeds_that_no_start_has_change_nothing() -> None:
-    data = cell_data(seeds=5)
-    for own in data.arms.values():
-        own.outcomes[:, 3:] = np.nan
-    arms = {
-        name: ArmTakes(own.outcomes[:, :3], own.lengths[:, :3], {kind: s[:, :3] for kind, s in own.scores.items()})
-        for name, own in data.arms.items()
-    }
-    wide = measure.cell(data, plan(seeds=5, best_of=3))
-    narrow = measure.cell(dataclasses.replace(data, arms=arms), plan(seeds=3))
-    assert wide.headroom is not None
-    assert narrow.headroom is not None
-    assert wide.headroom.headroom == narrow.headroom.headroom
-    assert wide.selectors is not None
-    assert narrow.selectors is not None
-    assert wide.selectors.scored == narrow.selectors.scored
-    assert wide.verdict is not None
-    assert wide.verdict.model_copy(update={"look_seeds": [3]}) == narrow.verdict
-
-
 def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
     data = cell_data(starts=12)
     data.arms["base"].outcomes[0, 1:] = np.nan
@@ -205,25 +141,6 @@ def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
     assert found.agreement.value == pytest.approx(np.mean(alike))
     assert found.agreement.n == 11
     assert measure.cell(cell_data(seeds=1), plan(seeds=1)).retest is None
-
-
-def test_a_look_with_more_starts_than_before_says_so_and_one_with_as_many_does_not() -> None:
-    data = cell_data(starts=60, ranking=1.0)
-    key = cell_name(data.policy, data.env, data.group)
-    first, same, again, other = (
-        measure.cell(data, plan(), looked).verdict
-        for looked in (
-            None, {key: Past(((60, 3),))}, {key: Past(((20, 3), (40, 3)))}, {"another cell": Past(((20, 3),))},
-        )
-    )  # fmt: skip
-    assert first is not None
-    assert again is not None
-    assert first == same == other
-    assert first.looks == [60]
-    assert again.looks == [20, 40, 60]
-    assert (first.looked, again.looked) == (1, 3)
-    assert again.questions["gain"].p_not_above_zero > first.questions["gain"].p_not_above_zero
-    assert again.questions["gain"].estimate == first.questions["gain"].estimate
 
 
 def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend() -> None:
@@ -239,15 +156,6 @@ def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend(
     assert (grown.looks, grown.look_seeds) == ([60, 60], [2, 3])
     found = [v.questions["headroom"].p_not_above_zero for v in (first, grown, twice)]
     assert found[0] < found[1] < found[2]
-
-
-def test_fewer_starts_than_at_an_earlier_look_forget_none_of_them() -> None:
-    data = cell_data(starts=30)
-    past = {cell_name(data.policy, data.env, data.group): Past(((20, 3), (60, 3)))}
-    found = measure.cell(data, plan(), past).verdict
-    assert found is not None
-    assert found.looks == [20, 30, 60]
-    assert found.looked == 3
 
 
 def _result(cells: list[r.Cell], worth: float = 0.03) -> r.Result:
@@ -316,32 +224,3 @@ def test_the_gain_of_the_recommended_option_is_that_of_its_row_less_what_the_cho
     assert found.gain.high >= row.gain.high  # type: ignore[operator]
     best = max(found.options, key=lambda option: option.success.value or 0)
     assert [option.name for option in found.options if option.behind is None] == [best.name]
-
-
-def test_a_corrected_success_is_still_a_share() -> None:
-    sure = measure_verdict._corrected(r.Estimate(0.98, 0.01, 1.0, 9), -0.05, least=0.0)
-    assert (sure.value, sure.low, sure.high) == (1.0, 0.01, 1.0)
-    low = measure_verdict._corrected(r.Estimate(0.2, 0.1, 0.4, 9), 0.15, least=0.0)
-    assert (low.value, low.low, low.high) == pytest.approx((0.05, 0.0, 0.4))
-
-
-def test_more_starts_of_each_task_come_after_those_there_were() -> None:
-    def order(count: int) -> list[tuple[str, str, int]]:
-        units = [("env", task, start) for task in ("pick", "push", "stack") for start in range(count)]
-        return [units[i] for i in in_order(units)]
-
-    assert order(40)[:60] == order(20)
-    assert len({tuple(task for _, task, _ in order(20)[i : i + 3]) for i in range(0, 60, 3)}) > 1
-
-
-def test_the_looks_of_a_run_are_those_of_its_result() -> None:
-    settings = dataclasses.replace(plan(), scorer="manifold")
-    assert load_history(None, settings) == {}
-    cells = [
-        measure.cell(cell_data(), plan(), {"p env pick": Past(((20, 3),))}),
-        measure.cell(cell_data(group="push"), plan()),
-    ]
-    found = load_history(_result(cells), settings)
-    assert {name: past.looks for name, past in found.items()} == {
-        "p env pick": ((20, 3), (40, 3)), "p env push": ((40, 3),),
-    }  # fmt: skip

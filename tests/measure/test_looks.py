@@ -12,8 +12,7 @@ from scipy.stats import binomtest
 from besttake.config import load_plan
 from besttake.measure.looks import Past, looks_at, with_outgrown
 from besttake.measure.questions import ScoredTakes, questions_of
-from besttake.reporting.words import rule
-from besttake.takes.manifest import Extent, Manifest
+from besttake.takes.manifest import Extent
 from besttake.types import TaskSpec
 from besttake.verbs.diagnose.diagnosis import diagnose
 
@@ -47,15 +46,6 @@ def test_a_sample_that_was_given_more_before_its_result_counts_as_a_look() -> No
     assert with_outgrown(judged, [small, large], envs) == {
         name: Past(((39, 3), (60, 3)), shown=frozenset({"cooled"})) for name in judged
     }
-
-
-def test_only_a_run_with_takes_outgrows_its_plan() -> None:
-    plans = [Manifest(extent=Extent(starts=list(range(n)), seeds=[0])) for n in (2, 5, 5, 9)]
-    run = plans[0].continued_by(plans[1], Path("run"), begun=False)
-    assert run.outgrown == []
-    for plan in plans[2:]:
-        run = Manifest.from_bytes(run.continued_by(plan, Path("run"), begun=True).to_bytes())
-    assert [len(extent.starts) for extent in run.outgrown] == [5]
 
 
 @pytest.mark.slow
@@ -112,14 +102,6 @@ FLAGS = {
 }
 
 
-def test_a_run_remembers_its_looks_and_says_so_once_it_was_extended(cache: Path, tmp_path: Path) -> None:
-    results = [diagnose(load_plan(None, {**FLAGS, "starts": starts}), tmp_path / "run") for starts in ("2", "2", "4")]
-    looks = [[c.verdict.looks for c in (*r.cells, *r.policies) if c.verdict is not None] for r in results]
-    assert looks == [[[2], [2], [4]], [[2], [2], [4]], [[2, 4], [2, 4], [4, 8]]]
-    assert [bool(rule(r.policies[0])) for r in results] == [False, False, True]
-    assert "7.5 %" in rule(results[-1].policies[0])
-
-
 def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,16 +113,6 @@ def test_a_run_that_is_watched_stopped_and_given_more_starts_was_looked_at(
         assert [c.verdict.looks for c in result.policies if c.verdict is not None] == [[4, 8]]
         assert result.policies[0].verdict is not None
         assert result.policies[0].verdict.looked == 2
-
-
-@pytest.mark.slow
-def test_a_run_of_one_seed_can_be_extended(cache: Path, tmp_path: Path) -> None:
-    flags = {**FLAGS, "seeds": 1, "best_of": None, "arms": "base,cooled"}
-    results = [diagnose(load_plan(None, {**flags, "starts": starts}), tmp_path / "run") for starts in ("2", "3")]
-    verdict = results[-1].policies[0].verdict
-    assert verdict is not None
-    assert verdict.looks == [4, 6]
-    assert (verdict.takes.answer, verdict.takes.reason) == ("open", "one-take")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from besttake.core.sequential import bounds
-from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, round_json, settings_of
+from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
 from besttake.measure.questions import questions_of
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
@@ -59,14 +59,6 @@ def test_takes_that_end_sooner_do_not_move_the_estimate() -> None:
     assert naive > truth + 0.1
 
 
-def test_an_error_completes_a_start_as_much_as_an_outcome() -> None:
-    rows, key = takes("one"), TakeKey("p", "e", "one", 3, "base", 1)
-    rows[key] = row(key, None)
-    one, _ = fixed_cells(MANIFEST, rows)
-    assert len(one.units) == STARTS
-    assert one.errors == 1
-
-
 def test_bounds_are_the_anytime_valid_ones_and_answers_follow_from_them() -> None:
     (data, _), settings = fixed_cells(MANIFEST, takes("one")), settings_of(MANIFEST)
     seen = partial_cell(data, settings, STARTS)
@@ -93,27 +85,8 @@ def test_an_answer_that_was_given_is_not_taken_back_by_later_starts() -> None:
     assert answers[first:] == ["yes"] * len(answers[first:])
 
 
-def test_arms_that_a_policy_cannot_run_are_not_waited_for() -> None:
-    rows = {key: one for key, one in takes("one").items() if key.arm == "base"}
-    skipping = MANIFEST.model_copy(update={"skipped": {"p": ["cooled"]}})
-    assert len(fixed_cells(MANIFEST, rows)[0].units) == 0
-    assert len(fixed_cells(skipping, rows)[0].units) == STARTS
-
-
-def test_a_plan_that_is_damaged_is_read_as_far_as_it_makes_sense() -> None:
-    odd = MANIFEST.model_copy(update={"plan": {"worth": "much", "best_of": 99}})
-    assert (settings_of(odd).n, settings_of(odd).worth) == (SEEDS, 0.03)
-
-
 @pytest.mark.parametrize("text", ['{"seeds": 1e999}', '[{"cell": {}}]', "[", "nothing"])
 def test_a_round_that_no_run_wrote_is_none(tmp_path, text):
     assert read_round(tmp_path) == []
     (tmp_path / ROUNDS).write_text(text)
     assert read_round(tmp_path) == []
-
-
-def test_a_round_is_read_as_it_was_written(tmp_path):
-    settings = settings_of(MANIFEST)
-    cells = [partial_cell(data, settings, None) for data in fixed_cells(MANIFEST, takes("one"))[:1]]
-    (tmp_path / ROUNDS).write_bytes(round_json(cells))
-    assert read_round(tmp_path) == cells

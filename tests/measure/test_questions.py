@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from evidence import decide, gather
 from populations import PAIRS, draw
 from scipy.stats import binomtest
@@ -43,26 +42,6 @@ def test_a_full_diagnosis_where_everything_helps():
     assert (found.takes.answer, found.demonstrations.answer, found.both.answer) == ("yes", "yes", "yes")
 
 
-def test_arms_that_were_not_run_are_not_measured():
-    found = decide(gather(ScoredTakes(np.eye(3))))
-    assert (found.demonstrations.answer, found.both.answer) == ("not measured", "not measured")
-    assert found.takes.answer == "open"
-
-
-def test_starts_without_takes_in_one_arm_leave_the_pair_out():
-    base, cooled, retrieve = arms(content=1.0)
-    gone = np.array(cooled.outcomes)
-    gone[:10] = np.nan
-    found = decide(gather(base, cooled=ScoredTakes(gone, cooled.scores), retrieve=retrieve))
-    assert found.questions["content"].estimate.n == 290
-    assert found.questions["retrieve"].estimate.n == 300
-
-
-def test_arms_of_other_starts_are_refused():
-    with pytest.raises(ValueError, match="arm cooled has 2 starts, base has 3"):
-        gather(ScoredTakes(np.eye(3)), cooled=ScoredTakes(np.eye(3)[:2]))
-
-
 def test_a_start_without_all_its_takes_changes_no_answer_that_was_given_before_it():
     moved = 0
     for seed in range(12):
@@ -92,14 +71,3 @@ def test_starts_with_too_few_takes_rule_no_gain_out():
         naive += verdict.ask(headroom.values, headroom.scale, 0.1, draws=400).answer == "no"
     assert binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 0.01
     assert binomtest(naive, runs, 0.05, alternative="greater").pvalue < 1e-6
-
-
-def test_a_watched_run_rules_nothing_out_by_starts_with_too_few_takes():
-    y = np.zeros((100, 3))
-    y[::2, 0] = 1.0
-    complete = Watch.of({"base": ScoredTakes(y[1::2])}, np.arange(50), 3, 0.1).findings({"base": 50})
-    y[:, 1:] = np.nan
-    y[:10, 1:] = 0.0
-    short = Watch.of({"base": ScoredTakes(y)}, np.arange(100), 3, 0.1).findings({"base": 100})
-    assert complete["headroom"].answer == "no"
-    assert short["headroom"].answer != "no"

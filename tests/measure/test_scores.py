@@ -15,10 +15,6 @@ from besttake.measure import scores as module
 from besttake.measure.scores import Scores
 
 
-def test_scores_of_no_take_can_be_cut_to_any_scorer() -> None:
-    assert dict(Scores({}, {}).only(["manifold", "coverage"]).scorers) == {}
-
-
 @pytest.mark.parametrize("head", [{}, {"keys": []}, {"keys": {}, "sources": 5, "traces": {}}, {"schema": 2}], ids=str)
 def test_a_head_that_we_would_not_write_is_damage_though_its_checksum_is_right(
     tmp_path: Path, head: dict[str, Any]

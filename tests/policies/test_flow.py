@@ -102,22 +102,6 @@ def test_neither_the_process_nor_the_number_of_threads_changes_a_bit(file):
     assert said[0] == said[1] != ""
 
 
-def test_the_instruction_and_the_blur_change_what_it_does(file):
-    seen, draws = situations(1)
-    policy, sharp = registry.policy(f"flow:{file}"), registry.policy(f"flow:{file}?blur=0&replan=2")
-    other = Observation({}, seen[0].state, KNOWN[1])
-    assert not np.array_equal(policy.sample(seen, draws), policy.sample([other], draws))
-    assert not np.array_equal(policy.sample(seen, draws), sharp.sample(seen, draws))
-    assert sharp.spec.replan == 2
-    assert policy.spec.fingerprint != sharp.spec.fingerprint
-
-
-def test_an_instruction_it_was_not_trained_on_is_refused(file):
-    seen, draws = situations(1)
-    with pytest.raises(ComponentError, match="was not trained on 'dance'; it knows put it in the basket"):
-        registry.policy(f"flow:{file}").sample([Observation({}, seen[0].state, "dance")], draws)
-
-
 @pytest.mark.parametrize(
     ("uri", "told"),
     [

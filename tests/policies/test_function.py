@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +63,6 @@ def test_another_version_of_its_file_is_another_policy(tmp_path: Path, monkeypat
     first, second = (registry.policy(f"python:version_{version}:make") for version in (1, 2))
     assert first.spec.fingerprint != second.spec.fingerprint
     assert besttake.FunctionPolicy is FunctionPolicy
-
-
-def test_a_partial_and_a_function_without_a_file_are_told_apart_by_their_own_code(tmp_path: Path) -> None:
-    bound = FunctionPolicy(partial(cooled, noise=0.5), horizon=4, action_dim=2)
-    assert bound.spec.kind == "flow"
-    assert bound.spec.fingerprint == FunctionPolicy(sampling, horizon=4, action_dim=2).spec.fingerprint
-    prints = set()
-    for value in (1, 2):
-        cell: dict[str, Any] = {}
-        exec(f"def act(observation):\n    return [[{value}]]", cell)
-        prints.add(FunctionPolicy(cell["act"], horizon=1, action_dim=1).spec.fingerprint)
-    assert len(prints - {""}) == 2
 
 
 def test_what_has_a_default_is_not_given_the_draw_and_c_functions_are_refused_in_one_line() -> None:

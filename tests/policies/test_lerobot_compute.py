@@ -38,11 +38,6 @@ def test_where_each_row_costs_the_same_one_at_a_time_is_enough() -> None:
     assert max(machine.tried) == 2, "twice the rows brought nothing, so no more were tried"
 
 
-def test_between_them_the_fewest_rows_that_reach_nine_tenths_of_the_best_rate() -> None:
-    rates = {width: width / (1 + width) for width in (1, 2, 4, 8, 16, 32, 64)}
-    assert Machine(fixed=1.0, each=1.0).best() == min(w for w, r in rates.items() if r >= 0.9 * rates[64]) == 8
-
-
 def test_memory_that_ends_is_the_end_of_the_search_but_not_at_a_single_row() -> None:
     assert Machine(fixed=1.0, each=0.001, most=8).best() == 8
     with pytest.raises(RuntimeError, match="out of memory"):
@@ -66,19 +61,3 @@ def test_a_class_that_knows_no_float16_and_one_that_is_not_known_are_one_line() 
         settle_dtype(SimpleNamespace(type="wall_x", device="cpu"), "float32", "x")
     with pytest.raises(ComponentError, match="compile=1 is known for smolvla, act, not for tdmpc"):
         compile_parts(object(), "tdmpc", "x")
-
-
-def test_groot_is_told_whether_it_computes_in_bfloat16() -> None:
-    config = SimpleNamespace(type="groot", use_bf16=True, device="cpu")
-    settle_dtype(config, "float32", "x")
-    assert config.use_bf16 is False
-    settle_dtype(config, "bfloat16", "x")
-    assert config.use_bf16 is True
-    with pytest.raises(ComponentError, match="dtype=float16: a groot policy computes in float32 or bfloat16"):
-        settle_dtype(config, "float16", "x")
-
-
-def test_evo1_computes_on_a_gpu_in_the_precision_that_is_asked_for() -> None:
-    config = SimpleNamespace(type="evo1", vlm_dtype="bfloat16", use_amp=True, device="cuda")
-    settle_dtype(config, "float32", "x")
-    assert (config.vlm_dtype, config.use_amp) == ("float32", False)

@@ -14,7 +14,7 @@ from besttake.policies.remote import OpenpiPolicy, ServedPolicy
 from besttake.policies.remote_wire import pack_openpi, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
-from besttake.types import Observation, Warm
+from besttake.types import Observation
 
 DRAW = Draw(0, "push", 3, 0)
 
@@ -99,26 +99,6 @@ def test_rows_keep_their_places_over_several_connections():
         got = policy.sample([observation(value) for value in range(7)], [DRAW] * 7)
         policy.close()
     np.testing.assert_array_equal(got[:, 0, 0], np.arange(7))
-
-
-def test_an_option_that_does_not_exist_is_named():
-    with pytest.raises(ComponentError, match="no option colour; known: map, state_dim"):
-        registry.policy("openpi:ws://127.0.0.1:1?colour=red")
-
-
-def test_a_server_that_does_not_greet_like_openpi_is_named():
-    with scripted(lambda r, c: None, greeting="welcome") as uri, pytest.raises(ComponentError, match="metadata frame"):
-        registry.policy(uri)
-
-
-def test_replan_longer_than_the_chunk_and_warm_rows_are_refused():
-    with scripted(lambda request, count: np.zeros((4, 7))) as uri:
-        with pytest.raises(ComponentError, match="replan=9 is more than the 4 actions"):
-            registry.policy(f"{uri}?replan=9")
-        policy: Any = registry.policy(uri)
-        with pytest.raises(ComponentError, match="cannot be warm-started"):
-            policy.sample([observation()], [DRAW], [Warm(0.7, 0.3, np.zeros((4, 7), np.float32))])
-        policy.close()
 
 
 def test_a_chunk_that_no_policy_has_is_refused():

@@ -53,11 +53,6 @@ def test_only_plain_numbers_are_sent(array):
         pack_openpi({"actions": array})
 
 
-def test_a_text_frame_is_reported_by_its_last_line():
-    with pytest.raises(WireError, match=r"KeyError: 'prompt'$"):
-        unpack_openpi("Traceback (most recent call last):\n  File x\nKeyError: 'prompt'\n")
-
-
 def test_a_message_of_bytes_that_unpack_to_gigabytes_is_refused():
     """A map is one byte on the wire and 64 in memory; a PNG of one colour is a thousandth of its pixels."""
     maps = b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x80" * (1 << 20)

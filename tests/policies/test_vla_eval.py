@@ -14,7 +14,7 @@ from besttake.errors import ComponentError
 from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
-from besttake.types import Observation, Warm
+from besttake.types import Observation
 
 HELLO = {"harness_version": "0.8.0", "protocol_version": 1, "model_server": "Scripted"}
 
@@ -133,23 +133,6 @@ def test_a_bad_answer_is_one_clear_line(answer, words):
     assert uri.removeprefix("vla-eval:") in str(error.value)
 
 
-def test_after_a_failure_the_next_sample_connects_again():
-    with scripted(lambda payload, count: "close" if count in (2, 3) else np.zeros(2)) as (uri, _):
-        policy: Any = registry.policy(uri)
-        with pytest.raises(ComponentError):
-            policy.sample([observation()], [DRAW])
-        assert policy.sample([observation()], [DRAW]).shape == (1, 1, 2)
-        policy.close()
-
-
-def test_another_protocol_version_is_named():
-    with (
-        scripted(lambda p, c: np.zeros(2), {**HELLO, "protocol_version": 2}) as (uri, _),
-        pytest.raises(ComponentError, match="protocol 2, this is 1"),
-    ):
-        registry.policy(uri)
-
-
 def test_nobody_there_a_wrong_address_and_bad_options_are_said_plainly():
     with sockets.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -165,13 +148,3 @@ def test_nobody_there_a_wrong_address_and_bad_options_are_said_plainly():
         registry.policy("vla-eval:ws://127.0.0.1:1?map=agentview")
     with pytest.raises(ComponentError, match="horizon=0 is not a whole number of at least 1"):
         registry.policy("vla-eval:ws://127.0.0.1:1?horizon=0")
-
-
-def test_a_missing_camera_lists_both_sides_and_warm_rows_are_refused():
-    with scripted(lambda p, c: np.zeros(2)) as (uri, _):
-        policy: Any = registry.policy(f"{uri}?map=image:front")
-        with pytest.raises(ComponentError, match="needs camera 'front'; the env gave: agentview"):
-            policy.sample([observation()], [DRAW])
-        with pytest.raises(ComponentError, match="cannot be warm-started"):
-            policy.sample([observation()], [DRAW], [Warm(0.3)])
-        policy.close()

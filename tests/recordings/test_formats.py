@@ -24,7 +24,6 @@ TASKS = (
     "pick up the black bowl between the plate and the ramekin and place it on the plate",
     "pick up the black bowl next to the ramekin and place it on the plate",
 )
-RNG = np.random.default_rng(3)
 DATE = "2026_01_02-03_04_05"
 
 
@@ -78,15 +77,6 @@ def test_an_openvla_log_gives_every_episode_its_task_start_and_outcome(tmp_path:
     assert (cell.policy, cell.env, cell.starts, cell.seeds) == ("openvla", "libero_spatial", 10, 1)
 
 
-def test_two_openvla_logs_are_asked_about_and_then_are_seeds(tmp_path: Path) -> None:
-    for i in range(2):
-        log(tmp_path / f"EVAL-libero_spatial-openvla-2026_01_0{i + 1}-03_04_05.txt", openvla_lines(drawn(i)))
-    with pytest.raises(IngestError, match="2 recordings do not say of which policy"):
-        ingest([tmp_path])
-    (cell,) = ingest([tmp_path], policy_name="openvla-7b").result.cells
-    assert (cell.starts, cell.seeds) == (10, 2)
-
-
 def test_a_log_what_it_printed_and_its_videos_count_once(tmp_path: Path) -> None:
     lines = openvla_lines(drawn(4), "./rollouts/2026_01_02")
     name = f"EVAL-libero_spatial-openvla-{DATE}.txt"
@@ -137,22 +127,6 @@ def test_an_exception_is_a_missing_take_and_a_cut_log_says_so(tmp_path: Path) ->
     assert any("1 episodes were begun and not finished" in note for note in notes)
 
 
-def test_tasks_of_the_same_words_and_skipped_starts_keep_their_starts(tmp_path: Path) -> None:
-    """Two scenes of libero_90 share an instruction; OpenVLA-OFT skips starts whose demonstration failed."""
-    lines = ["Task suite: libero_90"]
-    for won in ([True, False], [False, False]):
-        for i, one in enumerate(won):
-            lines += ["", "Task: open the drawer"]
-            if i == 1:
-                lines += ["Skipping task 3 episode 1 due to failed expert demo!", "", "Task: open the drawer"]
-            lines += [f"Starting episode {i + 1}...", f"Success: {one}"]
-    (recording,), _ = read([log(tmp_path / "EVAL-libero_90-openvla-2026_01_02-03_04_05.txt", lines)])
-    assert [(e.task, e.start, e.success) for e in recording.episodes] == [
-        ("open the drawer", "0", True), ("open the drawer", "2", False),
-        ("open the drawer (2)", "0", False), ("open the drawer (2)", "2", False),
-    ]  # fmt: skip
-
-
 def openpi_text(outcomes: dict[str, list[bool]]) -> str:
     """What ``examples/libero/main.py`` of openpi prints to standard error: logging between the bars of tqdm."""
     bar = "\r 10%|#         | 1/10 [00:21<03:12, 21.44s/it]"
@@ -171,17 +145,6 @@ def test_an_openpi_log_is_read_between_its_progress_bars(tmp_path: Path) -> None
     assert outcomes_of(path) == drawn(8)
     (tmp_path / "pi0_fast.log").write_text(openpi_text(drawn(9)))
     assert {cell.policy for cell in ingest([tmp_path]).result.cells} == {"pi0_fast", "pi05_spatial"}
-
-
-@pytest.mark.parametrize("prefix", ["INFO     | >> ", "2026-01-01 20:22:49,028 - INFO - ", "[INFO] ", ""])
-def test_the_prefix_of_a_logger_does_not_matter(tmp_path: Path, prefix: str) -> None:
-    """As OpenVLA-OFT prints (a message is padded and its second line indented), and as other servers' clients do."""
-    lines = []
-    for line in openvla_lines(drawn(2)):
-        lines += (
-            [prefix.rstrip(), f"    {line}  "] if line.startswith("Task: ") else [f"{prefix}{line}    "] if line else []
-        )
-    assert outcomes_of(log(tmp_path / "run.log", lines)) == drawn(2)
 
 
 def test_a_log_that_was_appended_to_holds_two_evaluations(tmp_path: Path) -> None:
@@ -231,13 +194,6 @@ def test_two_simplerenv_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     simpler(tmp_path, "rt_1_x", [True, False, True])
     simpler(tmp_path, "rt_1_x", [True, True, True])
     with pytest.raises(IngestError, match="1 starts have several videos"):
-        ingest([tmp_path])
-
-
-def test_two_folders_of_a_checkpoint_of_one_name_are_asked_about(tmp_path: Path) -> None:
-    simpler(tmp_path / "run1", "pretrained_model", [True, False, True])
-    simpler(tmp_path / "run2", "pretrained_model", [True, True, True])
-    with pytest.raises(IngestError, match="2 recordings do not say of which policy"):
         ingest([tmp_path])
 
 
@@ -317,16 +273,6 @@ def test_real_recordings_of_lerobot_eval_say_what_its_eval_info_says() -> None:
     assert sum("count once" in note for note in result.notes) == 1
 
 
-def test_simulators_side_by_side_have_every_so_many_th_start(tmp_path: Path) -> None:
-    for i in range(2):
-        recorded(tmp_path / "recordings" / "libero_10_3" / f"env_{i}", [[bool(i)], [True]])
-    recordings, _ = read([tmp_path])
-    assert sorted((e.start, e.success) for r in recordings for e in r.episodes) == [
-        ("0", False), ("1", True), ("2", True), ("3", True),
-    ]  # fmt: skip
-    assert len(ingest([tmp_path]).result.cells) == 1
-
-
 def test_json_lines_and_new_names_of_columns_are_read(tmp_path: Path) -> None:
     rows = [{"task_suite_name": "s", "task_id": i % 2, "init_state_id": i // 2, "episode_idx": i, "success": i % 3 == 0}
             for i in range(8)]  # fmt: skip
@@ -336,20 +282,6 @@ def test_json_lines_and_new_names_of_columns_are_read(tmp_path: Path) -> None:
         ("s", str(i % 2), str(i // 2), i % 3 == 0) for i in range(8)
     ]
     assert any("start from 'init_state_id'" in note for note in notes)
-
-
-def test_tasks_of_one_name_and_two_numbers_are_two_tasks(tmp_path: Path) -> None:
-    (tmp_path / "o.csv").write_text("task_name,task_id,episode_idx,success\nopen,3,0,1\nopen,4,0,0\nshut,5,0,1\n")
-    (recording,), _ = read([tmp_path / "o.csv"])
-    assert [e.task for e in recording.episodes] == ["open (3)", "open (4)", "shut"]
-
-
-def test_quotes_and_line_breaks_in_cells_are_read_as_csv_says(tmp_path: Path) -> None:
-    (tmp_path / "o.csv").write_text('task,start,success\n"""q""",0,1\n"two\nlines",0,0\n"a,b",0,1\n')
-    (recording,), _ = read([tmp_path / "o.csv"])
-    assert [e.task for e in recording.episodes] == ['"q"', "two\nlines", "a,b"]
-    (tmp_path / "s.csv").write_text('task;start;success\n"""q""";0;1\n')
-    assert read([tmp_path / "s.csv"])[0][0].episodes[0].task == '"q"'
 
 
 def test_what_a_spreadsheet_would_run_is_written_as_text_and_read_back(tmp_path: Path) -> None:
@@ -362,12 +294,6 @@ def test_what_a_spreadsheet_would_run_is_written_as_text_and_read_back(tmp_path:
     assert [(e.policy, e.task, e.start) for e in recording.episodes] == [
         ("@x", "+cmd|'/c calc'!A1", "-1"), ("@x", "=1+1", "0"), ("@x", "'quoted", "1"),
     ]  # fmt: skip
-
-
-def test_only_what_ingest_wrote_itself_is_not_read_again(tmp_path: Path) -> None:
-    (tmp_path / "outcomes.csv").write_text("start,success\n0,1\n0,0\n")
-    first = ingest([tmp_path], tmp_path / "run").result
-    assert first.cost.takes == ingest([tmp_path]).result.cost.takes == 2
 
 
 def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
@@ -390,21 +316,6 @@ def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
         ingest([tmp_path / "pipe.csv"])
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "o.csv").write_text("start,success\n0,1\n0,0\n")
-    (tmp_path / "run" / "result.json").mkdir(parents=True)
-    with pytest.raises(IngestError, match="run: cannot be written .*`out`"):
-        ingest([tmp_path / "o.csv"], tmp_path / "run")
-
-
-def test_ingest_says_why_it_cannot_decide(tmp_path: Path) -> None:
-    rows = "\n".join(f"{i},{s},{int((i + s) % 2)}" for i in range(6) for s in range(2))
-    (tmp_path / "o.csv").write_text(f"start,seed,success\n{rows}\n")
-    console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(ingested(ingest([tmp_path / "o.csv"])), 300))
-    assert "have no score" in console.export_text()
-
-
 def lines(path: Path, rows: list[dict[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -425,25 +336,3 @@ def test_what_only_later_lines_of_json_say_is_read(tmp_path: Path) -> None:
         (None, "", "", None, "EGL"), (True, "1", "a", 7, ""), (False, "1", "b", 9, ""),
     ]  # fmt: skip
     assert any("left out what holds no outcome, lines 1, 5, 6" in note for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("later", "says"),
-    [
-        ({"task": "t", "init_state_id": 1, "success": True}, "line 1 has 'episode' where other lines have"),
-        ({"task": "t", "episode": 1, "succeeded": True}, "line 2 has 'succeeded' where other lines have 'success'"),
-        ({"task_id": 4, "episode": 1, "success": True}, "line 2 has 'task_id' where other lines have 'task'"),
-    ],
-)
-def test_lines_of_json_that_name_one_thing_by_two_names_are_refused(
-    tmp_path: Path, later: dict[str, object], says: str
-) -> None:
-    path = lines(tmp_path / "o.jsonl", [{"task": "t", "episode": 0, "success": True}, later])
-    with pytest.raises(IngestError, match=says):
-        read([path])
-
-
-def test_a_policy_that_only_some_lines_of_json_name_is_asked_for(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [{"episode": i, "success": True, **({"model": "a"} if i else {})} for i in range(3)]
-    with pytest.raises(IngestError, match="does not say of which policy"):
-        ingest([lines(tmp_path / "o.jsonl", rows)])

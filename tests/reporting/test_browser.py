@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from besttake.reporting.html import make_html, report_page
-from besttake.reporting.numbers import percent
 from besttake.reporting.takes import Limits, page_takes
-from besttake.result import Result
 from besttake.takes.store import Store
 
 
@@ -33,14 +31,6 @@ def test_the_page_renders_without_complaint_in_light_dark_and_on_a_phone(
     assert min(browser.run(ratios)) > 0.6
 
 
-def test_the_theme_button_turns_the_page_over(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    browser.click("#theme")
-    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
-    browser.click("#theme")
-    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-
-
 def test_a_click_on_a_heading_sorts_the_table(browser: Any, run: Path) -> None:
     browser.open(run / "report.html")
     cells = "[...document.querySelectorAll('#cells tbody td:nth-child(6)[data-value]')]"
@@ -54,60 +44,8 @@ def test_a_click_on_a_heading_sorts_the_table(browser: Any, run: Path) -> None:
     assert browser.run("document.querySelector('#cells th:nth-child(6)').getAttribute('aria-sort')") == "descending"
 
 
-def test_hovering_a_dot_tells_its_numbers(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    assert browser.run("document.getElementById('tip').hidden")
-    browser.hover("#relation [data-tip]:last-of-type")
-    browser.wait("!document.getElementById('tip').hidden")
-    text = browser.run("document.getElementById('tip').textContent")
-    assert "headroom" in text
-    assert "gain" in text
-    box = browser.run(
-        "(() => { const r = document.getElementById('tip').getBoundingClientRect(); return [r.left, r.right]; })()"
-    )
-    assert box[0] >= 0
-    assert box[1] <= 1280
-
-
-def test_picking_a_start_shows_its_takes(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    first = browser.run("document.getElementById('outcome').textContent")
-    arms = browser.run(
-        "[...document.querySelectorAll('#stage .armrow')].map(row => row.querySelectorAll('.take').length)"
-    )
-    assert len(arms) > 1
-    assert set(arms) == {3}
-    assert browser.run("document.querySelectorAll('#stage .take.picked').length") == len(arms)
-    browser.click("#next")
-    second = browser.run("document.getElementById('outcome').textContent")
-    assert second != first
-    browser.click("#heat .start:last-of-type")
-    assert browser.run("document.getElementById('outcome').textContent") not in (first, second)
-
-
 EACH = "v => v.id + ': ' + v.nodes[0].html"
 VIOLATIONS = f"axe.run(document, {{resultTypes: ['violations']}}).then(r => r.violations.map({EACH}))"
-CHOSEN = "[...document.querySelectorAll('#heat .start')].map(o => o.getAttribute('aria-label'))"
-
-
-def test_filters_leave_the_starts_that_fit(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    every = browser.run(CHOSEN)
-    policy = browser.run("document.querySelectorAll('#by-policy option')[1].value")
-    choose = (
-        "(() => {{ const s = document.getElementById('{}'); s.value = '{}'; s.dispatchEvent(new Event('change')); }})()"
-    )
-    browser.run(choose.format("by-policy", policy))
-    assert browser.run(CHOSEN) == [name for name in every if name.startswith(policy)]
-    assert len(browser.run(CHOSEN)) < len(every)
-    browser.run(choose.format("by-arm", "base"))
-    assert browser.run("[...document.querySelectorAll('#stage .take')].map(t => t.dataset.arm)") == ["base"] * 3
-    browser.run("document.getElementById('disputed').click()")
-    disputed = browser.run(
-        "(h => h.starts.filter(s => s.disputed && h.cells[s.cell][0] === "
-        f"'{policy}').length)(JSON.parse(document.getElementById('takes-data').textContent).heat)"
-    )
-    assert len(browser.run(CHOSEN)) == disputed
 
 
 def test_the_map_has_a_square_for_every_take_with_its_outcome(browser: Any, run: Path) -> None:
@@ -128,38 +66,6 @@ def test_the_map_has_a_square_for_every_take_with_its_outcome(browser: Any, run:
     assert browser.run("document.getElementById('tip').textContent") == tip
 
 
-def test_a_click_on_a_square_plays_its_start_and_marks_the_take(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    place = "#heat .start[data-i='3'] .squares:nth-of-type(3) i:nth-child(2)"
-    wanted = browser.run("document.querySelector(\"#heat .start[data-i='3']\").getAttribute('aria-label')")
-    browser.click(place)
-    browser.wait("document.getElementById('play').textContent === 'Pause'")
-    policy, task, start = wanted.split(", successes")[0].rsplit(", ", 2)
-    assert browser.run("document.getElementById('outcome').textContent").startswith(f"{policy}, {task}, {start}.")
-    marked = "[...document.querySelectorAll('#stage .marked')].map(t => [t.dataset.arm, t.dataset.seed])"
-    assert browser.run(marked) == [["cooled", "1"]]
-    assert browser.run("document.querySelectorAll('#heat .start[aria-pressed=true]').length") == 1
-
-
-def test_a_filter_with_nothing_to_choose_is_not_shown(browser: Any, synthetic: ModuleType, tmp_path: Path) -> None:
-    synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=3, arms=("base",)))
-    browser.open(make_html(tmp_path / "run"))
-    shown = (
-        "[...document.querySelectorAll('.filters label')].filter(l => l.offsetHeight).map(l => l.textContent.trim())"
-    )
-    assert [text.split()[0] for text in browser.run(shown)] == ["outcome"]
-
-
-def test_arrow_keys_go_through_the_map(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    browser.click("#heat .start[data-i='0']")
-    for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowDown", code="ArrowDown")
-    assert browser.run("[document.activeElement.dataset.i, document.activeElement.getAttribute('aria-pressed')]") == [
-        "1", "true",
-    ]  # fmt: skip
-
-
 def test_a_page_in_a_file_asks_for_nothing_and_says_which_films_it_lacks(
     browser: Any, synthetic: ModuleType, tmp_path: Path
 ) -> None:
@@ -177,83 +83,6 @@ def test_a_page_in_a_file_asks_for_nothing_and_says_which_films_it_lacks(
     browser.click(f"#heat .start[data-i='{lacking}']")
     assert "besttake export RUN --films" in browser.run("document.getElementById('outcome').textContent")
     assert (browser.errors, browser.requests) == ([], [])
-
-
-def test_a_cell_leads_to_its_takes(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html")
-    for place in ("#cells tbody tr:last-child .watch", "#relation [data-path^='/cells/0/']"):
-        browser.click(place)
-        row = "#cells tbody tr:last-child" if "watch" in place else "#cells tbody tr"
-        cell = browser.run(
-            f"[...document.querySelector('{row}').cells].slice(0, 2).map(c => c.firstChild.textContent.trim())"
-        )
-        assert (
-            browser.run("[document.getElementById('by-policy').value, document.getElementById('by-group').value]")
-            == cell
-        )
-        assert all(name.startswith(cell[0]) for name in browser.run(CHOSEN))
-
-
-def test_paper_shows_every_column_and_every_reason(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html", width=1280)
-    browser.call("Emulation.setEmulatedMedia", media="print")
-    browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert browser.run("[...document.querySelectorAll('details')].every(d => d.open)")
-    assert browser.run("document.querySelectorAll('.answer dd').length") >= 6
-    assert browser.run("[...document.querySelectorAll('.answer dd')].every(p => p.getBoundingClientRect().height > 0)")
-    browser.call("Emulation.setDeviceMetricsOverride", width=700, height=990, deviceScaleFactor=1, mobile=False)
-    verdict = "document.querySelector('#cells td:last-child').getBoundingClientRect()"
-    assert browser.run(f"{verdict}.right") <= 700
-    assert browser.run(f"{verdict}.width") > 40
-    shown = "h => [h.scrollHeight <= h.clientHeight, h.querySelectorAll('.start').length]"
-    heat = f"({shown})(document.getElementById('heat'))"
-    starts = browser.run("JSON.parse(document.getElementById('takes-data').textContent).heat.starts.length")
-    assert browser.run(heat) == [True, starts]
-    columns = browser.run("document.getElementById('columns').innerText")
-    assert columns == "Arms from left to right: base, cooled, retrieve, shuffled."
-    frames = "[...document.querySelectorAll('#stage canvas.film')].map(c => Number(c.dataset.frame))"
-    assert set(browser.run(frames)) == {11}, "paper shows how takes ended: at first they look alike"
-    browser.run("dispatchEvent(new Event('afterprint'))")
-    assert set(browser.run(frames)) == {0}
-    assert not browser.run("[...document.querySelectorAll('details')].some(d => d.open)")
-    browser.call("Emulation.setEmulatedMedia", media="")
-
-
-def test_paper_is_light_and_keeps_the_colours_of_the_legend(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html", width=1280)
-    browser.click("#theme")
-    browser.call("Emulation.setEmulatedMedia", media="print")
-    try:
-        assert browser.run("getComputedStyle(document.body).color") == "rgb(29, 31, 35)"
-        key = "getComputedStyle(document.querySelector('.legend .key'))"
-        assert browser.run(f"[{key}.backgroundColor, {key}.printColorAdjust]") == ["rgb(0, 114, 178)", "exact"]
-    finally:
-        browser.call("Emulation.setEmulatedMedia", media="")
-        browser.click("#theme")
-
-
-def test_who_stops_after_the_first_screen_knows_what_to_do(browser: Any, run: Path) -> None:
-    result = Result.load(run / "result.json")
-    browser.open(run / "report.html", width=1400, height=900)
-    bottoms = browser.run(
-        "[...document.querySelectorAll('.decision')].map(d => [d.dataset.policy, d.querySelector('svg')"
-        ".getBoundingClientRect().bottom, d.querySelector('.headline').textContent.length])"
-    )
-    assert [policy for policy, *_ in bottoms] == [cell.policy for cell in result.policies]
-    assert all(bottom < 900 and length > 20 for _, bottom, length in bottoms)
-    rates = browser.run("[...document.querySelectorAll('.decision .asis')].map(one => one.textContent)")
-    known = [cell.headroom.pass_1.value for cell in result.policies if cell.headroom is not None]
-    assert rates == [f"{percent(value)} success as it is" for value in known]
-
-
-def test_notes_come_after_the_decision_and_no_table_is_cut_on_a_phone(browser: Any, run: Path) -> None:
-    browser.open(run / "report.html", width=390, height=844)
-    assert browser.run("document.querySelectorAll('#verdict .note').length") == 0
-    notes = browser.run("[...document.querySelectorAll('#notes + .notes li')].map(l => l.textContent.length)")
-    assert len(notes) == len(Result.load(run / "result.json").notes)
-    assert browser.run(
-        "[...document.querySelectorAll('#fit table')].every(t => t.getBoundingClientRect().right <= 390)"
-    )
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (1280, True)])
@@ -303,13 +132,6 @@ def test_an_empty_run_renders_too(browser: Any, synthetic: ModuleType, tmp_path:
     browser.open(make_html(tmp_path / "run"), width=390)
     assert browser.errors == []
     assert "no takes yet" in browser.run("document.body.textContent")
-
-
-def test_long_names_do_not_widen_a_phone(browser: Any, synthetic: ModuleType, tmp_path: Path) -> None:
-    long = "lerobot:some-organisation/a_very_long_policy_name_" + "x" * 90
-    synthetic.build(tmp_path / "run", synthetic.Shape(policies=(long, "b"), tasks=(long,), starts=3))
-    browser.open(make_html(tmp_path / "run"), width=390, height=844)
-    assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from besttake.core.estimate import Estimate
-from besttake.reporting import checks, ranking
-from besttake.reporting.charts import Axis, DotRow, Frame, Style, dots, spread, ticks
+from besttake.reporting.charts import Axis, spread, ticks
 from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
 from besttake.reporting.export.media import write_figures
 from besttake.reporting.numbers import count, duration, interval, number, percent, points
@@ -30,13 +28,6 @@ def test_a_figure_has_fixed_colours_in_a_file_and_follows_the_theme_on_a_page() 
     assert PRINT["s1"] in (circle.get("style") or "")
     assert "fill:var(--s1)" in figure.svg(PAGE, standalone=False)
     assert figure._repr_svg_() == figure.svg()
-
-
-def test_a_band_stands_between_its_lower_and_upper_ends() -> None:
-    frame = Frame.of((100, 60), (10, 5, 10, 15), (0, 4), (0, 1))
-    band = frame.band([(0, 0.25, 0.5), (4, 0.5, 3.0)], "ink", 0.25)
-    assert band.points == [(10, 25), (90, 5), (90, 25), (10, 35)]
-    assert "opacity:0.25" in Figure(100, 60, "a band", (band,)).svg()
 
 
 def test_text_in_a_figure_is_escaped() -> None:
@@ -67,31 +58,3 @@ def test_numbers_are_written_as_people_read_them() -> None:
     assert count(2, "policy", "policies") == "2 policies"
     assert duration(75) == "1 min 15 s"
     assert duration(7260) == "2 h 1 min"
-
-
-def test_a_dot_at_the_end_of_its_scale_leaves_its_number_free() -> None:
-    row = DotRow("oracle", Estimate(value=1.0, low=0.9, high=1.0, n=20), "/x", strong=True)
-    shapes = dots([row], "all succeed", (0.0, 1.0), Style(percent, lambda row: row.label)).shapes
-    dot = next(shape for shape in shapes if isinstance(shape, Mark))
-    written = next(shape for shape in shapes if isinstance(shape, Label) and shape.text == percent(1.0))
-    assert written.anchor == "end"
-    assert dot.x + 6 < written.x - 7.3 * len(written.text)
-
-
-def test_the_check_of_retrieval_names_every_configuration_whole() -> None:
-    from besttake.core.offline import Check, Checked
-    from besttake.core.retrieve import RetrievalConfig
-
-    known = Estimate(value=0.5, low=0.4, high=0.6, n=20)
-    config = RetrievalConfig(rule="current", gripper_gating=True)
-    one = Checked(config, known, known, known)
-    check = Check(base=known, mean_action=known, cooled={0.3: known}, noise=0.3, tried=(one,), chosen=config)
-    drawn = checks.figure(check, "/checks/p", "a check")
-    assert drawn is not None
-    assert checks.named(config) in {shape.text for shape in drawn.shapes if isinstance(shape, Label)}
-
-
-def test_marks_on_the_axis_of_a_ranking_have_all_their_digits() -> None:
-    frame = Frame.of((100, 60), (10, 5, 10, 15), (0, 4), (0.4, 1.1))
-    labels = [shape.text for shape in ranking._cosines(frame) if isinstance(shape, Label)]
-    assert [float(label) for label in labels] == pytest.approx(ticks(0.4, 1.1, 3))

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from besttake.errors import RunError
-from besttake.reporting import words
 from besttake.reporting.html import make_html, report_page
-from besttake.reporting.numbers import duration, estimate_percent, estimate_plain, estimate_points, spread
+from besttake.reporting.numbers import estimate_percent, estimate_points, spread
 from besttake.reporting.page import script
-from besttake.reporting.takes import PageTakes, page_takes
-from besttake.result import Estimate, Result, Retest
+from besttake.reporting.takes import page_takes
+from besttake.result import Result
 
 NASTY = "<script>alert(1)</script> \"'&\U0001f916"
 
@@ -93,23 +92,6 @@ def test_every_drawn_mark_carries_its_number(run: Path) -> None:
         assert wanted in kinds
 
 
-def test_the_interval_of_the_relation_is_shown(run: Path) -> None:
-    result = Result.load(run / "result.json")
-    seen, _ = page_of(run)
-    assert f"Spearman {estimate_plain(result.relation.spearman)}" in seen.text
-    assert estimate_plain(result.relation.within["testbed:half"]) in seen.text
-
-
-def test_the_page_has_three_layers_what_to_do_why_and_everything(run: Path) -> None:
-    seen, _ = page_of(run)
-    order = [found["id"] for tag, found in seen.tags if tag == "section"]
-    assert order[:3] == ["verdict", "why", "takes"]
-    assert order[3:] == ["soon", "ladder", "scorers", "relation", "arms", "fit", "tables"]
-    result = Result.load(run / "result.json")
-    first = seen.text.index(" ".join(result.policies[0].verdict.headline.split()))
-    assert first < seen.text.index("The ladder")
-
-
 def test_no_two_parts_of_the_page_have_the_same_id(run: Path) -> None:
     seen, _ = page_of(run)
     ids = [found["id"] for _, found in seen.tags if "id" in found]
@@ -148,62 +130,6 @@ def test_json_in_a_script_cannot_end_it() -> None:
     assert json.loads(text) == {"a": "</script><!-- & \u2028"}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"rate": 1.0}, "Every base take succeeded"),
-        ({"rate": 0.0}, "Every base take failed"),
-        ({"scored": False}, "no score"),
-        ({"starts": 1, "seeds": 1, "tasks": ("pick",), "arms": ("base",)}, "one take"),
-        ({"seeds": 1}, "one take per start"),
-        ({"arms": ("base",)}, "did not measure it"),
-        ({"starts": 2, "error": "Boom"}, "Boom"),
-    ],
-)
-def test_a_run_with_little_to_say_says_so(
-    synthetic: ModuleType, tmp_path: Path, change: dict[str, Any], says: str
-) -> None:
-    synthetic.build(
-        tmp_path / "run", synthetic.Shape(**{"starts": 4, "tasks": ("pick", "push"), "policies": ("one",), **change})
-    )
-    seen, text = page_of(tmp_path / "run")
-    assert says in (seen.text if says != "Boom" else text)
-    assert not re.search(r"\b(None|NaN|nan|inf|undefined|Traceback)\b", seen.text)
-
-
-def test_a_policy_whose_every_take_errored_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
-    result = synthetic.build(tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=2))
-    nothing = {"headroom": None, "selectors": None, "ranking": None, "arms": None, "dfe": None, "verdict": None}
-    empty = {"takes": 0, "errors": 6, "notes": ["no take of the base arm was finished"], **nothing}
-    broken = result.model_copy(
-        update={
-            name: [cell.model_copy(update=empty) for cell in getattr(result, name)] for name in ("cells", "policies")
-        }
-    )
-    seen = Seen(report_page(broken, PageTakes([], "No take of this run can be shown.")).html())
-    assert "There is no finished take: 6 takes ended in an error, so nothing can be said." in seen.text
-    assert not re.search(r"\b(None|NaN|nan)\b", seen.text)
-
-
-@pytest.mark.parametrize(
-    "kappa", [Estimate(value=0.25, low=0.1, high=0.4, n=9), Estimate(n=1, reason="fewer than two")]
-)
-def test_agreement_is_told_without_a_kappa_that_there_is_not(run: Path, kappa: Estimate) -> None:
-    result = Result.load(run / "result.json")
-    retest = Retest(agreement=Estimate(value=0.5, n=1), kappa=kappa)
-    policies = [cell.model_copy(update={"retest": retest}) for cell in result.policies]
-    text = Seen(report_page(result.model_copy(update={"policies": policies}), PageTakes([], "")).html()).text
-    assert "Two takes of a start end alike in" in text
-    assert ("; kappa" in text, "kappa" in text) == (kappa.value is not None,) * 2
-
-
-def test_a_run_without_takes_says_so(synthetic: ModuleType, tmp_path: Path) -> None:
-    synthetic.empty(tmp_path / "run")
-    seen, _ = page_of(tmp_path / "run")
-    assert "This run has no takes yet." in seen.text
-    assert not re.search(r"\bNone\b|\bNaN\b", seen.text)
-
-
 def test_missing_and_damaged_results_give_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="missing"):
         make_html(tmp_path)
@@ -212,54 +138,8 @@ def test_missing_and_damaged_results_give_one_line(tmp_path: Path) -> None:
         make_html(tmp_path)
 
 
-def test_what_is_open_says_how_many_more_starts(run: Path) -> None:
-    result = Result.load(run / "result.json")
-    answers = [one for cell in result.policies if cell.verdict for one in cell.verdict.answers.values()]
-    further = [words.further(one.further) for one in answers if one.further]
-    assert further
-    seen, _ = page_of(run)
-    assert all(sentence in seen.text for sentence in further)
-
-
 def test_only_a_served_page_may_ask_its_server(run: Path) -> None:
     result = Result.load(run / "result.json")
     takes = page_takes(run, result.cells, result.policies)
     assert "connect-src &#39;self&#39;" in report_page(result, takes, "stamp").html()
     assert "connect-src" not in (run / "report.html").read_text()
-
-
-def test_what_is_open_says_how_many_takes_would_close_it(run: Path) -> None:
-    result = Result.load(run / "result.json")
-    # The last invocation made 90 of the 720 takes: its seconds are for these alone.
-    cost = result.cost.model_copy(update={"seconds": {"takes": 2.0 * 90}, "made": 90})
-    result = result.model_copy(update={"cost": cost})
-    assert result.cost.takes == 720
-    for cell in result.policies:
-        assert cell.verdict is not None
-        for line in words.still_open(cell, result):
-            further = getattr(cell.verdict, line.part).further
-            each = 3 if line.part == "takes" else 12
-            assert further.low is not None
-            assert line.starts.startswith(f"{further.low:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"))
-            takes = f"{further.low * each:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-            assert line.takes.startswith(takes)
-            assert line.time.startswith(duration(further.low * each * 2.0))
-    assert any(words.still_open(cell, result) for cell in result.policies)
-
-
-def test_where_every_take_failed_nothing_is_advised(synthetic: ModuleType, tmp_path: Path) -> None:
-    synthetic.build(tmp_path / "run", synthetic.Shape(("p",), ("pick",), 6, rate=0.0))
-    cell = Result.load(tmp_path / "run" / "result.json").policies[0]
-    assert cell.verdict is not None
-    assert cell.verdict.option == "base"
-    assert "Leave it as it is for now" in words.headline(cell)
-    assert words.state(cell).startswith("Every base take failed")
-
-
-def test_the_options_of_a_policy_are_a_table_with_the_recommended_one_marked(run: Path) -> None:
-    seen, _ = page_of(run)
-    for cell in Result.load(run / "result.json").policies:
-        assert cell.verdict is not None
-        for option in cell.verdict.options:
-            assert option.name in seen.text
-    assert seen.text.count("recommended") >= 2

@@ -1,13 +1,11 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake.measure.scores import Scores
-from besttake.reporting import figures
-from besttake.reporting.candidates import Candidate, candidates, policy_curves, success_curves
-from besttake.result import CellPath, Result
+from besttake.reporting.candidates import Candidate, candidates, success_curves
+from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 
@@ -40,30 +38,6 @@ def test_a_curve_ends_at_pass_at_1_with_its_interval(run: Path) -> None:
             assert (last.value, last.low, last.high) == pytest.approx((expected.value, expected.low, expected.high))
 
 
-def test_cells_that_stopped_at_different_times_have_curves_of_their_own(run: Path) -> None:
-    """The policy's pass@1 leaves out what was made after its first cell stopped; a curve of all would end elsewhere."""
-    result = Result.load(run / "result.json")
-    with Store.open(run) as store:
-        every = candidates(result.cells, store.rows(), Scores.open(run))
-    cell = result.policies[0]
-    own = [one for starts in every.values() for one in starts if one.cell.policy == cell.policy]
-    assert [name for name, _ in policy_curves(cell, own)] == [cell.policy]
-    assert cell.arms is not None
-    base = cell.arms.arms["base"]
-    fewer = base.model_copy(update={"pass_1": replace(base.pass_1, n=base.pass_1.n - 1)})
-    arms = cell.arms.model_copy(update={"arms": {**cell.arms.arms, "base": fewer}})
-    path = CellPath(stopped="decided", unsettled=[], takes=9, paper_takes=9, settled={}, points={})
-    stopped = cell.model_copy(update={"path": path, "arms": arms})
-    drawn = dict(policy_curves(stopped, own))
-    cells = {f"{one.policy}, {one.group}": one for one in result.cells if one.policy == cell.policy}
-    assert list(drawn) == list(cells)
-    for name, curves in drawn.items():
-        for curve in curves:
-            measured = cells[name].arms
-            assert measured is not None
-            assert curve.by[-1] == pytest.approx(measured.arms[curve.arm].pass_1.value)
-
-
 def test_a_take_that_fails_early_stays_among_those_that_are_counted() -> None:
     """Kaplan-Meier would take it for one that might have gone on: (1 - 1/2) * (1 - 1/1) leaves no failure at all."""
     [curve] = success_curves([start(0, [(True, 10), (False, 5)]), start(1, [(False, 5), (True, 20)])])
@@ -78,11 +52,6 @@ def test_every_start_counts_once_however_many_takes_it_has() -> None:
     assert curve.by == [0.5]
 
 
-def test_takes_that_could_not_be_made_are_left_out() -> None:
-    [curve] = success_curves([start(0, [(None, 0), (True, 3)]), start(1, [(None, 0)])])
-    assert curve.by == [1.0]
-
-
 def test_the_curve_is_the_part_that_brute_force_counts() -> None:
     rng = np.random.default_rng(3)
     ends = [[(bool(rng.random() < 0.6), int(rng.integers(1, 40))) for _ in range(4)] for _ in range(25)]
@@ -90,14 +59,3 @@ def test_the_curve_is_the_part_that_brute_force_counts() -> None:
     for step, part in zip(curve.steps, curve.by, strict=True):
         counted = sum(sum(won and at <= step for won, at in own) / 4 for own in ends) / 25
         assert part == pytest.approx(counted)
-
-
-def test_a_success_at_an_unknown_step_gives_no_curve() -> None:
-    known = start(0, [(True, 5)])
-    row = known.arms["base"][0]
-    lost = Row(**{**row.__dict__, "success_step": None})
-    assert success_curves([known, _candidate({"base": (lost,)})]) == []
-
-
-def test_without_a_success_there_is_nothing_to_draw() -> None:
-    assert figures.timing("p", success_curves([start(0, [(False, 5)])])) is None

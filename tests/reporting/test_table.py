@@ -29,12 +29,6 @@ def test_a_page_and_markdown_show_the_same_cells_escaped() -> None:
     assert table.markdown().splitlines()[2].startswith("| a\\|b | +1.5")
 
 
-def test_a_long_table_is_cut_in_a_notebook() -> None:
-    html = Table("many", ("i",), [(i,) for i in range(50)]).html()
-    assert html.count("<tr>") == 21
-    assert "30 more rows" in html
-
-
 def test_a_dataframe_has_every_row_with_its_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
     made: dict[str, Any] = {}
     pandas = types.SimpleNamespace(DataFrame=lambda rows, columns: made.update(rows=rows, columns=columns))

@@ -110,44 +110,6 @@ def test_everything_that_shows_a_verdict_says_the_same(name: str) -> None:
         assert all(plain(answer.sentence) in texts[name] for name in ("markdown", "page"))
 
 
-@pytest.mark.parametrize("name", RATES)
-def test_sentences_are_whole_and_carry_no_stray_values(name: str) -> None:
-    cell = cell_of(name)
-    answers = [answer.sentence for answer in words.answers(cell, WORTH)]
-    for text in (words.headline(cell), *words.more(cell), *answers):
-        assert text.endswith(".")
-        assert text[0].isupper()
-        assert not re.search(r"None|nan|\n|  |\.\.", text)
-
-
-def test_the_headline_says_from_what_to_what_by_doing_what_and_at_what_price() -> None:
-    cell = cell_of("act")
-    assert cell.verdict
-    assert cell.headroom
-    assert cell.verdict.answer == "act"
-    text = words.headline(cell)
-    option = cell.verdict.recommended
-    assert text.startswith("Cool the sampling and keep the best of 3 takes by manifold: ")
-    assert (option.arm, option.takes) == ("cooled", 3)
-    assert f"from {percent(cell.headroom.pass_1.value)} to {percent(cell.verdict.success.value)}" in text
-    assert estimate_points(cell.verdict.gain) in text
-    assert text.endswith(", 3 takes.")
-    rise = (cell.verdict.success.value or 0) - (cell.headroom.pass_1.value or 0)
-    assert rise == pytest.approx(cell.verdict.gain.value)
-
-
-def test_a_policy_that_is_left_alone_and_one_that_is_open_say_so() -> None:
-    leave, open_ = cell_of("leave", 120), cell_of("open")
-    assert words.headline(leave).startswith("Leave it as it is: one take succeeds in 100")
-    assert words.needs_text(leave) == "leave"
-    assert words.tone(leave) == "rest"
-    assert words.headline(open_).startswith("Not decided yet. ")
-    assert words.needs_text(open_) == f"{open_.verdict.option} (open)"  # type: ignore[union-attr]
-    assert words.tone(open_) == "open"
-    alone = with_verdict(open_, option="base", answer="open")
-    assert words.headline(alone).startswith("Not decided yet. Leave it as it is for now")
-
-
 @pytest.mark.parametrize("optimism", [0.0, 0.021, -0.004])
 def test_the_corrected_gain_is_the_recommended_options_wherever_options_are_listed(optimism: float) -> None:
     cell = cell_of("act")
@@ -170,40 +132,6 @@ def test_the_corrected_gain_is_the_recommended_options_wherever_options_are_list
     assert texts["page"].count(number) >= 2, "the figure and the table"
 
 
-def test_a_cheaper_option_that_may_do_as_well_comes_with_its_difference() -> None:
-    cell = cell_of("open")
-    assert cell.verdict
-    cheaper = cell.verdict.row(cell.verdict.cheaper)
-    assert cheaper
-    assert cheaper.behind
-    line = next(line for line in words.more(cell) if "cannot tell yet" in line)
-    assert words.action(cheaper) in line
-    assert estimate_points(cheaper.behind) in line
-    same = words.price(cheaper) == words.price(cell.verdict.recommended)
-    assert line.startswith("Simpler: " if same else "Cheaper: ")
-    assert words.marks(cell.verdict) == {cheaper.name: "cheaper, cannot tell yet", cell.verdict.option: "recommended"}
-    assert all("cheaper, cannot tell yet" in shown(result_of(cell))[name] for name in ("markdown", "page"))
-
-
-@pytest.mark.parametrize(
-    ("arm", "takes", "does", "costs"),
-    [
-        ("base", 3, "keep the best of 3 takes by manifold", "3 takes"),
-        ("cooled", 1, "cool the sampling", "1 take"),
-        ("retrieve", 1, "retrieve demonstrations", "1 take, a library to search"),
-        ("retrieve?rule=next", 1, "retrieve demonstrations (`retrieve?rule=next`)", "1 take, a library to search"),
-        ("mine:x", 1, "run the arm `mine:x`", "1 take, a library to search"),
-        ("base", 1, "leave it as it is", "1 take"),
-    ],
-)
-def test_an_option_is_told_with_its_price(arm: str, takes: int, does: str, costs: str) -> None:
-    verdict = cell_of("act").verdict
-    assert verdict
-    option = verdict.options[0].model_copy(update={"arm": arm, "takes": takes, "scorer": "manifold"})
-    assert words.action(option) == does
-    assert words.price(option) == costs
-
-
 @pytest.mark.parametrize(
     ("name", "question", "answer", "reason"),
     [
@@ -222,16 +150,6 @@ def test_an_answer_that_is_not_an_ordinary_one_says_why(name: str, question: str
     assert ("less than 3 points" in lines[question].sentence) == (reason == "no-headroom")
 
 
-def test_retrieval_that_the_check_left_out_says_so() -> None:
-    data = data_of("alone")
-    left = CellData(**{**vars(data), "left_out": True})
-    cell = measure_cell(left, Settings(3, 3, WORTH, "manifold"))
-    lines = {line.name: line for line in words.answers(cell, WORTH)}
-    for name in ("demonstrations", "both"):
-        assert lines[name].badge == "not measured"
-        assert "held-out demonstrations" in lines[name].sentence
-
-
 @pytest.mark.parametrize("name", ["act", "open"])
 def test_answers_carry_their_numbers(name: str) -> None:
     cell = cell_of(name)
@@ -241,20 +159,6 @@ def test_answers_carry_their_numbers(name: str) -> None:
         assert estimate_points(own.gain) in line.sentence
         assert line.value == own.gain.value
         assert words.further(own.further) in line.sentence
-
-
-@pytest.mark.parametrize(
-    ("forecast", "numbers"),
-    [
-        (None, []), (Forecast(40, 210, 500), ["40", "210"]), (Forecast(7, 7, 500), ["7"]),
-        (Forecast(1, 1, 500), ["1"]), (Forecast(120, None, 500), ["120"]), (Forecast(None, None, 80), ["80"]),
-        (Forecast(None, None, 0), []),
-    ],
-)  # fmt: skip
-def test_a_forecast_is_a_range_or_says_that_it_will_not_do(forecast: Forecast | None, numbers: list[str]) -> None:
-    text = words.further(forecast)
-    assert re.findall(r"\d+", text) == numbers
-    assert bool(text) == (forecast is not None)
 
 
 def extended(first: int, then: int) -> Cell:
@@ -289,6 +193,33 @@ def test_looking_again_at_the_same_takes_changes_nothing() -> None:
     assert again == cell
 
 
+def test_a_gain_that_length_explains_carries_a_warning() -> None:
+    cell = with_verdict(cell_of("act"), leak=True).model_copy(update={"window": "episode"})
+    assert cell.selectors
+    assert "shortest" in words.leak(cell)
+    assert words.leak(cell) in words.more(cell)
+    assert not words.leak(cell.model_copy(update={"window": "full"})), "a window that hides the length needs no warning"
+
+
+@pytest.mark.parametrize(
+    ("arm", "takes", "does", "costs"),
+    [
+        ("base", 3, "keep the best of 3 takes by manifold", "3 takes"),
+        ("cooled", 1, "cool the sampling", "1 take"),
+        ("retrieve", 1, "retrieve demonstrations", "1 take, a library to search"),
+        ("retrieve?rule=next", 1, "retrieve demonstrations (`retrieve?rule=next`)", "1 take, a library to search"),
+        ("mine:x", 1, "run the arm `mine:x`", "1 take, a library to search"),
+        ("base", 1, "leave it as it is", "1 take"),
+    ],
+)
+def test_an_option_is_told_with_its_price(arm: str, takes: int, does: str, costs: str) -> None:
+    verdict = cell_of("act").verdict
+    assert verdict
+    option = verdict.options[0].model_copy(update={"arm": arm, "takes": takes, "scorer": "manifold"})
+    assert words.action(option) == does
+    assert words.price(option) == costs
+
+
 def test_a_run_until_decided_says_how_it_ended_and_what_it_saved() -> None:
     def said(stopped: str, unsettled: list[str]) -> str:
         path = CellPath(stopped=stopped, unsettled=unsettled, takes=90, paper_takes=1500, settled={}, points={})
@@ -304,17 +235,15 @@ def test_a_run_until_decided_says_how_it_ended_and_what_it_saved() -> None:
     assert "saved" not in hopeless
 
 
-def test_a_gain_that_length_explains_carries_a_warning() -> None:
-    cell = with_verdict(cell_of("act"), leak=True).model_copy(update={"window": "episode"})
-    assert cell.selectors
-    assert "shortest" in words.leak(cell)
-    assert words.leak(cell) in words.more(cell)
-    assert not words.leak(cell.model_copy(update={"window": "full"})), "a window that hides the length needs no warning"
-
-
-def test_a_cell_without_a_verdict_says_what_it_lacks() -> None:
-    cell = cell_of("act").model_copy(update={"verdict": None, "headroom": None, "takes": 0, "errors": 2})
-    assert words.headline(cell) == "There is no finished take: 2 takes ended in an error, so nothing can be said."
-    assert words.needs_text(cell) == "nothing measured"
-    assert not words.more(cell)
-    assert not words.answers(cell, WORTH)
+@pytest.mark.parametrize(
+    ("forecast", "numbers"),
+    [
+        (None, []), (Forecast(40, 210, 500), ["40", "210"]), (Forecast(7, 7, 500), ["7"]),
+        (Forecast(1, 1, 500), ["1"]), (Forecast(120, None, 500), ["120"]), (Forecast(None, None, 80), ["80"]),
+        (Forecast(None, None, 0), []),
+    ],
+)  # fmt: skip
+def test_a_forecast_is_a_range_or_says_that_it_will_not_do(forecast: Forecast | None, numbers: list[str]) -> None:
+    text = words.further(forecast)
+    assert re.findall(r"\d+", text) == numbers
+    assert bool(text) == (forecast is not None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,14 +190,3 @@ def test_own_successes_stand_in_for_demonstrations(
     assert np.isnan(nothing[0].values).all()
     with pytest.raises(BestTakeError, match="has no successful base take of q"):
         scorer.score([replace(takes[0], policy="q", task="check")], None)
-
-
-def test_own_successes_need_a_run() -> None:
-    with pytest.raises(BestTakeError, match="self: name a run on tuning starts, self:RUN"):
-        registry.scorer("self")
-
-
-def test_all_permutations_of_takes_give_the_same_consensus(takes: list[Footage], squares: Library) -> None:
-    straight = scores("consensus", takes, squares)
-    for order in itertools.permutations(range(4)):
-        np.testing.assert_array_equal(scores("consensus", [takes[i] for i in order], squares), straight[list(order)])

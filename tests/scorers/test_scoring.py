@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.errors import RunError
@@ -21,7 +18,7 @@ from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 MANIFEST = Manifest(identity={"seed": 0})
 
@@ -119,32 +116,6 @@ def test_no_frame_is_encoded_twice_whoever_reads_its_embedding(run: Path, librar
         assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
         score_takes(store, library, counting, scorers)
         assert Counting.frames == sum(len(take.frame_steps) for _, take in store.takes())
-
-
-class Renamed:
-    """The same under other names; the instruction says which task it is."""
-
-    name, fingerprint, camera, fps = "renamed", "1", "front", 10.0
-    gripper_dim, gripper_open, eef_dims = None, 1, None
-
-    def __init__(self, demos: Iterable[Demo]) -> None:
-        self.demos = demos
-
-    def __iter__(self) -> Iterator[Demo]:
-        words = {"pick": "take it up", "push": "shove it away"}
-        for demo in self.demos:
-            yield replace(demo, task=f"episode {int(demo.id) % 2}", instruction=words[demo.task])
-
-
-def test_the_instruction_finds_demonstrations_that_the_name_does_not(
-    run: Path, library: Library, wanderings: Iterable[Demo], tmp_path: Path
-) -> None:
-    named = scored(run, library)
-    renamed = build(Renamed(wanderings), Pixels(), tmp_path / "renamed")
-    mixed = scored(run, renamed)
-    matched = kept_or_scored(run, renamed, context=Context({"pick": "Take it up.", "push": "shove it away"}))
-    assert {key: score.scores for key, score in matched.items()} == {k: s.scores for k, s in named.items()}
-    assert any(mixed[key].scores != named[key].scores for key in named)
 
 
 def changed(path: Path, name: str) -> None:
@@ -271,17 +242,3 @@ def test_a_scorer_that_reads_length_is_noticed_though_it_does_not_say_so(
     kept = Scores.open(run)
     assert kept is not None
     assert kept.length == {"odd length"}
-
-
-def test_a_scorer_of_another_camera_is_refused_in_one_line(run: Path, library: Library) -> None:
-    context = Context({}, {"pick": "front", "push": "front"})
-    scores = scored(run, library, "manifold", "python:odd_scorer:with_camera", context=context)
-    assert scores.lost == {
-        "odd camera": "scorer odd camera: it needs the camera 'wrist', and takes keep the pictures of 'front'"
-    }
-
-
-def test_without_demonstrations_scorers_that_need_none_work(run: Path) -> None:
-    scores = scored(run, None, *ways("well"), "manifold")
-    assert list(scores.scorers) == ["odd well"]
-    assert scores.lost == {"manifold": "scorer manifold: it needs demonstrations; name them with `demos`"}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import logging
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, ClassVar
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,9 +16,7 @@ from websockets.sync.client import connect
 
 from besttake.policies.remote_wire import Message, pack_message, unpack_message
 from besttake.serving import Limits, serve
-from besttake.serving.batches import Batches, SampleRequest
-from besttake.serving.served import Served, ServedEpisode
-from besttake.types import Observation, PolicySpec
+from besttake.types import PolicySpec
 
 WAIT = 120
 
@@ -118,21 +113,6 @@ def test_what_comes_while_the_policy_samples_is_one_call_of_at_most_its_width():
     assert [len(call) for call in policy.calls] == [1, 8, 2]
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_fewer_rows_at_once_can_be_asked_for(batch):
-    policy = Gated()
-    with serve(policy, limits=Limits(batch=batch)) as server:
-        first = held(policy, server)
-        others = [Client(server.url, f"other {number}") for number in range(3)]
-        for client in others:
-            client.ask()
-        waiting(server, 3)
-        policy.gate.set()
-        for client in (first, *others):
-            client.answer()
-    assert max(map(len, policy.calls)) == batch
-
-
 def test_a_client_gets_the_same_bits_whoever_shares_its_calls():
     """Eight clients at once, each in an episode and with observations of its own, against a server without batches."""
 
@@ -173,21 +153,6 @@ def test_a_request_that_makes_the_policy_fail_costs_the_others_nothing():
         policy.gate.set()
         assert bad.answer() == "RuntimeError: fell over"
         assert all(client.answer().shape == (3,) for client in (first, *good))
-
-
-def test_a_policy_that_fails_on_many_rows_gets_fewer(caplog):
-    policy = Gated(most=2)
-    with serve(policy) as server, caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            first = held(policy, server)
-            others = [Client(server.url, f"other {number}") for number in range(4)]
-            for client in others:
-                client.ask()
-            waiting(server, 4)
-            policy.gate.set()
-            assert all(client.answer().shape == (3,) for client in (first, *others))
-    assert [len(call) for call in policy.calls] == [1, 4, 2, 2, 1, 2, 2]
-    assert "4 rows at once failed (RuntimeError: fell over); now 2 at most" in caplog.text
 
 
 def test_a_client_that_leaves_while_it_waits_is_not_sampled():
@@ -232,26 +197,6 @@ def test_closing_turns_away_those_who_wait():
     policy.gate.set()
 
 
-def test_a_call_waits_a_moment_for_those_who_were_just_answered_and_for_nobody_else():
-    async def waits(took: float, answered: list[float | None]) -> float:
-        batches = Batches(lambda rows: [], 8)
-        batches._took = took
-        for moment in answered:
-            batches.client(lambda: True).answered = moment
-        first = SampleRequest(
-            batches.client(lambda: True), Observation({}, np.zeros(5, np.float32)), None, None, came=10.0
-        )
-        until = batches._wait_until(first, 10.0)
-        await batches.close()
-        return until - 10.0
-
-    for took, answered, expected in (
-        (1.0, [], 0.0), (1.0, [None], 0.0), (1.0, [9.99], 0.02), (1.0, [9.0], -0.97), (0.02, [10.0], 0.01),
-        (1.0, [9.99, 10.02], 0.03),
-    ):  # fmt: skip
-        assert asyncio.run(waits(took, answered)) == pytest.approx(expected)
-
-
 class Frugal(Gated):
     """Gives every call's chunks in the same memory, as models with fixed buffers do."""
 
@@ -277,16 +222,3 @@ def test_a_policy_that_uses_its_memory_again_does_not_mix_clients_up():
         for one in (first, second):
             one.socket.close()
     np.testing.assert_array_equal(actions, alone)
-
-
-def test_what_was_answered_with_an_error_is_not_remembered():
-    async def fail(seen, draw, history):
-        history.memory.append(seen)
-        raise RuntimeError("fell over")
-
-    served = Served(Gated(), 0, {}, Limits())
-    episode = ServedEpisode(served, mock.Mock(sample=fail), served.episode("push", 0))
-    episode.history.memory.append("before")
-    with pytest.raises(RuntimeError):
-        asyncio.run(episode.sample(Observation({}, np.zeros(5, np.float32), "")))
-    assert episode.history.memory == ["before"]

@@ -17,11 +17,9 @@ from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.demos.library import Library
-from besttake.policies.augmented import EpisodeHistory, cooled, retrieving
+from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
-from besttake.serving import Limits, serve
-from besttake.serving.batches import SampleRequest
-from besttake.serving.served import Served
+from besttake.serving import serve
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
@@ -140,41 +138,6 @@ def test_a_served_retrieving_policy_acts_as_the_arm_retrieve(
                 np.testing.assert_array_equal(driven(act, start), actions)
 
 
-def test_clients_that_share_all_their_calls_get_the_arm_as_if_alone(library: Library, diagnosed: Diagnosed) -> None:
-    expected = diagnosed(LOOKS_BACK, "retrieve")
-    served = Served(retrieving(registry.policy("testbed:half"), library, LOOKS_BACK), SEED, {}, Limits())
-    envs, histories = [registry.env("testbed:pick") for _ in expected], [EpisodeHistory(TASK) for _ in expected]
-    for env, history, start in zip(envs, histories, expected, strict=True):
-        env.reset(Start(TASK, start))
-        history.states.append(env.observe(()).state)
-    for chunk in range(STEPS // served.spec.replan + 1):
-        draws = [Draw(SEED, TASK, start, 0, chunk) for start in expected]
-        seen = [env.observe(("wrist",)) for env in envs]
-        rows = [SampleRequest(None, *row) for row in zip(seen, draws, histories, strict=True)]  # type: ignore[arg-type]
-        for env, history, sampled in zip(envs, histories, served.sample(rows), strict=True):
-            assert not isinstance(sampled, Exception)
-            for action in sampled[: served.spec.replan]:
-                env.step(action)
-                history.actions.append(action)
-                history.states.append(env.observe(()).state)
-    for history, start in zip(histories, expected, strict=True):
-        np.testing.assert_array_equal(history.actions[:STEPS], expected[start])
-
-
-def test_looking_back_is_what_makes_them_equal(library: Library, diagnosed: Diagnosed) -> None:
-    """The same policy, asked without the history of the episode, acts otherwise in these very episodes."""
-    expected = diagnosed(LOOKS_BACK, "retrieve")
-    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
-
-    class Forgetful:
-        spec, sample = augmented.spec, staticmethod(augmented.sample)
-
-    with serve(Forgetful(), seed=SEED) as server:
-        for start, actions in expected.items():
-            with vla_eval_client(server.url, start) as act:
-                assert not np.array_equal(driven(act, start), actions)
-
-
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, protocol: str) -> None:
     expected = diagnosed(PLAIN, "cooled")
@@ -184,32 +147,10 @@ def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, pro
                 np.testing.assert_array_equal(driven(act, start), actions)
 
 
-def test_an_openpi_client_that_tells_nothing_gets_each_chunk_as_at_the_first_step(library: Library) -> None:
-    """What differs then: no onset to align to, no gripper phase, and draws by connection and request."""
-    policy = registry.policy("testbed:half")
-    augmented = retrieving(policy, library, LOOKS_BACK)
-    asked: list[Observation] = []
-    with (
-        serve(augmented, "openpi", seed=SEED) as server,
-        openpi_client(server.url, starts()[0], tells=False) as act,
-    ):
-
-        def noted(seen: Observation, states: list[F32]) -> F32:
-            asked.append(seen)
-            return np.asarray(act(seen, states))
-
-        got = driven(noted, starts()[0])
-    draws = [Draw(SEED, "connection", 0, 0, chunk) for chunk in range(len(asked))]
-    expected = augmented.sample(asked, draws)[:, : policy.spec.replan].reshape(-1, policy.spec.action_dim)
-    np.testing.assert_array_equal(got, expected[:STEPS])
-
-
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
         (3, "needs a step"),
-        ({"step": -1}, "needs a step"),
-        ({"step": "2"}, "needs a step"),
         ({"step": 99}, "step 99 after step 0, with a chunk of 10"),
         ({"step": 8}, r"states (1, 20), where the 8 since the last request"),
         ({"step": 8, "states": np.zeros((8, 3), np.float32)}, "20 state numbers, the client sent 3"),
@@ -232,11 +173,3 @@ def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
             if not fine:
                 assert words in answer
                 assert "\n" not in answer
-
-
-def test_a_step_of_an_episode_that_never_began_is_said(library: Library) -> None:
-    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
-    with serve(augmented, "openpi") as server, connect(server.url) as socket:
-        socket.recv(timeout=120)
-        socket.send(pack_openpi({"besttake": {"step": 4}}))
-        assert "begin with step 0" in str(socket.recv(timeout=120))

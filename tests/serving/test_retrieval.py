@@ -52,11 +52,6 @@ def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -
         retrieval_from(tmp_path / "run")
 
 
-def test_a_run_without_retrieval_cannot_be_served_so(library: Library, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="diagnosed without retrieval"):
-        retrieval_from(run(tmp_path / "run", library, ["base"]))
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.serving import Limits, serve
+from besttake.serving import serve
 from besttake.takes.draws import Draw
 
 
@@ -31,19 +31,6 @@ def test_a_served_policy_gives_its_own_chunks_through_openpi(policy, observation
         remote.close()
     np.testing.assert_array_equal(got, policy.sample([observation], [Draw(5, "connection", 0, 0)]))
     assert (remote.spec.horizon, remote.spec.replan) == (4, 2)
-
-
-@pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])
-def test_rows_are_asked_for_over_as_many_connections_as_the_server_samples_at_once(policy, observation, protocol):
-    with serve(policy, protocol, limits=Limits(batch=3)) as server:
-        remote: Any = registry.policy(f"{protocol}:{server.url}")
-        rows = remote.sample([observation] * 6, [Draw(0, "push", start, 0) for start in range(6)])
-        assert (len(rows), len(server._open)) == (6, 3)
-        remote.close()
-        one: Any = registry.policy(f"{protocol}:{server.url}?connections=1")
-        one.sample([observation] * 6, [Draw(0, "push", start, 0) for start in range(6)])
-        assert len(one._connections) == 1
-        one.close()
 
 
 @pytest.mark.parametrize("protocol", ["vla-eval", "openpi"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
 
-from besttake.takes.autoscale import Autoscale, Load, Measured, first, suited
+from besttake.takes.autoscale import Autoscale, Load, Measured, first
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
@@ -18,13 +15,6 @@ from besttake.takes.pool import LocalPool
 from besttake.takes.runner import Concurrency, play
 from besttake.takes.sizes import room_for
 from besttake.takes.store import Store
-
-
-def test_where_simulators_are_the_limit_every_worker_has_one_take_and_another() -> None:
-    load = suited(Measured(turn=3.0, call=0.01, width=8), workers=6)
-    assert load == Load(6, 2 * 8 + 2 * 6)
-    assert suited(Measured(turn=3.0, call=0.01, width=8), workers=6, at_once=2) == Load(6, 12)
-    assert first(2, 8, at_once=2) == Load(2, 4)
 
 
 def test_takes_are_added_only_as_far_as_memory_goes() -> None:

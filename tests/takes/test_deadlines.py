@@ -77,34 +77,9 @@ def test_the_users_patience_is_the_deadline_of_orders_and_other_work_has_ten_tim
     assert silent_for(deadlines, clock) == 71
 
 
-def test_a_message_that_waits_behind_another_has_its_own_time() -> None:
-    deadlines, clock = watched(patience=10)
-    deadlines.sent(0, act(1))
-    deadlines.sent(0, act(1))
-    answer_after(deadlines, clock, 9)
-    assert silent_for(deadlines, clock) == 11
-
-
 def test_a_machine_that_slept_gives_up_nobody() -> None:
     deadlines, clock = watched(patience=10)
     deadlines.sent(0, act(1))
     clock.now += 3600
     assert deadlines.overdue([]) == []
     assert silent_for(deadlines, clock) == 10
-
-
-def test_a_worker_that_has_nothing_to_do_may_be_silent() -> None:
-    deadlines, clock = watched(patience=2)
-    for _ in range(100):
-        clock.now += 1
-        assert deadlines.overdue([]) == []
-
-
-def test_a_worker_that_still_starts_has_longer() -> None:
-    deadlines, clock = watched(patience=2)
-    deadlines.sent(0, act(1))
-    for _ in range(60):
-        clock.now += 1
-        assert deadlines.overdue([], starting=[0]) == []
-    deadlines.started(0)
-    assert silent_for(deadlines, clock) == 3

@@ -38,26 +38,10 @@ def test_a_run_beats_while_it_goes_on_and_leaves_nothing_behind(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_news_that_cannot_be_told_cost_a_beat_and_not_the_run(tmp_path: Path) -> None:
-    with Heartbeat(tmp_path, lambda: Beat(text=[][0])):
-        assert wait_for_another(tmp_path, 1).text == ""
-
-
-def test_a_directory_that_is_gone_does_not_end_the_run(tmp_path: Path) -> None:
-    with Heartbeat(tmp_path / "gone", Beat):
-        time.sleep(0.03)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "x"}', '{"text": "no number"}', '{"number": 1e999}'])
 def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / heartbeat.FILE).write_text(text)
     assert read_heartbeat(tmp_path) is None
-
-
-@pytest.mark.parametrize("left", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_time_left_that_is_no_number_is_not_known(tmp_path: Path, left: str) -> None:
-    (tmp_path / heartbeat.FILE).write_text(f'{{"number": 1, "done": 3, "left": {left}}}')
-    assert read_heartbeat(tmp_path) == Beat(done=3, number=1)
 
 
 def test_a_link_in_the_run_is_not_written_through(tmp_path: Path) -> None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 from dataclasses import replace
-from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import toy
 
 from besttake.takes.draws import Draw
@@ -53,24 +46,6 @@ def test_pictures_are_the_same_on_the_other_side_and_stay_when_the_slot_is_used_
             for picture, was in zip(seen(answer).values(), own, strict=True):
                 np.testing.assert_array_equal(picture, was)
                 assert picture.flags.writeable
-
-
-def test_memory_leaves_descriptors_for_workers_where_a_shell_allows_few() -> None:
-    """As many workers as before there was shared memory can be started; the last ones send pictures by the pipe."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (2 * highest + 40, before[1]))
-        kept = []
-        for _ in range(2 * highest + 40):
-            with created() as (memory, _descriptors):
-                kept.append(memory)
-        assert kept[0] is not None
-        assert kept[-1] is None
-        for pipe in Pipe():
-            pipe.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize(

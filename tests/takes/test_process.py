@@ -6,19 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import toy
 
 from besttake.takes.pool import LocalPool
-from besttake.takes.process import READY, WorkerProcess
 
 WORLD = """
 from besttake.testbed.env import make as testbed
@@ -97,15 +91,6 @@ def test_ctrl_c_is_left_to_the_parent() -> None:
     pool.close()
 
 
-def test_ctrl_c_is_not_even_heard_by_a_worker_that_is_just_starting() -> None:
-    worker = WorkerProcess()
-    try:
-        os.kill(worker.pid, signal.SIGINT)
-        assert worker.pipe.recv() == READY
-    finally:
-        worker.end()
-
-
 def test_a_worker_that_dies_idle_is_replaced() -> None:
     pool = LocalPool(2)
     pool.map(toy.halved, [2, 4])
@@ -120,21 +105,3 @@ def test_a_worker_has_one_blas_thread_and_the_module_path_of_its_parent() -> Non
     assert pool.map(os.getenv, ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"]) == ["1", "1"]
     assert pool.map(toy.search_path, [0]) == [[os.path.abspath(place) for place in sys.path]]
     pool.close()
-
-
-def test_a_worker_outlives_the_thread_that_started_it() -> None:
-    made: list[WorkerProcess] = []
-
-    def start() -> None:
-        made.append(WorkerProcess())
-        assert made[0].pipe.recv() == READY
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-    time.sleep(0.1)
-    try:
-        made[0].send(partial(abs, -3))
-        assert made[0].pipe.recv() == (3,)
-    finally:
-        made[0].end()

@@ -2,19 +2,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import toy
 
 from besttake.arms.base import Request
@@ -82,21 +76,10 @@ def test_takes_do_not_depend_on_who_samples(tmp_path: Path, pool: LocalPool) -> 
         assert tally.done == 12
 
 
-def test_takes_with_and_without_an_actor_share_a_run(tmp_path: Path, pool: LocalPool) -> None:
-    mixed = [own if own.key.seed else other for own, other in zip(played_by(toy.Actor()), jobs(), strict=True)]
-    assert run(tmp_path / "mixed", mixed, pool)[2] == run(tmp_path / "engine", jobs(), pool)[2]
-
-
 def test_an_actor_that_cannot_be_made_fails_its_takes_with_its_reason(tmp_path: Path, pool: LocalPool) -> None:
     tally, rows, _ = run(tmp_path / "run", played_by(toy.Actor(missing=True)), pool, Nobody())
     assert tally.failed == 12
     assert {row.error for row in rows} == {"FileNotFoundError: no weights here"}
-
-
-def test_a_pool_shares_other_work_and_keeps_its_order(pool: LocalPool) -> None:
-    told: list[int] = []
-    assert pool.map(toy.halved, [4, 2, 9, 1, 6], told.append) == [2, 1, 4.5, 0.5, 3]
-    assert sorted(told) == [1, 2, 4, 6, 9]
 
 
 def test_work_that_raises_or_kills_its_worker_is_told(tmp_path: Path) -> None:
@@ -128,14 +111,6 @@ def test_a_take_is_what_a_plain_loop_gives(tmp_path: Path, pool: LocalPool) -> N
         assert take.success_step == success
         assert take.frame_steps.tolist() == [0, 5, 10]
         assert take.calls == 4
-
-
-def test_takes_stop_at_success_unless_they_go_on(tmp_path: Path, pool: LocalPool) -> None:
-    with Store.write(tmp_path / "run", MANIFEST) as store:
-        play(jobs(goes_on=False), toy.Noise(), draw, store, pool, batch=4)
-        takes = [take for _, take in store.takes()]
-    assert any(take.success for take in takes)
-    assert all(take.steps == (take.success_step or 12) for take in takes)
 
 
 def test_a_take_that_raises_is_recorded_with_its_reason_and_the_run_goes_on(tmp_path: Path, pool: LocalPool) -> None:
@@ -192,30 +167,9 @@ def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp
     assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
 
 
-@pytest.mark.slow
-def test_a_worker_that_stops_during_other_work_is_replaced_too() -> None:
-    own = LocalPool(2, patience=0.4)  # other work has ten times as long
-    own.map(toy.halved, [2, 4, 6])
-    os.kill(own.pids[1], signal.SIGSTOP)
-    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
-    assert own.stalled >= 1
-    own.close()
-
-
 def test_a_worker_killed_in_the_middle_of_its_answer_is_replaced(tmp_path: Path) -> None:
     own = LocalPool(1)
     assert own.map(toy.cut_short, [str(tmp_path / "died")]) == ["whole"]
-    own.close()
-
-
-def test_an_idle_worker_that_dies_while_others_work_is_survived() -> None:
-    own = LocalPool(2)
-    own.map(toy.halved, [2, 4, 6])
-    killer = threading.Timer(0.2, lambda: os.kill(own.pids[1], signal.SIGKILL))
-    killer.start()
-    assert own.map(toy.slept, [0.0, 0.0, 1.0]) == [0.0, 0.0, 1.0]
-    killer.join()
-    assert own.map(toy.halved, [2, 4, 6]) == [1, 2, 3]
     own.close()
 
 
@@ -226,16 +180,6 @@ def test_workers_that_cannot_start_are_one_line_and_not_tried_for_ever(monkeypat
     with pytest.raises(RolloutError, match="5 workers in a row died as they started; is memory short"):
         own.map(toy.halved, [2, 4])
     own.close()
-
-
-def test_too_many_workers_for_the_limits_of_the_shell_are_one_line() -> None:
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))\n"
-        "from besttake.takes.pool import LocalPool; from besttake.errors import RolloutError\n"
-        "try: LocalPool(40)\nexcept RolloutError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("cannot start 40 workers: Too many open files; use fewer `workers`")
 
 
 @pytest.mark.parametrize("actor", [None, toy.Actor(moody=True)], ids=["in the engine", "in the worker"])
@@ -254,14 +198,3 @@ def test_a_disk_error_stops_the_engine_and_is_raised_here(tmp_path: Path, pool: 
         store.stage = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
         with pytest.raises(OSError, match="No space left"):
             play(jobs(), toy.Noise(), draw, store, pool, batch=4)
-
-
-def test_workers_end_when_their_parent_is_gone() -> None:
-    own = LocalPool(1)
-    pid = own.pids[0]
-    own.close()
-    for _ in range(600):
-        if not os.path.exists(f"/proc/{pid}"):
-            break
-        time.sleep(0.1)
-    assert not os.path.exists(f"/proc/{pid}")

@@ -11,7 +11,7 @@ import pytest
 
 from besttake.errors import PlanError
 from besttake.takes import sizes
-from besttake.takes.sizes import ReplicaLayout, cores, laid_out, memory, worker_count
+from besttake.takes.sizes import ReplicaLayout, laid_out, memory, worker_count
 
 GB = 1 << 30
 BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
@@ -21,20 +21,15 @@ BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
     ("nodes", "asked", "expected"),
     [
         ([BIG] * 8, (None, None, None), ReplicaLayout(64, 16, 1.0, 64)),
-        ([BIG] * 2, (None, None, 0.5), ReplicaLayout(32, 8, 0.5, 32)),
         ([BIG], (None, 4, 0.1), ReplicaLayout(32, 4, 0.1, 32)),  # cores are the limit
         ([{"CPU": 64.0, "GPU": 1.0}], (None, 1, 0.1), ReplicaLayout(10, 1, 0.1, 10)),  # 1 // 0.1 is 9
-        ([{"CPU": 16.0, "GPU": 3.0}] * 2, (None, None, 2), ReplicaLayout(2, 16, 2, 2)),  # one on each, not three in all
         (
             [{"CPU": 4.0}, {"CPU": 16.0, "GPU": 2.0}],
             (None, None, None),
             ReplicaLayout(2, 8, 1.0, 2),
         ),  # none on the head
-        ([{"CPU": 0.0}, {"CPU": 8.0}, {"CPU": 8.0}], (None, None, None), ReplicaLayout(2, 8, 0.0, 2)),
-        ([{"CPU": 2.0}] * 2, (4, None, None), ReplicaLayout(4, 1, 0.0, 4)),
         ([{"CPU": 16.0, "GPU": 1.0}] * 2, (3, None, None), ReplicaLayout(3, 16, 1.0, 2)),  # the third waits for a node
         ([{"CPU": 64.0, "GPU": 1.0, "memory": 20.0 * GB}], (None, None, None), ReplicaLayout(1, 20, 1.0, 1)),
-        ([{"CPU": 64.0, "GPU": 1.0, "memory": 20.0 * GB}], (None, 40, None), ReplicaLayout(1, 40, 1.0, 1)),
     ],
 )
 def test_replicas_lie_on_nodes_that_have_room_for_them(nodes, asked, expected) -> None:
@@ -61,21 +56,6 @@ def written(place: Path, **files: str) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (place / name.replace("__", ".")).write_text(text)
-
-
-def test_quotas_of_a_group_and_of_those_above_it_count(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
-    assert cores() == 64
-    written(groups, own="0::/slurm/job_7\n")
-    written(groups / "all" / "slurm" / "job_7", cpu__max="max 100000\n")
-    assert cores() == 64
-    written(groups / "all" / "slurm", cpu__max="1200000 100000\n")
-    assert cores() == 12
-    written(groups, own="3:cpu,cpuacct:/docker/abc\n0::/\n")  # version 1, seen from inside a container
-    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="250000\n", cpu__cfs_period_us="100000\n")
-    assert cores() == 2
-    written(groups / "all" / "cpu,cpuacct", cpu__cfs_quota_us="-1\n")
-    assert cores() == 64
 
 
 def test_memory_that_a_group_may_still_use_includes_what_files_hold(groups: Path) -> None:

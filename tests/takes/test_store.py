@@ -233,15 +233,10 @@ def edit(run: Path, statement: str) -> None:
     "statement",
     [
         "update takes set success = 1 - success where seed = 3",
-        "update takes set success_step = 1 where seed = 3",
-        "update takes set steps = steps + 1 where seed = 3",
-        "update takes set start = 7 where seed = 3",
         "update takes set policy = 'q' where seed = 3",
-        "update takes set status = 'error' where seed = 3",
         "update takes set status = x'00ff' where seed = 3",
         "update takes set sha256 = 'f' || substr(sha256, 2) where seed = 3",
         "update takes set checksum = null, success = 1 - success where seed = 3",
-        "update takes set checksum = '' where seed = 3",
     ],
 )
 def test_a_changed_row_is_never_believed_and_comes_back_from_its_file(tmp_path: Path, statement: str) -> None:
@@ -279,15 +274,6 @@ def test_a_file_under_another_takes_name_is_not_taken_in(tmp_path: Path) -> None
     (run / str(one.file)).write_bytes((run / str(two.file)).read_bytes())
     with Store.write(run, MANIFEST) as store:
         assert store.rows() == [two]
-
-
-def test_a_take_whose_writer_was_killed_before_its_row_is_kept(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with Store.write(run, MANIFEST) as store:
-        row = store.add(make_take())
-    edit(run, "delete from takes")
-    with Store.write(run, MANIFEST) as store:
-        assert store.rows() == [row]
 
 
 @pytest.mark.parametrize("what", ["take", "folder", "takes"])
@@ -478,20 +464,6 @@ def test_a_take_whose_row_cannot_be_written_leaves_no_file(tmp_path: Path, monke
         assert [row.key.seed for row in store.rows()] == [0]
 
 
-def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:
-    error = sqlite3.DatabaseError("malformed database schema (\n  check)")
-    with pytest.raises(RunError) as caught, explained(tmp_path):
-        raise error
-    assert "malformed database schema ( check)" in str(caught.value)
-
-
-def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
-    with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
-        raise error
-
-
 def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(RunError, match="not a run"):
@@ -505,12 +477,6 @@ def test_what_a_killed_writer_left_half_written_is_swept_away(tmp_path: Path) ->
     stray.write_bytes(b"half")
     Store.write(tmp_path / "run", MANIFEST).close()
     assert not stray.exists()
-
-
-def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="choose another directory"):
-        Store.write(tmp_path / "file" / "run", MANIFEST)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
@@ -541,12 +507,8 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
     "text",
     [
         "",
-        "{}",
-        "[]",
         '{"schema": 1, "extent": 3}',
-        '{"schema": "new"}',
         '{"schema": 1e999}',
-        '{"schema": 2}',
         "[" * 99999,
     ],
 )
@@ -577,8 +539,21 @@ def test_the_table_is_read_once_and_follows_what_is_added_and_forgotten(tmp_path
         assert store.digest() == digest
 
 
-def test_what_a_policy_cannot_run_is_kept_in_the_manifest(tmp_path: Path) -> None:
-    with Store.write(tmp_path / "run", MANIFEST) as store:
-        store.skip("p", ["retrieve"])
-    with Store.open(tmp_path / "run") as store:
-        assert store.manifest.skipped == {"p": ["retrieve"]}
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="choose another directory"):
+        Store.write(tmp_path / "file" / "run", MANIFEST)
+
+
+def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
+        raise error
+
+
+def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:
+    error = sqlite3.DatabaseError("malformed database schema (\n  check)")
+    with pytest.raises(RunError) as caught, explained(tmp_path):
+        raise error
+    assert "malformed database schema ( check)" in str(caught.value)

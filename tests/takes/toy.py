@@ -161,12 +161,6 @@ def search_path(_: int) -> list[str]:
     return list(sys.path)
 
 
-def slept(seconds: float) -> float:
-    """Work for `LocalPool.map` that takes its time."""
-    time.sleep(seconds)
-    return seconds
-
-
 def cut_short(once: str) -> str | CutShort:
     """Work for `LocalPool.map`: the first time, a result whose process dies while it is sent."""
     return "whole" if os.path.exists(once) else CutShort(once)

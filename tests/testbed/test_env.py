@@ -22,12 +22,6 @@ def test_each_task_keeps_the_contract_of_an_env(task):
     assert held == ("spec", "observe", "reset", "lazy", "starts", "restore")
 
 
-def test_the_whole_testbed_has_each_task_as_its_own_group():
-    spec = registry.env("testbed").spec
-    assert [task.group for task in spec.tasks] == list(TASKS)
-    assert [task.name for task in spec.tasks] == list(TASKS)
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_a_snapshot_taken_in_the_middle_goes_on_bit_for_bit_in_another_env(task):
     first: Any = registry.env("testbed")
@@ -84,15 +78,6 @@ def test_another_process_sees_the_same_bits():
     assert said[0].stdout == said[1].stdout != ""
 
 
-def test_cameras_have_their_sizes_and_step_needs_none():
-    env = registry.env("testbed:stack")
-    env.reset(Start("stack", 0))
-    seen = env.observe(env.spec.cameras)
-    assert seen.images["wrist"].shape == (48, 48, 3)
-    assert seen.images["front"].shape == (160, 160, 3)
-    assert env.observe(()).images == {}
-
-
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
@@ -104,16 +89,3 @@ def test_a_wrong_uri_is_answered_in_one_line(uri, message):
     with pytest.raises(ComponentError, match=message) as caught:
         registry.env(uri)
     assert "\n" not in str(caught.value)
-
-
-def test_a_wrong_task_camera_or_order_is_answered_in_one_line():
-    env = registry.env("testbed:pick")
-    with pytest.raises(ComponentError, match="reset the env"):
-        env.step(np.zeros(4, np.float32))
-    with pytest.raises(ComponentError, match="it has pick"):
-        env.reset(Start("push", 0))
-    with pytest.raises(ComponentError, match="starts count from 0"):
-        env.reset(Start("pick", -1))
-    env.reset(Start("pick", 0))
-    with pytest.raises(ComponentError, match="no camera 'top'"):
-        env.observe(("top",))

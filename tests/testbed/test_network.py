@@ -43,12 +43,6 @@ def test_a_row_has_the_same_bits_alone_and_in_any_batch(weights):
     assert np.array_equal(together[2:7], net(noise[2:7], states[2:7]))
 
 
-def test_normalising_undoes_the_scale_of_the_output(weights):
-    net = FlowNet(weights)
-    chunk = np.random.default_rng(4).uniform(-1, 1, (HORIZON, 4)).astype(np.float32)
-    np.testing.assert_allclose(net.normalise(chunk) * net.std + net.mean, chunk, atol=1e-6)
-
-
 def test_misperceived_states_stay_consistent():
     world = World("pick")
     world.reset(1)

@@ -22,11 +22,3 @@ def test_starts_put_the_drawer_in_different_places():
         world.reset(seed)
         places.append(world.goal())
     assert len(np.unique(np.round(places, 4), axis=0)) == 5
-
-
-def test_the_shaft_carries_no_weight_and_touches_nothing():
-    model = scene.model("pick")
-    geom = model.body("shaft").geomadr[0]
-    assert model.geom_contype[geom] == 0
-    assert model.geom_conaffinity[geom] == 0
-    assert model.body("shaft").mass[0] == 0

@@ -16,14 +16,6 @@ def test_the_state_says_where_things_are_and_which_task_it_is(task):
     assert TASKS[int(np.argmax(state[16:]))] == task
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_standing_still_solves_nothing(task):
-    world = World(task)
-    for seed in range(5):
-        world.reset(seed)
-        assert not any(world.step(np.array([0, 0, 0, -1.0])) for _ in range(40))
-
-
 def test_the_hand_moves_with_the_action_and_actions_are_bounded():
     world = World("pick")
     moved = []

@@ -7,15 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from markupsafe import escape
-from rich.console import Console
 
 from besttake.config import Plan
 from besttake.core.estimate import Estimate
-from besttake.reporting import words
-from besttake.reporting.html import make_compare_html
-from besttake.reporting.outputs import comparison
-from besttake.reporting.terminal import layout
 from besttake.verbs.compare import _pairs, changes, compare, independent
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
@@ -58,34 +52,6 @@ def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(p
     document = json.loads(compare(list(pair)).to_json())
     assert document["changes"][0]["paired"] is True
     assert compare([pair[0]]).changes == ()
-
-
-def test_the_page_of_two_runs_begins_with_every_change(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    compared = compare(list(pair))
-    page = make_compare_html(compared, tmp_path / "compare.html").read_text()
-    assert page.index("What changed from half to strong") < page.index("What each policy needs, before and after")
-    for i, one in enumerate(compared.changes):
-        assert f'data-path="/changes/{i}/change/value" data-value="{one.change.value!r}"' in page, "the figure"
-        assert f'<td data-value="{one.change.value!r}"' in page, "the table"
-        assert f'data-value="{one.before.value!r}"' in page
-    assert "3 shared" in page
-    assert "start by start" in page
-    assert compared.policy_runs == ("half", "strong")
-    for cell in compared.result.policies:
-        assert str(escape(words.headline(cell))) in page
-
-
-def test_two_runs_with_too_few_cells_for_a_relation_say_nothing_of_one(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    compared = compare(pair)
-    console = Console(width=100)
-    with console.capture() as printed:
-        console.print(layout(comparison(compared), 100))
-    page = make_compare_html(compared, tmp_path / "compare.html").read_text()
-    assert compared.result.relation.r is None
-    for text in (printed.get(), page):
-        assert "pass@1" in text
-        assert "correlation" not in text
-        assert "Capture ranges" not in text
 
 
 def test_cells_of_one_task_in_two_envs_are_not_mixed_up(pair: tuple[Path, Path]) -> None:

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
-import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,30 +17,14 @@ from besttake.core.relation import CellGains
 from besttake.errors import PlanError, RunError
 from besttake.measure.cell import relation_of
 from besttake.measure.scores import ScoreName, Scores
-from besttake.reporting import words
 from besttake.reporting.html import make_compare_html
-from besttake.reporting.numbers import estimate_points, number
+from besttake.reporting.numbers import number
 from besttake.reporting.outputs import comparison
 from besttake.reporting.terminal import layout
 from besttake.result import Relation, Result
 from besttake.takes.store import Store
 from besttake.takes.table import Table
 from besttake.verbs.compare import compare
-from besttake.verbs.ingest import ingest
-
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def synthetic() -> ModuleType:
-    name = "besttake_report_synthetic"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HERE.parent / "reporting" / "synthetic.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -103,63 +84,6 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     assert page.count("<circle") + page.count("<polygon") > 9
 
 
-def test_no_name_and_no_number_is_broken_on_a_narrow_terminal(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[1], tmp_path / "again")
-    found = compare([runs[1], tmp_path / "again"])
-    assert found.changes
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(layout(comparison(found), 80))
-    text = console.export_text()
-    for cell in found.result.cells:
-        assert len(re.findall(rf"(?<!\S){re.escape(cell.policy)} +{re.escape(cell.group)}(?!\S)", text)) >= 1
-    for one in found.changes:
-        assert f"{one.arm} {one.number}" in text
-        assert estimate_points(one.change, "") in text
-
-
-def test_a_notebook_shows_the_relation_and_every_cell(runs: list[Path]) -> None:
-    compared = compare(runs)
-    html = compared._repr_html_()
-    assert words.relation(compared.result.relation)[0] in html
-    assert html.count("<tr>") == 1 + 9
-    assert "&lt;b&gt;odd" in html
-    figure = compared.plot()
-    assert figure is not None
-    assert figure._repr_svg_().count("data-gain-path") == 9 + 3
-
-
-def test_runs_without_scores_are_named_and_left_out(runs: list[Path], synthetic: ModuleType, tmp_path: Path) -> None:
-    data = HERE.parent / "recordings" / "data" / "vla_eval"
-    ingest(sorted(data.glob("recording-*.sqlite"))[:2], tmp_path / "outcomes", policy_name="Pusher")
-    synthetic.build(tmp_path / "unscored", synthetic.Shape(policies=("p",), tasks=("t",), starts=3, scored=False))
-    found = compare([*runs[:1], tmp_path / "outcomes", tmp_path / "unscored"])
-    assert found.result.relation.cells == 3
-    assert any("outcomes takes no part" in note for note in found.result.notes)
-    assert any("no score" in note for note in found.result.notes)
-    alone = compare([tmp_path / "unscored"])
-    assert alone.result.relation.r is None
-    page = make_compare_html(alone, tmp_path / "alone.html").read_text()
-    assert "no gain to set against headroom" in page
-    assert not re.search(r">\s*(None|nan)\s*<", page)
-
-
-def test_a_run_named_twice_counts_once(runs: list[Path]) -> None:
-    found = compare([runs[0], runs[0]])
-    assert found.result.relation.cells == 3
-    assert "counts once" in found.result.notes[0]
-
-
-def test_a_copy_of_a_run_changes_nothing_and_is_named(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[0], tmp_path / "copy")
-    alone, both = compare(runs), compare([*runs, tmp_path / "copy"])
-    assert both.result.relation == alone.result.relation
-    assert both.result.cost == alone.result.cost
-    assert both.runs == alone.runs
-    assert both.across == alone.across
-    (note,) = [note for note in both.result.notes if "count once" in note]
-    assert "copy holds 81 takes of first" in note
-
-
 def test_of_a_run_that_grew_the_shared_takes_count_once(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,19 +108,6 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
         (note,) = [note for note in both.result.notes if "count once" in note]
         assert "63 takes" in note
         assert sorted(sizes.pop()) == [9] * 6 + [11] * 3
-
-
-def test_starts_measured_otherwise_are_not_joined_to_a_cell(runs: list[Path], tmp_path: Path) -> None:
-    """As above, but the grown run keeps one of two takes: its own starts are a cell of their own."""
-    shutil.copytree(runs[0], tmp_path / "pairs")
-    document = json.loads((runs[0] / "result.json").read_text())
-    for cell in document["cells"]:
-        cell["headroom"]["n"] = 2
-    (tmp_path / "pairs" / "result.json").write_text(Result.model_validate(document).to_json())
-    with contextlib.closing(Table(tmp_path / "pairs")) as table:
-        rows = table.content().rows.values()
-        table.add([replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start > 5])
-    assert compare([runs[0], tmp_path / "pairs"]).result.relation.cells == 6
 
 
 def test_every_number_is_read_on_the_window_asked_for(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,12 +164,6 @@ def test_what_the_paper_reports_over_all_cells_is_there(runs: list[Path]) -> Non
     for shown in ("Capture ranges from", "gain of retrieval: r =", "AUC of the score over all 243 takes", "retrieve's"):
         assert shown in text
     assert json.loads(found.to_json())["across"]["auc"]["value"] == found.across.auc.value
-
-
-def test_one_run_needs_no_list_and_a_second_is_not_taken_for_the_command(runs: list[Path]) -> None:
-    assert compare(str(runs[0])).runs == compare(runs[0]).runs == compare([runs[0]]).runs
-    with pytest.raises(TypeError, match="positional"):
-        compare(runs[0], runs[1])  # type: ignore[arg-type, misc]
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from besttake.reporting import outputs
 from besttake.reporting.terminal import layout
-from besttake.types import Demo, Observation, Start
+from besttake.types import Demo
 from besttake.verbs import doctor as module
-from besttake.verbs.doctor import DoctorResult, Extra, doctor
+from besttake.verbs.doctor import Extra, doctor
 
 
 def printed(result: module.DoctorResult, path: Path) -> str:
@@ -26,22 +26,8 @@ def printed(result: module.DoctorResult, path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def machine() -> module.DoctorResult:
-    return doctor("testbed:half", "testbed")
-
-
-@pytest.fixture(scope="module")
 def tour() -> module.DoctorResult:
     return doctor()
-
-
-def test_a_notebook_shows_every_check_and_how_the_parts_fit(machine: DoctorResult) -> None:
-    html = machine._repr_html_()
-    assert machine.pairing is not None
-    assert html.count("<tr>") == 1 + len(machine.checks) + len(machine.pairing.lines) + len(machine.pairing.conventions)
-    assert "more rows" not in html
-    assert "<td>pairing</td><td>cameras</td><td></td><td>policy: " in html
-    assert "; env: " in html
 
 
 def test_the_base_install_works_and_every_extra_is_told(tour: module.DoctorResult) -> None:
@@ -60,60 +46,6 @@ def test_every_extra_of_the_package_is_looked_for() -> None:
 
     offered = set(metadata("besttake").get_all("Provides-Extra") or ()) - {"dev", "docs"}
     assert offered == {extra.name for extra in module.EXTRAS}
-
-
-def test_what_is_missing_names_the_extra_to_install(tmp_path: Path) -> None:
-    check = module._extra(Extra("vision", "pictures", ("no_such_module_here",), "no-such"))
-    assert not check.works
-    assert check.mend == "pip install 'besttake[vision]'"
-
-
-def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_library.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    check = module._extra(Extra("vision", "pictures", ("broken_library",), "no-such"))
-    assert not check.works
-    assert "libfoo.so.1" in check.detail
-
-
-def test_a_library_that_is_slow_to_import_is_not_called_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "slow_library.py").write_text("import time; time.sleep(60)")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(module, "_IMPORT_SECONDS", 1)
-    check = module._extra(Extra("vision", "pictures", ("slow_library",), "no-such"))
-    assert check.works
-    assert "slow: its import was not over in 1 s" in check.detail
-
-
-def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
-    assert machine.pairing is not None
-    assert machine.pairing.problems == ()
-    text = printed(machine, tmp_path / "log")
-    assert "They fit." in text
-    assert "pick, push" in text
-    assert "base, cooled, rerank, retrieve, shuffled" in text
-    assert json.loads(machine.to_json())["pairing"]["problems"] == []
-
-
-def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env(tmp_path: Path) -> None:
-    result = doctor("testbed:half", "testbed:pick", "testbed:pick")
-    assert result.healthy
-    assert result.pairing is not None
-    text = printed(result, tmp_path / "log")
-    assert "demonstrations: testbed:pick\n" in text
-    assert {line.what: line for line in result.pairing.conventions}["picture size"].env == "48 x 48"
-    assert "-1 open, +1 closed" in text
-    assert "3 demonstrations" in text
-    gripper = next(line for line in result.pairing.conventions if line.what == "gripper command")
-    assert gripper.data == gripper.env == "-1 open, +1 closed"
-    assert gripper.policy == "unknown"
-    assert "not known of all of them, so not compared: gripper command, state layout, action units, pictures\n" in text
 
 
 class SevenActions:
@@ -142,32 +74,6 @@ def test_demonstrations_of_another_robot_do_not_fit_and_the_command_exits_with_1
     assert "actions of 7 numbers, but testbed:pick has 4" in " ".join(done.output.split())
 
 
-def test_an_env_is_reset_draws_a_picture_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from besttake import registry
-
-    whole, events = registry.env("testbed"), []
-
-    class Watched:
-        spec = whole.spec
-
-        def reset(self, start: Start) -> None:
-            events.append("reset")
-            whole.reset(start)
-
-        def observe(self, cameras: tuple[str, ...]) -> Observation:
-            events.append("observe")
-            seen = whole.observe(cameras)
-            return replace(seen, images={camera: np.zeros_like(image) for camera, image in seen.images.items()})
-
-        def close(self) -> None:
-            events.append("close")
-
-    monkeypatch.setattr(registry, "env", lambda uri: Watched())
-    result = module.pair(None, "watched")
-    assert events == ["reset", "observe", "close"]
-    assert "draws one colour only" in result.problems[0]
-
-
 def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from besttake import registry
 
@@ -189,3 +95,44 @@ def test_a_policy_that_cannot_be_built_says_why(tmp_path: Path) -> None:
     result = module.pair("testbod:half", None)
     assert "did you mean testbed" in result.problems[0]
     assert not module.DoctorResult((), result).healthy
+
+
+@pytest.fixture(scope="module")
+def machine() -> module.DoctorResult:
+    return doctor("testbed:half", "testbed")
+
+
+def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env(tmp_path: Path) -> None:
+    result = doctor("testbed:half", "testbed:pick", "testbed:pick")
+    assert result.healthy
+    assert result.pairing is not None
+    text = printed(result, tmp_path / "log")
+    assert "demonstrations: testbed:pick\n" in text
+    assert {line.what: line for line in result.pairing.conventions}["picture size"].env == "48 x 48"
+    assert "-1 open, +1 closed" in text
+    assert "3 demonstrations" in text
+    gripper = next(line for line in result.pairing.conventions if line.what == "gripper command")
+    assert gripper.data == gripper.env == "-1 open, +1 closed"
+    assert gripper.policy == "unknown"
+    assert "not known of all of them, so not compared: gripper command, state layout, action units, pictures\n" in text
+
+
+def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_library.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    check = module._extra(Extra("vision", "pictures", ("broken_library",), "no-such"))
+    assert not check.works
+    assert "libfoo.so.1" in check.detail
+
+
+def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
+    assert machine.pairing is not None
+    assert machine.pairing.problems == ()
+    text = printed(machine, tmp_path / "log")
+    assert "They fit." in text
+    assert "pick, push" in text
+    assert "base, cooled, rerank, retrieve, shuffled" in text
+    assert json.loads(machine.to_json())["pairing"]["problems"] == []

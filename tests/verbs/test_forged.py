@@ -16,7 +16,6 @@ from besttake.errors import RunError
 from besttake.result import Result
 from besttake.result import _checksum as result_checksum
 from besttake.takes import table
-from besttake.takes.manifest import _checksum as manifest_checksum
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
@@ -96,17 +95,3 @@ def test_a_result_that_holds_no_number_is_damaged(runs: Path, value: float) -> N
     listed = {Path(run.path).name: run.state for run in list_runs(runs).runs}
     assert listed == {"half": "damaged", "strong": "finished"}
     assert json.loads(list_runs(runs).to_json())
-
-
-@pytest.mark.parametrize("value", [0, -2, "x", None, [5], 2.5])
-def test_a_stride_that_cannot_be_is_one_line(runs: Path, value: Any, tmp_path: Path) -> None:
-    forge(runs / "half" / "run.json", manifest_checksum, "plan", "stride", value=value)
-    with pytest.raises(RunError, match=r"run\.json is damaged \(its plan has the stride"):
-        export(runs / "half", Wanted(films=tmp_path / "films"))
-
-
-@pytest.mark.parametrize("value", [5, [], None, {"a": 1}])
-def test_an_env_that_a_manifest_does_not_describe_is_one_line(runs: Path, value: Any) -> None:
-    forge(runs / "half" / "run.json", manifest_checksum, "identity", "env testbed:pick", value=value)
-    compared = compare([runs / "half", runs / "strong"])
-    assert any("does not say what its envs were" in note for note in compared.result.notes)

@@ -11,7 +11,6 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import RunError
-from besttake.takes.manifest import check_same
 from besttake.verbs.compare import changes
 from besttake.verbs.diagnose.diagnosis import diagnose
 
@@ -58,8 +57,3 @@ def test_an_edit_anywhere_in_a_package_is_noticed_whatever_its_encoding(
         part.write_bytes(text)
         prints.add(registry.fingerprint_of_code("gym:own_package:Robot-v0"))
     assert len(prints - {""}) == 2
-
-
-def test_another_window_is_not_called_another_env(own: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="only one kind goes on after success"):
-        check_same(tmp_path, "env testbed:pick", ["a", True], ["a", False])

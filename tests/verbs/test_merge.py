@@ -68,27 +68,6 @@ def test_the_parts_have_the_digest_and_the_plan_of_the_whole(tmp_path: Path, fir
     assert (merged.takes, merged.left_out) == (16, 0)
 
 
-def test_the_joined_run_remembers_what_its_parts_were_looked_at_with(tmp_path: Path, first: Path) -> None:
-    second = run(tmp_path / "second", 2, 3)
-    with Store.open(run(tmp_path / "wider", 2, 4)) as store:
-        wider = store.manifest
-    Store.write(second, wider).close()  # it was given one more start after it had takes
-    merge([first, second], tmp_path / "out")
-    with Store.open(tmp_path / "out") as joined:
-        assert [extent.starts for extent in joined.manifest.outgrown] == [[2]]
-
-
-def test_failed_takes_are_left_out_to_be_made_again(tmp_path: Path, first: Path) -> None:
-    second = run(tmp_path / "second", 2, 3)
-    with Store.open(second) as store:
-        manifest, row = store.manifest, store.rows()[0]
-    with Store.write(second, manifest) as store:
-        store.forget([row])
-        store.add_error(row.key, "the arm fell off")
-    merged = merge([first, second], tmp_path / "out")
-    assert (merged.takes, merged.left_out) == (11, 1)
-
-
 def refused(tmp_path: Path, first: Path, second: Path, why: str) -> None:
     with pytest.raises(RunError, match=why):
         merge([first, second], tmp_path / "out")

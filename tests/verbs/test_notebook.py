@@ -1,9 +1,7 @@
 """What the results of the verbs show in a notebook."""
 
-import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,24 +87,3 @@ def test_a_notebook_shows_a_small_well_formed_table(verb: str, tmp_path: Path) -
     assert len(html) < 3000
     for text in SHOWS[verb]:
         assert text in html
-
-
-@pytest.mark.parametrize("verb", RESULTS)
-def test_every_result_can_be_written_as_json(verb: str, tmp_path: Path) -> None:
-    result: Any = RESULTS[verb](tmp_path)
-    assert json.loads(result.to_json())
-
-
-def test_a_ranking_draws_a_line_for_each_take_that_has_a_score() -> None:
-    figure = ranked().plot()
-    assert figure is not None
-    root = ET.fromstring(figure.svg())
-    assert len([line for line in root.findall("{*}polyline") if "stroke-width:1.8" in line.get("style", "")]) == 2
-    assert "1. a<b>.mp4" in [text.text for text in root.findall("{*}text")]
-
-
-def test_a_reproduction_has_the_papers_number_beside_ones_own(tmp_path: Path) -> None:
-    table = reproduced(tmp_path)._table()
-    assert table.columns == ("row", "column", "paper", "here", "low", "high")
-    assert table.rows[0] == ("pi0", "pass@1", 64.2, 60.5, 55.0, 66.0)
-    assert table.rows[1][3:] == (None, None, None)

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from besttake.core import planning
 from besttake.core.estimate import Finding, Forecast
-from besttake.errors import PlanError, RunError
+from besttake.errors import PlanError
 from besttake.reporting import words
 from besttake.reporting.outputs import plans
 from besttake.reporting.terminal import layout
-from besttake.result import Estimate, Selector, Selectors
+from besttake.result import Estimate
 from besttake.verbs.ingest import ingest
 from besttake.verbs.plan import PlanResult, plan
 
@@ -34,26 +34,6 @@ def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
     assert found.cautious.v == pytest.approx(largest)
     assert found.cautious.half_width_starts > found.plan.half_width_starts
     assert f"{found.plan.half_width_starts}" in sentences(found)
-
-
-def test_a_wider_interval_needs_fewer_starts_and_more_seeds_too() -> None:
-    narrow, wide, seeds = (plan(pass1=0.5, **o)[0].plan for o in ({"worth": 2.0}, {"worth": 6.0}, {"seeds": 5}))
-    assert wide.half_width_starts * 9 == pytest.approx(narrow.half_width_starts, rel=0.05)
-    assert seeds.half_width_starts < plan(pass1=0.5)[0].plan.half_width_starts
-
-
-def test_more_seeds_than_the_takes_that_one_is_kept_of_are_averaged_over_subsets() -> None:
-    (three,), (five,) = plan(pass1=0.5, seeds=5), plan(pass1=0.5, seeds=5, best_of=5)
-    assert (three.plan.n, five.plan.n, plan(pass1=0.5, seeds=2)[0].plan.n) == (3, 5, 2)
-    assert three.plan.sigma2 == pytest.approx(planning.blind_variance(three.plan.v, 5, 3))
-    assert five.plan.sigma2 > three.plan.sigma2
-
-
-def test_a_plan_names_the_flags_that_run_it() -> None:
-    (found,) = plan(pass1=0.5, seeds=5, best_of=4)
-    assert found.flags == f"--starts {found.plan.half_width_starts} --seeds 5 --best-of 4"
-    assert plan(pass1=0.5, budget=90)[0].flags == "--starts 30 --seeds 3 --best-of 3"
-    assert found.flags in sentences(found)
 
 
 def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
@@ -98,39 +78,6 @@ def test_wrong_numbers_give_one_line(options: dict[str, object], says: str) -> N
         plan(**options)  # type: ignore[arg-type]
 
 
-def test_a_pilot_that_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="missing"):
-        plan(pilot=tmp_path)
-
-
-def test_a_certain_policy_still_gives_a_plan() -> None:
-    (found,) = plan(pass1=1.0)
-    assert found.plan.half_width_starts >= 1
-
-
-def test_a_pilot_is_planned_for_as_it_chose_unless_told_otherwise(tmp_path: Path) -> None:
-    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
-    cell = result.policies[0]
-    assert cell.headroom is not None
-    pass1 = cell.headroom.pass_1.value or 0.0
-    ways = Selectors(scored={}, **dict.fromkeys(("random", "shortest", "oracle"), _selector()), by_n=[
-        Estimate(value=pass1 + gain) for gain in (0.0, 0.02, 0.06, 0.20)
-    ])  # fmt: skip
-    changed = cell.model_copy(
-        update={"seeds": 4, "selectors": ways, "headroom": cell.headroom.model_copy(update={"n": 4})}
-    )
-    result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
-    (four,), (three,) = plan(pilot=tmp_path / "pilot"), plan(pilot=tmp_path / "pilot", best_of=3)
-    assert "--best-of 4" in four.flags
-    assert "--best-of 3" in three.flags
-    assert four.plan == plan(pilot=tmp_path / "pilot", gain=20)[0].plan
-    assert three.plan == plan(pilot=tmp_path / "pilot", gain=6, best_of=3)[0].plan
-
-
-def _selector() -> Selector:
-    return Selector(success=Estimate(), gain=Estimate(), capture=Estimate())
-
-
 def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) -> None:
     result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
     cell = result.policies[0]
@@ -147,14 +94,3 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     assert "ruling out" not in sentences(found)
     for other in ({"worth": 5.0}, {"best_of": 2}):
         assert plan(pilot=tmp_path / "pilot", **other)[0].further == {}  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("spare", [0, 510])
-def test_a_pilot_that_knows_its_spare_starts_is_held_to_them_whatever_it_forecasts(tmp_path: Path, spare: int) -> None:
-    result = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
-    cell = result.policies[0].model_copy(update={"spare": spare})
-    result.model_copy(update={"policies": [cell]}).save(tmp_path / "pilot" / "result.json")
-    (found,) = plan(pilot=tmp_path / "pilot", worth=1)
-    assert found.available == cell.starts + spare < found.plan.half_width_starts
-    assert int(found.flags.split()[1]) * found.tasks <= cell.starts + spare
-    assert f"There are {cell.starts + spare} starts in all" in sentences(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import shutil
@@ -18,30 +17,15 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from besttake.cli import recorded
 from besttake.cli.main import app
 from besttake.config import Plan
-from besttake.encoders.hog import Hog
-from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.errors import BestTakeError, PlanError
 from besttake.reporting import outputs
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal import layout
-from besttake.types import F32, U8, EncoderSpec
 from besttake.verbs.rank import rank
 
 SIDE = 48
-BAD = """
-from besttake.scorers.base import Score, ScorerSpec
-
-class Bad:
-    spec = ScorerSpec("bad", reads=("frames",), fingerprint="1")
-
-    def score(self, takes, demos):
-        {body}
-
-def make():
-    return Bad()
-"""
 
 
 def film(path: float, frames: int = 20) -> np.ndarray:
@@ -138,22 +122,6 @@ def test_unequal_takes_are_compared_on_their_common_frames_and_it_says_so(demos:
     assert "length gives the outcome away" in whole.notes[0]
 
 
-def test_a_stride_scores_fewer_frames_of_the_same_takes(demos: Path, tmp_path: Path) -> None:
-    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.3, 0.05)]
-    dense, sparse = rank(names, demos), rank(names, demos, stride=4)
-    assert [take.name for take in dense.takes] == [take.name for take in sparse.takes]
-    assert {take.scored for take in sparse.takes} == {5}
-    assert sparse.takes[0].best == dense.takes[0].best[::4]
-    assert sparse.rate == dense.rate / 4 == pytest.approx(2.5)
-
-
-def test_coverage_ranks_too(demos: Path, tmp_path: Path) -> None:
-    names = [write_video(tmp_path / f"{p}.mp4", film(p)) for p in (0.4, 0.0)]
-    result = rank(names, demos, scorer="coverage")
-    assert Path(result.takes[0].name).stem == "0.0"
-    assert float(result.takes[0].score or 0) > 1
-
-
 def test_a_take_that_cannot_be_read_is_named_and_the_others_are_ranked(demos: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.mp4").write_bytes(b"not a video")
     names = [tmp_path / "broken.mp4", write_video(tmp_path / "fine.mp4", film(0.1))]
@@ -195,39 +163,6 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert "embedded by pixels" in text
 
 
-class Blind:
-    """An encoder whose embeddings of dark pictures are no numbers."""
-
-    spec = EncoderSpec("hog", 768, Hog().spec.fingerprint, cheap=True)
-
-    def encode(self, images: U8) -> F32:
-        vectors = Hog().encode(images)
-        vectors[images.mean(axis=(1, 2, 3)) < 20] = np.nan
-        return vectors
-
-
-def test_a_frame_whose_embedding_is_no_number_names_no_demonstration(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dark = film(0.1)
-    dark[3] = 0
-    late = film(0.1)
-    late[15] = 0
-    names = [write_folder(tmp_path / "dark", dark), write_folder(tmp_path / "late", late)]
-    names.append(write_folder(tmp_path / "short", film(0.2, frames=12)))
-    monkeypatch.setattr("besttake.encoders.hog.make", lambda rest: Blind())
-    result = rank(names, demos, encoder="hog")
-    assert [Path(take.name).stem for take in result.takes] == ["late", "short", "dark"]
-    late_take, _, dark_take = result.takes
-    assert late_take.seconds == tuple(step / 10 for step in range(20) if step != 15)
-    assert min(late_take.nearest) >= 0
-    assert len(late_take.nearest) == len(late_take.best) == 19
-    assert (dark_take.place, dark_take.score, dark_take.nearest) == (None, None, ())
-    assert "not finite" in dark_take.problem
-    json.loads(result.to_json())
-    make_html(result, tmp_path / "page.html")
-
-
 def test_the_same_take_at_another_frame_rate_scores_the_same_and_shares_its_place(demos: Path, tmp_path: Path) -> None:
     slow = write_video(tmp_path / "slow.mp4", film(0.1))
     fast = write_video(tmp_path / "fast.mp4", np.repeat(film(0.1), 3, axis=0), rate=30)
@@ -255,20 +190,6 @@ def test_a_take_of_one_frame_is_not_compared_and_cuts_no_other(demos: Path, tmp_
     assert [Path(take.name).stem for take in result.takes] == ["close", "far", "one"]
     assert [take.scored for take in result.takes] == [20, 20, 0]
     assert "it has 1 frame (0.0 s), too short to be compared" in result.takes[2].problem
-
-
-def test_a_quick_success_is_compared_with_a_failure_that_ran_to_the_end(demos: Path, tmp_path: Path) -> None:
-    slow = np.concatenate([film(0.45), np.repeat(film(0.45)[-1:], 100, axis=0)])
-    names = [write_folder(tmp_path / "quick", film(0.02, frames=12)), write_folder(tmp_path / "slow", slow)]
-    assert [(Path(t.name).name, t.scored) for t in rank(names, demos).takes] == [("quick", 12), ("slow", 12)]
-
-
-def test_what_all_takes_share_is_no_error_of_their_difference(demos: Path, tmp_path: Path) -> None:
-    """Both takes leave the demonstrations at the same time; one is always a little further away."""
-    names = [write_folder(tmp_path / f"{p}", film(p)) for p in (0.10, 0.11)]
-    near, far = rank(names, demos, scorer="manifold").takes
-    assert (Path(near.name).name, near.place, far.place) == ("0.1", 1, 2)
-    assert abs(float(near.score or 0) - float(far.score or 0)) < float(near.error or 0)
 
 
 def turned(video: Path) -> Path:
@@ -338,61 +259,6 @@ def test_the_command_fails_when_no_take_could_be_ranked(demos: Path, tmp_path: P
     assert good.exit_code == 0
     with pytest.raises(PlanError, match="`demos` is empty"):
         rank([tmp_path / "broken.mp4"], "")
-
-
-def test_a_third_partys_scorer_ranks_too(demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_scorer.py").write_text(
-        "from besttake.scorers.base import Score, ScorerSpec\n"
-        "class Bright:\n"
-        "    spec = ScorerSpec('bright', reads=('frames',), fingerprint='1')\n"
-        "    def score(self, takes, demos):\n"
-        "        return [Score([float(take.frames[w].mean()) for w in take.windows]) for take in takes]\n"
-        "def make():\n"
-        "    return Bright()\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    white = np.full((8, SIDE, SIDE, 3), 250, np.uint8)
-    names = [write_folder(tmp_path / "dim", film(0.1)), write_folder(tmp_path / "white", white)]
-    result = rank(names, demos, scorer="python:my_scorer:make")
-    assert [Path(take.name).stem for take in result.takes] == ["white", "dim"]
-    assert result.scorer == "bright"
-    assert result.takes[0].score == 250
-    assert result.takes[0].nearest == ()
-    make_html(result, tmp_path / "page.html")
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("raise ValueError('no such\\n thing')", r"^scorer bad: ValueError: no such thing \(.*:\d+\)$"),
-        ("return []", r"^scorer bad: 0 scores for 2 takes$"),
-    ],
-)
-def test_a_scorer_that_fails_is_one_line(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, says: str
-) -> None:
-    name = f"bad_{body[:4]}"
-    (tmp_path / f"{name}.py").write_text(BAD.format(body=body))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    names = [write_folder(tmp_path / name, film(0.1)) for name in ("one", "two")]
-    with pytest.raises(ComponentError, match=says):
-        rank(names, demos, scorer=f"python:{name}:make")
-
-
-def test_a_take_that_the_scorer_gives_no_number_says_so(
-    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "no_number.py").write_text(BAD.format(body="return [Score([float('nan')]) for _ in takes]"))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (take,) = rank([write_folder(tmp_path / "one", film(0.1))], demos, scorer="python:no_number:make").takes
-    assert (take.place, take.problem) == (None, "the scorer bad gave it no number")
-
-
-def test_the_command_has_the_defaults_of_the_function() -> None:
-    command, function = (inspect.signature(one).parameters for one in (recorded.rank, rank))
-    shared = [name for name in function if name in command and name not in ("takes", "demos")]
-    assert "scorer" in shared
-    assert {name: command[name].default for name in shared} == {name: function[name].default for name in shared}
 
 
 def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:

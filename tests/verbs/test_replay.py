@@ -45,14 +45,6 @@ def test_an_env_without_these_tasks_is_refused(library: Library) -> None:
         replay(_renamed, "testbed")
 
 
-def test_demonstrations_without_a_start_are_said_to_have_none(library: Library) -> None:
-    bare = Library.open(library.path)
-    bare.demos = tuple(demo.model_copy(update={"source": {}}) for demo in library.demos)
-    result = replay(bare, "testbed:pick")
-    assert {demo.problem for demo in result.demos} == {"its data hold no start to replay it from"}
-    assert result.replayed == ()
-
-
 def test_an_hdf5_file_knows_the_state_of_the_simulator_at_the_start(tmp_path: Path) -> None:
     """Written as LIBERO and robomimic write theirs: ``data/demo_N/{actions, states, obs}``."""
     states = np.arange(24, dtype=np.float64).reshape(6, 4) / 3

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from besttake.config import Plan
-from besttake.errors import BestTakeError, ComponentError, PlanError, RunError
+from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.measure.scores import Scores
 from besttake.reporting import outputs
 from besttake.reporting.terminal import layout
@@ -131,15 +131,6 @@ def test_intervals_hold_however_the_run_was_looked_at(
             assert row.gain == selector.gain
             assert row.capture.value == selector.capture.value
             assert (row.capture.low is None) == ("until" in how)
-
-
-def test_a_run_that_cannot_be_written_is_answered_with_what_score_can_do(run: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(run, tmp_path / "run"))
-    (copy / ".lock").unlink(missing_ok=True)
-    (copy / ".lock").mkdir()  # as root, no mode of a file keeps anyone from writing
-    with pytest.raises(RunError, match="cannot write in .*; scores are kept in the run: copy it to a place") as caught:
-        score(copy, "coverage")
-    assert "`out`" not in str(caught.value)
 
 
 def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -64,13 +63,6 @@ def test_the_highest_success_wins_and_of_equals_the_weakest() -> None:
     assert clear.winner.content.value == pytest.approx(0.12, abs=0.07)
     assert clear.winner.gain.low is not None
     assert clear.winner.gain.low > 0.1
-
-
-def test_an_arm_runs_its_whole_configuration_whatever_the_plan_says() -> None:
-    config = RetrievalConfig(rule="current", noise=0.5, prior=0.15, rerank=3, weights=(1.0, 0.0, 2.0))
-    arm: Any = registry.arm(arm_of(config))
-    merged = RetrievalConfig.from_dict({**RetrievalConfig(rule="frame", lead=4).to_dict(), **arm.changes})
-    assert merged == config
 
 
 def test_a_diagnosis_uses_what_was_frozen(library: Library, tmp_path: Path, cache: Path) -> None:
