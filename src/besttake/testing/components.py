@@ -124,14 +124,12 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
     # Adapters of other people's envs can build theirs anew at each reset.
     hint = " (rebuild=true in its URI may mend it)" if spec.name.startswith(("gym:", "vla-eval:")) else ""
     eager = _play(env, first, actions, cameras, look=True)
-    _check_replay(
-        eager, _play(env, first, actions, cameras, look=True), f"{spec.name}: reset({first}) twice, same actions{hint}"
-    )
+    again = _play(env, first, actions, cameras, look=True)
+    _check_replay(eager, again, f"{spec.name}: reset({first}) twice, same actions{hint}")
     held.append("reset")
 
-    _check_replay(
-        eager[-1:], _play(env, first, actions, cameras, look=False), f"{spec.name}: observing changes the physics"
-    )
+    lazy = _play(env, first, actions, cameras, look=False)
+    _check_replay(eager[-1:], lazy, f"{spec.name}: observing changes the physics")
     held.append("lazy")
 
     if others:
