@@ -17,8 +17,8 @@ from besttake import registry
 from besttake.arms.base import Request
 from besttake.arms.chosen import unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
+from besttake.compatibility import check_retrieval
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy

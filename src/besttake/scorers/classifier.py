@@ -20,8 +20,7 @@ from safetensors.numpy import load, save
 from besttake import files
 from besttake.core import logistic
 from besttake.core.logistic import Model
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, RunError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from besttake.core.arithmetic import product
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 from besttake.types import F32, F64, I64
 

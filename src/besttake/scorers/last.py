@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from besttake.core.search import Index
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.scorers.own import Successes

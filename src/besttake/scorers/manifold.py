@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from besttake.core.score import coverage, manifold
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
 
 

@@ -23,12 +23,11 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.arms import chosen
-from besttake.compatibility import check_compatible, check_library, env_convention, library_convention
+from besttake.compatibility import check_compatible, check_library, check_retrieval, env_convention, library_convention
 from besttake.conventions import Line, side_by_side
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
-from besttake.demos.checks import check_retrieval
 from besttake.demos.library import Library
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line

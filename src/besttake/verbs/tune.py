@@ -11,9 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from besttake import registry
-from besttake.compatibility import check_compatible
+from besttake.compatibility import check_compatible, check_retrieval, check_tasks
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.checks import check_retrieval, check_tasks
 from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.progress import Reporter, as_reporter
