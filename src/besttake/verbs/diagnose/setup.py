@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from besttake import registry
-from besttake.arms.chosen import specs_of
+from besttake.arms.base import specs_of
 from besttake.compatibility import check_actions, check_library
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
