@@ -23,8 +23,7 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.arms.base import runnable
-from besttake.compatibility import check_compatible, check_library, env_convention, library_convention
-from besttake.conventions import Line, side_by_side
+from besttake.conventions import Line, check_compatible, check_library, env_convention, library_convention, side_by_side
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import last_word
 from besttake.demos.build import Options, build

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from besttake.arms.base import runnable, specs_of
-from besttake.compatibility import check_compatible
+from besttake.conventions import check_compatible
 from besttake.errors import PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.probes import Probed
