@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from besttake import conventions
-from besttake.compatibility import check_compatible
 from besttake.conventions import (
     BRIDGE_STATE,
     CLOSES_UP,
@@ -23,6 +22,7 @@ from besttake.conventions import (
     Convention,
     Gripper,
     action_in,
+    check_compatible,
     gripper_by_moments,
     gripper_in,
     state_in,

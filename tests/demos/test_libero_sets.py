@@ -13,8 +13,8 @@ import pytest
 import writers
 
 from besttake import registry
-from besttake.compatibility import check_gripper, check_retrieval
 from besttake.demos.build import Options, build
+from besttake.demos.library import check_gripper, check_retrieval
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 from besttake.types import EnvSpec

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.compatibility import check_retrieval, check_tasks
 from besttake.core import probe, score
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build, build_cached
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_retrieval, check_tasks
 from besttake.encoders.hog import Hog
 from besttake.encoders.pixels import Pixels
 from besttake.errors import LibraryError

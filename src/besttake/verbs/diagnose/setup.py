@@ -11,19 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from besttake import registry
-from besttake.arms.chosen import specs_of
-from besttake.compatibility import (
-    check_actions,
-    check_camera,
-    check_chunks,
-    check_library,
-    check_retrieval,
-    check_tasks,
-)
+from besttake.arms.base import specs_of
 from besttake.config import Plan
+from besttake.conventions import check_actions, check_library
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import BuildHooks, Options
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_camera, check_chunks, check_retrieval, check_tasks
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import cached
