@@ -10,7 +10,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from besttake import conventions
-from besttake.compatibility import check_compatible
 from besttake.conventions import (
     BRIDGE_STATE,
     CLOSES_UP,
@@ -25,6 +24,7 @@ from besttake.conventions import (
     Gripper,
     action_in,
     axis_angle,
+    check_compatible,
     gripper_by_moments,
     gripper_in,
     state_in,

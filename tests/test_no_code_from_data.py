@@ -322,7 +322,7 @@ def test_a_wall_x_of_tokens_is_refused_before_anything_of_it_is_loaded(tmp_path:
 
 ORIGINS = {
     # Where each call of the registry has its URI from. A new one belongs here; what comes from a file is a `FromFile`.
-    "arms/chosen.py": "the user's arms",
+    "arms/base.py": "the user's arms",
     "arms/sampler.py": "the user's policy and arms",
     "cli/serve.py": "the user's policy",
     "demos/checks.py": "the user's encoder",

@@ -12,3 +12,6 @@ rerank     eps, several candidates per replan     what per-step re-ranking does 
 
 All arms of a take use the same eps. ``retrieve?alpha=0.3`` is the paper's Eq. 6: prior 0.3, noise 0.7.
 """
+
+BASE, COOLED, SHUFFLED, RETRIEVE, RERANK = "base", "cooled", "shuffled", "retrieve", "rerank"
+"""Names of the arms of this package; other packages use these instead of text."""

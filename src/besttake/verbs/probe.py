@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from besttake.compatibility import check_compatible
 from besttake.config import Plan, as_plan
+from besttake.conventions import check_compatible
 from besttake.core.offline import Check
 from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells

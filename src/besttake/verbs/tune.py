@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from besttake import registry
-from besttake.compatibility import check_compatible
+from besttake.conventions import check_compatible
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.checks import check_retrieval, check_tasks
 from besttake.demos.library import Library

@@ -11,8 +11,7 @@ import tiny
 import torch
 
 from besttake import registry
-from besttake.compatibility import check_compatible
-from besttake.conventions import BRIDGE_STATE, CLOSES_UP, FAMILIES, METRIC, OPENS_UP, Gripper
+from besttake.conventions import BRIDGE_STATE, CLOSES_UP, FAMILIES, METRIC, OPENS_UP, Gripper, check_compatible
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.types import EnvSpec, Observation

@@ -13,7 +13,7 @@ import torch
 from bench.families import answered, lerobots
 
 from besttake import registry
-from besttake.compatibility import check_compatible
+from besttake.conventions import check_compatible
 from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw

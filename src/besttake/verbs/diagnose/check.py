@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.arms.chosen import unmet
+from besttake.arms.base import unmet
 from besttake.core import offline
 from besttake.core.events import onset_frame, phases
 from besttake.core.offline import Check, Checked, Comparison, Group, States

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from besttake import registry
-from besttake.arms.chosen import specs_of
-from besttake.compatibility import check_actions, check_library
+from besttake.arms.base import specs_of
 from besttake.config import Plan
+from besttake.conventions import check_actions, check_library
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos import checks
 from besttake.demos.build import BuildHooks, Options
