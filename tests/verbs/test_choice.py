@@ -14,9 +14,9 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
-from besttake.core.estimate import Estimate
 from besttake.core.offline import Check, Group
 from besttake.core.retrieve import RetrievalConfig
+from besttake.core.stats import Estimate
 from besttake.demos.build import Options
 from besttake.demos.library import Library, events_of
 from besttake.demos.resolve import open_or_build
