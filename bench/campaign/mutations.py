@@ -14,13 +14,13 @@ import numpy as np
 from bench.campaign.stage import Attempt, check, stage
 from bench.campaign.tiny import TAKES, World, environment_of, make_world, numbers
 from besttake.errors import BestTakeError
-from besttake.measure.scores import Scores
 from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.film import Film
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import Workers
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.takes.summary import summarise
 from besttake.takes.take import Take

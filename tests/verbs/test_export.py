@@ -18,9 +18,9 @@ from pyarrow import parquet
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
-from besttake.measure.scores import ScoreName
 from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
+from besttake.takes.scores import ScoreName
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from besttake.config import Plan
 from besttake.errors import BestTakeError, ComponentError, PlanError
-from besttake.measure.scores import Scores
 from besttake.reporting import outputs
 from besttake.reporting.terminal import layout
 from besttake.result import Result
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose

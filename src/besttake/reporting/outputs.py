@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from besttake.arms import BASE
 from besttake.core.offline import Check
 from besttake.reporting import checks, figures, tables, words
 from besttake.reporting.charts import shorten
@@ -28,7 +29,7 @@ from besttake.result import Cell, Estimate, Result
 if TYPE_CHECKING:
     from besttake.conventions import Line
     from besttake.demos.library import Library
-    from besttake.measure.comparison import Comparison, ScorerRow
+    from besttake.measure.rescore import ScorerComparison, ScorerRow
     from besttake.takes.summary import Summary
     from besttake.verbs.compare import CompareResult
     from besttake.verbs.doctor import DoctorResult, Pairing
@@ -54,7 +55,7 @@ def diagnosis(result: Result) -> list[Part]:
         own = [cell for cell in result.cells if cell.policy == policy.policy]
         shown += [policy, *own] if len(own) > 1 else [policy]
     n = max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
-    arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != "base"))
+    arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE))
     head: Head = ["policy / task", *right("pass@1", f"pass@{n}"), "needs", *right("gain")]
     head += right("select", *arms, "content", "shortest", "DFE/floor", extra=True)
     parts: list[Part] = [Table("", head, [_diagnosed(cell, arms) for cell in shown])] if shown else []
@@ -92,7 +93,7 @@ def _diagnosed(cell: Cell, arms: Sequence[str]) -> list[Entry]:
         Entry(_short(cell.policy) if pooled else f"  {cell.group}", "best" if pooled else ""),
         _whole(first), _whole(best),
         Entry(words.needs_text(cell), _TONES[words.tone(cell)]),
-        _gain(cell.verdict.gain if cell.verdict and cell.verdict.option != "base" else None), *map(_gain, gains),
+        _gain(cell.verdict.gain if cell.verdict and cell.verdict.option != BASE else None), *map(_gain, gains),
         _whole(cell.dfe.ratio if cell.dfe else None, 1, 2),
     ]  # fmt: skip
 
@@ -430,7 +431,7 @@ def _scorer(row: ScorerRow) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _compared(one: Comparison) -> str:
+def _compared(one: ScorerComparison) -> str:
     return (
         f"{one.policy}: best of {one.n} takes on {count(one.starts, 'start')}, window {one.window}; headroom"
         f" {estimate_points(one.headroom)}."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.errors import RunError
-from besttake.measure.scores import Scores, run_digest
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import Store
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.errors import BestTakeError, PlanError, RunError, one_line
-from besttake.measure.again import OTHER_TAKES, other_takes
+from besttake.measure.rescore import OTHER_TAKES, other_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.export import media, tables
 from besttake.reporting.export.dataset import Scene, write_dataset

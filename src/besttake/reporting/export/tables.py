@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
+from besttake.arms import BASE
 from besttake.files import write_bytes, write_text
-from besttake.measure.scores import Scores
 from besttake.reporting.numbers import MINUS, number
 from besttake.reporting.table import Table
 from besttake.reporting.tables import rates
 from besttake.result import Cell, Estimate, Result
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import Scores
 
 _KEY = tuple(field.name for field in fields(TakeKey))
 _OUTCOME = ("status", "success", "success_step", "steps", "calls", "seconds", "error")
@@ -70,7 +71,7 @@ def write_parquet(table: Table, path: Path) -> Path:
 
 def latex(result: Result) -> str:
     """The cells as a LaTeX table as wide as the text: success in %, gains in points with 95 % intervals, answers."""
-    arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != "base")
+    arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE)
     head = ["policy", "tasks", "pass@1", "pass@$N$", "select", *map(_escaped, arms), "takes?", "demos?", "both?"]
     lines = []
     for cell in (*result.policies, *result.cells):

@@ -11,9 +11,9 @@ import besttake
 from besttake.config import Plan
 from besttake.errors import BestTakeError
 from besttake.files import version
-from besttake.measure.scores import Scores, run_digest
 from besttake.registry import Uri
 from besttake.result import Result
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.identity import versions
 

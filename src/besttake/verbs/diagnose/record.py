@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from besttake.arms.base import runnable, specs_of
 from besttake.conventions import check_compatible
+from besttake.core.probe import PolicyProbe
 from besttake.errors import PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
-from besttake.measure.probes import Probed
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.takes.jobs import Block
@@ -173,7 +173,7 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
     ]
 
 
-def _probe(policy: Policy, setup: Setup, session: Session) -> Probed | None:
+def _probe(policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)

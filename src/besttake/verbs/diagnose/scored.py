@@ -6,9 +6,9 @@ import logging
 
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder, SkippingEncoder, SkipReport
-from besttake.measure.scores import SCORERS, Scores
 from besttake.progress import Reporter
 from besttake.scorers.scoring import score_takes
+from besttake.takes.scores import SCORERS, Scores
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.session import Session
 from besttake.verbs.diagnose.setup import (
