@@ -17,9 +17,8 @@ from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import load_history
 from besttake.reporting import html, markdown, words
 from besttake.reporting.numbers import estimate_points, percent, points
-from besttake.reporting.outputs import diagnosis
 from besttake.reporting.takes import PageTakes
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import diagnosis, layout
 from besttake.result import Cell, CellPath, Cost, Relation, Result
 from besttake.takes.scores import ScoreName
 

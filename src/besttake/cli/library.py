@@ -73,7 +73,7 @@ def build(
     from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
-    from besttake.reporting.outputs import built
+    from besttake.reporting.terminal import built
     from besttake.threads import one_thread
 
     if (source is None) == ("demos" not in given):
@@ -148,13 +148,13 @@ def show_library(
     from dataclasses import asdict
 
     from besttake.demos.library import Library
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.diagnose.choice import kept
 
     library = Library.open(directory)
     known = {one.policy: one.check for one in kept(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
-    show([*outputs.library(library), *outputs.checked(known)], summary, as_json)
+    show([*terminal.library(library), *terminal.checked(known)], summary, as_json)
     if contact_sheets is not None:
         from besttake.demos.contact_sheet import draw_all
 
@@ -182,7 +182,7 @@ def check(
       besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
     from besttake.demos.library import Library
-    from besttake.reporting.outputs import replayed
+    from besttake.reporting.terminal import replayed
     from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
@@ -217,7 +217,7 @@ def tune(
       besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
     """
     from besttake.errors import PlanError
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.tune import tune as choose
 
     if not policy:
@@ -226,4 +226,4 @@ def tune(
         directory, policy, env, starts=starts, seeds=seeds, workers=workers,
         progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
-    show(outputs.tuned(tuned), tuned.to_json(), as_json)
+    show(terminal.tuned(tuned), tuned.to_json(), as_json)

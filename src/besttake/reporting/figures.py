@@ -9,8 +9,24 @@ from typing import TYPE_CHECKING
 
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.stats import Estimate
-from besttake.reporting.charts import WIDTH, DotRow, Frame, Style, datum, dots, horizontal, shorten, spread
-from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
+from besttake.reporting.drawing import (
+    SERIES,
+    WIDTH,
+    DotRow,
+    Element,
+    Figure,
+    Frame,
+    Label,
+    Mark,
+    Polyline,
+    Style,
+    datum,
+    dots,
+    horizontal,
+    marker,
+    shorten,
+    spread,
+)
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
 from besttake.reporting.tables import gain_headroom
 

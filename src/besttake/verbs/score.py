@@ -16,8 +16,8 @@ from besttake.files import write_text
 from besttake.measure.looks import Unit, random_order
 from besttake.measure.rescore import OTHER_TAKES, ScorerComparison, compare_scorers, other_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.export.tables import table_latex, write_csv
 from besttake.reporting.table import Table, Tabular
+from besttake.reporting.writers import table_latex, write_csv
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.classifier import TrainedScorer, train_classifier
