@@ -167,11 +167,6 @@ class Plan(BaseModel):
         description="Reuse the last embedding for frames that differ by less than this, in mean grey levels; 0: never.",
     )
     retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
-    tune: Literal["offline", "rollouts"] = Field(
-        default="offline",
-        description="Choose retrieval settings on held-out demonstrations (offline), or also by rollouts on tuning"
-        " starts (rollouts).",
-    )
     check_states: int = Field(
         default=240,
         ge=0,

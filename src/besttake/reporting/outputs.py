@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from besttake.verbs.ingest import IngestResult
     from besttake.verbs.plan import PlanResult
     from besttake.verbs.probe import ProbeResult
-    from besttake.verbs.ranked import RankResult
+    from besttake.verbs.rank import RankResult
     from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
-    from besttake.verbs.rollouts import Tuned
     from besttake.verbs.runs import RunList
     from besttake.verbs.score import ScoreResult
+    from besttake.verbs.tune import Tuned
 
 _TONES = {"act": "better", "open": "warn", "rest": "none"}
 _BLANK = Sentence("")
