@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.core.logistic import Model
 from besttake.result import Result
-from besttake.scorers.classifier import Trained
+from besttake.scorers.classifier import Model, Trained
 from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
 from besttake.verbs.diagnose.setup import with_possible_arms

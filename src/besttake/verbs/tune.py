@@ -21,13 +21,11 @@ import numpy as np
 from besttake import registry
 from besttake.arms.cooled import cooled_at
 from besttake.arms.sampler import SmallActor, arm_sampler
-from besttake.compatibility import check_compatible
-from besttake.core.estimate import Estimate
+from besttake.conventions import check_compatible
 from besttake.core.offline import Check, complexity, lowest
 from besttake.core.retrieve import RetrievalConfig
-from besttake.core.stats import difference_scale, mean_interval, unit_scale
-from besttake.demos.checks import check_retrieval, check_tasks
-from besttake.demos.library import Library
+from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
+from besttake.demos.library import Library, check_retrieval, check_tasks
 from besttake.errors import PlanError
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter

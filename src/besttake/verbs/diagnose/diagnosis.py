@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import besttake
-from besttake.arms import chosen
+from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
 from besttake.errors import BestTakeError, RunError
 from besttake.files import clear, version
@@ -214,7 +214,7 @@ def _previous_result(store: Store) -> Result | None:
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
     for spec in specs.values():
-        notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
+        notes += [*runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:

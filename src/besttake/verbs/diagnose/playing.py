@@ -12,7 +12,7 @@ from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
-from besttake.encoders.cache import Arrivals, CachedEncoder
+from besttake.encoders.cache import CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -129,12 +129,9 @@ class Playing:
 
             if plan.on == "ray" or replica_count(plan, self.policy.spec) > 1:
                 assignment = Assignment(self._factory, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
-                with ExitStack() as ending:
-                    encoder = self.setup.encoder
-                    keep: OnVectors = _no_vectors
-                    if assignment.embeds and isinstance(encoder, CachedEncoder):
-                        keep = ending.enter_context(Arrivals(encoder)).add
-                    tally = self._replicas().play(assignment, jobs, self.store, finished, keep)
+                encoder = self.setup.encoder
+                keep: OnVectors = encoder.add if isinstance(encoder, CachedEncoder) else _no_vectors
+                tally = self._replicas().play(assignment, jobs, self.store, finished, keep)
             else:
                 tally = self._play_here(jobs, env, Concurrency(batch, env.at_once, usual, self._loaded), finished)
         _log.info("%d workers; %s", count, f"sampling {tally.sampling:.0%} of the time")
@@ -145,8 +142,8 @@ class Playing:
 
     @property
     def _embeds(self) -> bool:
-        """Whether replicas embed the frames of their takes: where an encoder is costly, and every frame needs it."""
-        return isinstance(self.setup.encoder, CachedEncoder) and not self.setup.plan.skip_still
+        """Whether replicas embed the frames of their takes: where an encoder is costly."""
+        return isinstance(self.setup.encoder, CachedEncoder)
 
     def _loaded(self, load: Load, measured: Measured) -> None:
         """Say what was chosen."""

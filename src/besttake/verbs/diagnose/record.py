@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from besttake.arms import chosen
-from besttake.compatibility import check_compatible
+from besttake.arms.base import runnable, specs_of
+from besttake.conventions import check_compatible
 from besttake.core.offline import Check
 from besttake.encoders.base import Encoder
-from besttake.encoders.cache import CachedEncoder, SkippingEncoder
+from besttake.encoders.cache import CachedEncoder
 from besttake.errors import BestTakeError, PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
@@ -140,7 +140,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
 def _settings(setup: Setup) -> Settings:
     """How to measure; for a run until decided also the place of each start in its order."""
     plan = setup.plan
-    controls = {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control}
+    controls = {uri: spec.control for uri, spec in specs_of(plan.arms).items() if spec.control}
     places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
     return Settings(
         plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
@@ -170,7 +170,7 @@ def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     for note in choice.notes:
         session.note(note)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in chosen.runnable(policy.spec, named)[1]:
+    for note in runnable(policy.spec, named)[1]:
         session.reporter.note(note)
     if choice.check is not None:
         session.checks[uri] = choice.check
@@ -184,8 +184,8 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
     """
     plan = setup.plan
     store.claim(f"policy {uri}", spec.fingerprint)
-    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms)[0] if arm not in left_out)
-    if any({"noise", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
+    arms = tuple(arm for arm in runnable(spec, plan.arms)[0] if arm not in left_out)
+    if any({"noise", "retrieval"} & {*each.settings} for each in specs_of(arms).values()):
         store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
     store.skip(uri, [arm for arm in plan.arms if arm not in arms])
     return [
@@ -252,13 +252,12 @@ class _Scoring:
         self.setup, self.store, self.session = setup, store, session
         # Without demonstrations, scorers that need none may still see embeddings.
         self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder)
-        self.skipping = SkippingEncoder(self.encoder, setup.plan.skip_still) if setup.plan.skip_still else None
         self._new = 0
 
     def so_far(self, progress: bool | Reporter = False) -> Scores:
         """The scores of all takes that are there; those that the run has already are read."""
         scores = score_takes(
-            self.store, self.setup.library, self.skipping or self.encoder, self.setup.panel,
+            self.store, self.setup.library, self.encoder, self.setup.panel,
             context=context_of(self.setup.envs.values()), progress=progress,
         )  # fmt: skip
         self._new += scores.new
@@ -277,13 +276,6 @@ class _Scoring:
         session.notes += [length_note(name) for name in sorted(scores.length - declared)]
         for why in scores.lost.values():
             session.note(why)
-        if self.skipping is not None and self._new:
-            report = self.skipping.report()
-            session.notes.append(
-                f"{report.skipped} of {report.frames} frames took the embedding of an earlier one; on {report.audited}"
-                f" of them that were encoded all the same, the cosine was off by {report.mean_error:.4f} on average, at"
-                f" most {report.worst_error:.4f}"
-            )
         session.encoded = self._new
         if isinstance(encoder, CachedEncoder):
             _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
