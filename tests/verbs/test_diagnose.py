@@ -22,10 +22,10 @@ from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.types import F32, U8
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.probe import probe
+from besttake.verbs.runs import summarise
 
 FLAGS = {
     "policy": ["testbed:half", "testbed:mid"],

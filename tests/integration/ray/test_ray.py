@@ -26,13 +26,12 @@ import shared_gpu  # noqa: E402
 import toy  # noqa: E402
 
 from besttake.errors import RolloutError  # noqa: E402
+from besttake.takes.engine import play  # noqa: E402
+from besttake.takes.jobs import Job  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.messages import Job  # noqa: E402
-from besttake.takes.pool import LocalPool  # noqa: E402
-from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
-from besttake.takes.replica import Assignment, LibraryCopy  # noqa: E402
-from besttake.takes.runner import play  # noqa: E402
+from besttake.takes.pool import WorkerPool  # noqa: E402
+from besttake.takes.ray import Assignment, Cluster, LibraryCopy, Replicas, own_modules  # noqa: E402  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
 
@@ -270,8 +269,8 @@ def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> No
     assert (tally.done, tally.failed) == (24, 0)
     assert len([note for note in notes if "died and is replaced" in note]) == 2, notes
     assert embedded
-    with Store.write(tmp_path / "one", Manifest()) as store, closing(LocalPool(1)) as pool:
-        play(toy_jobs(), toy.Recipe().load(), shared_gpu.draw, store, pool, batch=4)
+    with Store.write(tmp_path / "one", Manifest()) as store, closing(WorkerPool(1)) as pool:
+        play(toy_jobs(), toy.Recipe().load(), shared_gpu.draw, store, pool, slots=4)
         assert store.digest() == digest
 
 
