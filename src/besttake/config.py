@@ -6,12 +6,14 @@ docs/plan.md come from here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -25,15 +27,84 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from besttake.errors import ComponentError, PlanError
-from besttake.plan_values import as_tuple, check_worth, count, is_tuning, parse_dims, parse_starts, points, split
-from besttake.plan_yaml import bounded_yaml, read_yaml
+from besttake.errors import ComponentError, PlanError, one_line
+from besttake.files import read_regular
 from besttake.types import EnvSpec, TaskSpec, Window
 
-__all__ = [
-    "REPEATABLE", "Plan", "Retrieval", "as_plan", "bounded_yaml", "check_worth", "is_tuning", "load_plan", "parse_dims",
-    "parse_starts",
-]  # fmt: skip
+
+def as_tuple(value: Any) -> Any:
+    """A lone string is a tuple of one."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def count(most: int, value: Any) -> int | str:
+    """A number of at least 1, or ``auto``."""
+    text = str(value).strip()
+    if text == "auto":
+        return text
+    if isinstance(value, bool) or not text.isdecimal() or not 1 <= int(text[:6]) <= most:
+        raise ValueError(f"must be a number from 1 to {most}, or auto")
+    return int(text)
+
+
+def split(value: Any) -> Any:
+    """As `as_tuple`, but commas separate the parts of a string."""
+    return as_tuple([part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value)
+
+
+def parse_dims(text: Any) -> Any:
+    """``"0,1,2"`` -> (0, 1, 2); anything but a string passes."""
+    if not isinstance(text, str):
+        return as_tuple(text)
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError("dimensions are whole numbers with commas between them, e.g. 0,1,2") from None
+
+
+_TUNING = "tuning:"
+
+
+def is_tuning(starts: int | str) -> bool:
+    """Whether ``starts`` are those that an env keeps apart for choosing and learning, as in ``tuning:40``."""
+    return str(starts).strip().startswith(_TUNING)
+
+
+def parse_starts(value: int | str) -> tuple[int, int]:
+    """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts an env offers, end excluded.
+
+    With ``tuning:`` before it, positions among those that it keeps apart.
+    """
+    text = str(value).strip().removeprefix(_TUNING)
+    first, colon, end = text.partition(":")
+    try:
+        span = (int(first), int(end)) if colon else (0, int(first))
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is neither a count (20) nor a range (20:60)") from None
+    if not 0 <= span[0] < span[1]:
+        raise ValueError(f"{text[:40]!r} holds no start")
+    return span
+
+
+def check_worth(worth: float) -> None:
+    """PlanError unless ``worth`` is a number of points as in a plan."""
+    try:
+        points(worth)
+    except ValueError as error:
+        raise PlanError(f"`worth` {worth:g}: {error}") from None
+
+
+_LEAST_WORTH = 0.25
+
+
+def points(worth: float) -> float:
+    """A number of percentage points; ValueError for one that is out of range, or looks like a fraction."""
+    if 0 < worth < _LEAST_WORTH:
+        raise ValueError(f"points, of which no run can show fewer than {_LEAST_WORTH}; did you mean {100 * worth:g}?")
+    if not 0 < worth < 100:
+        raise ValueError("must be above 0 and below 100 points, e.g. 3")
+    return worth
+
 
 Uris = Annotated[Sequence[str], BeforeValidator(as_tuple)]
 REPEATABLE: JsonDict = {"repeatable": True}
@@ -412,3 +483,44 @@ def _shown(value: Any, most: int = 120) -> str:
     except (ValueError, RecursionError):  # an integer of too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+_MOST_BYTES = 1 << 20
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text."""
+
+
+_LEFT_TEXT = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_TEXT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
+
+
+def bounded_yaml(path: Path) -> Any:
+    """The value of a YAML file that anyone may have written; raises whatever PyYAML's constructors do."""
+    return yaml.load(read_regular(path, _MOST_BYTES).decode("utf-8"), Loader=_Loader)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The keys and values of a plan file; PlanError where it has none that can be read."""
+    try:
+        loaded = bounded_yaml(path)
+    except OSError as error:
+        raise PlanError(f"{error.strerror}; name a plan file") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        reason = f" ({problem[:80]})" if problem else ""
+        raise PlanError(f"not valid YAML{place}{reason}; docs/plan.md shows an example") from error
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        # PyYAML's constructors let these escape, e.g. for `!!bool maybe` or an integer of 5000 digits.
+        raise PlanError(f"it holds a value that cannot be read ({one_line(error, 100)}); see docs/plan.md") from error
+    if not isinstance(loaded, dict):
+        raise PlanError(f"a plan is a mapping of keys to values, this is a {type(loaded).__name__}")
+    return {str(key).replace("-", "_"): value for key, value in loaded.items()}

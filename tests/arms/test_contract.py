@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.base import ArmSpec, Embed, Request, Sample, Tools
-from besttake.arms.chosen import identity, runnable, specs_of
+from besttake.arms.base import ArmSpec, Embed, Request, Sample, Tools, identity, runnable, specs_of
 from besttake.arms.sampler import arm_sampler
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
 import json
 import logging
 import math
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -238,43 +234,6 @@ def test_a_server_that_hangs_or_is_gone_is_one_line(stub: Stub) -> None:
         gone.ask({})
 
 
-def drip(pieces: Iterator[bytes]) -> tuple[str, threading.Thread]:
-    """A server that sends ``pieces`` to all who connect, one every twentieth of a second; its URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with suppress(OSError), listening:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 20)
-                for piece in pieces:
-                    connection.sendall(piece)
-                    time.sleep(0.05)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    return f"http://127.0.0.1:{listening.getsockname()[1]}", thread
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"HTTP/1.1 200 OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nX-Slow: ",
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\n",
-    ],
-)
-def test_a_server_that_sends_a_byte_now_and_then_is_given_up_in_time(head: bytes) -> None:
-    url, thread = drip(itertools.chain([head], itertools.repeat(b" ", 400)))
-    began = time.monotonic()
-    with pytest.raises(ComponentError, match="does not answer .*(timed out|404)"):
-        ChatServer.at(url, timeout=0.5, retries=0).ask({})
-    assert time.monotonic() - began < 8
-    thread.join(15)
-    assert not thread.is_alive()
-
-
 @pytest.mark.parametrize(
     "data", [b"<html>", b"{}", b'{"choices": []}', b'{"choices": [{"message": "x"}]}', b"[" * 5000, b" " * (2 << 20)]
 )
@@ -323,18 +282,6 @@ def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
     assert not any(b"sk-very-secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     with pytest.raises(ComponentError, match="may hold no password"):
         registry.scorer("judge:http://me:secret@127.0.0.1:8000?model=m")
-
-
-def test_a_damaged_answer_is_asked_again(stub: Stub, tmp_path: Path) -> None:
-    import sqlite3
-
-    quick(stub).score([take(counts=(5,))], None)
-    (path,) = tmp_path.rglob("*.sqlite")
-    with sqlite3.connect(path) as base:
-        base.execute("UPDATE answers SET value = x'00'")
-    base.close()
-    quick(stub).score([take(counts=(5,))], None)
-    assert len(stub.asked) == 2
 
 
 def test_wrong_options_are_one_line(stub: Stub) -> None:

@@ -16,8 +16,7 @@ from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.scorers.base import Footage
-from besttake.scorers.dtw import warped
-from besttake.scorers.progress import advance
+from besttake.scorers.frames import advance, warped
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store

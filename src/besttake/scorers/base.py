@@ -7,9 +7,9 @@ at once, so that a scorer reads a take once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from besttake.errors import ComponentError
 from besttake.types import F32, U8
 
 if TYPE_CHECKING:
-    from besttake.demos.view import View
+    from besttake.demos.library import View
 
 CONTROLS = ("random", "shortest", "oracle")
 """Selectors that every scorer is compared with (`besttake.core.select`)."""
@@ -159,7 +159,21 @@ class Scorer(Protocol):
         ...
 
 
-def no_rest(name: str, rest: str) -> None:
-    """Raise ComponentError if the URI of a scorer without arguments has text after its colon."""
+S = TypeVar("S", bound=Scorer)
+
+
+def without_name(scorer: Callable[[], S]) -> Callable[[str], S]:
+    """The factory of a scorer whose URI is its scheme alone."""
+
+    def make(rest: str) -> S:
+        made = scorer()
+        check_no_name(made.spec.name, rest)
+        return made
+
+    return make
+
+
+def check_no_name(scheme: str, rest: str) -> None:
+    """Raise ComponentError if the URI of a scorer has text after its colon."""
     if rest:
-        raise ComponentError(f"{name}:{rest}: {name} takes no name")
+        raise ComponentError(f"{scheme}:{rest}: {scheme} takes no name")

@@ -19,26 +19,23 @@ import logging
 import math
 import os
 import re
-import socket
 import sqlite3
-import threading
 import time
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from besttake.auth import is_loopback
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.encoders.cache import frame_hash
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir, short_hash
@@ -172,7 +169,7 @@ def likely(choice: Mapping[str, Any]) -> float:
 
 
 class _Answers:
-    """A cache of answers on disk, shared by runs and processes; damaged rows are ignored."""
+    """A cache of answers on disk, shared by runs and processes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -187,37 +184,26 @@ class _Answers:
                 rows = [base.execute(query, (key,)).fetchone() for key in keys]
         except (OSError, sqlite3.Error) as error:
             raise self._damaged(error) from None
-        values = {row[0]: _unpacked(row[0], row[1]) for row in rows if row}
-        return {key: value for key, value in values.items() if value is not None}
+        return {row[0]: math.nan if row[1] is None else float(row[1]) for row in rows if row}
 
     def write(self, key: bytes, value: float) -> None:
         """Store an answer."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as base, base:
-                base.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, _packed(key, value)))
+                base.execute(
+                    "INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, None if math.isnan(value) else value)
+                )
         except (OSError, sqlite3.Error) as error:
             raise self._damaged(error) from None
 
     def _open(self) -> sqlite3.Connection:
         base = sqlite3.connect(self.path, timeout=60)
-        base.execute("CREATE TABLE IF NOT EXISTS answers (hash BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        base.execute("CREATE TABLE IF NOT EXISTS answers (hash BLOB PRIMARY KEY, value REAL) WITHOUT ROWID")
         return base
 
     def _damaged(self, error: Exception) -> ComponentError:
         return ComponentError(f"kept answers {self.path}: {one_line(error, 200)}; delete the file to ask again")
-
-
-def _packed(key: bytes, value: float) -> bytes:
-    data = np.float64(value).tobytes()
-    return data + zlib.crc32(key + data).to_bytes(4, "little")
-
-
-def _unpacked(key: bytes, blob: Any) -> float | None:
-    if not isinstance(blob, bytes) or len(blob) != 12:
-        return None
-    data, check = blob[:8], int.from_bytes(blob[8:], "little")
-    return float(np.frombuffer(data, np.float64)[0]) if zlib.crc32(key + data) == check else None
 
 
 def _data_url(frame: U8) -> str:
@@ -309,14 +295,13 @@ class ChatServer:
         if key := os.environ.get(KEY):
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(question).encode(), headers)
-        with _Deadline(self.timeout) as deadline:
-            opener = _opener(urlsplit(self.url).hostname or "", deadline)
-            try:
-                with opener.open(request, timeout=self.timeout) as response:
-                    return bytes(response.read(_MOST_BYTES + 1))
-            except urllib.error.HTTPError as error:
-                wait = _retry_after(error.headers.get("Retry-After"))
-                raise _Refused(error.code, self._refusal(error), wait) from None
+        try:
+            opener = _opener(urlsplit(self.url).hostname or "")
+            with opener.open(request, timeout=self.timeout) as response:
+                return bytes(response.read(_MOST_BYTES + 1))
+        except urllib.error.HTTPError as error:
+            wait = _retry_after(error.headers.get("Retry-After"))
+            raise _Refused(error.code, self._refusal(error), wait) from None
 
     def _choice(self, data: bytes) -> dict[str, Any]:
         try:
@@ -357,68 +342,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """None, so that urllib raises the redirect as an error."""
 
 
-class _Deadline:
-    """Closes connections after ``seconds`` in total and raises TimeoutError.
-
-    A socket's own timeout restarts with every byte, so a server that sends one now and then could block us forever.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._sockets, self._over = seconds, list[socket.socket](), False
-        self._lock, self._timer = threading.Lock(), threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        if self._over:
-            raise TimeoutError(f"timed out: no whole answer within {self._seconds:g} s") from None
-
-    def watch(self, connection: socket.socket) -> None:
-        """Close this connection at the deadline, too."""
-        with self._lock:
-            self._sockets.append(connection)
-            if self._over:
-                _hang_up(connection)
-
-    def _cut(self) -> None:
-        with self._lock:
-            self._over = True
-            for connection in self._sockets:
-                _hang_up(connection)
-
-
-def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _opener(host: str, deadline: _Deadline) -> urllib.request.OpenerDirector:
+def _opener(host: str) -> urllib.request.OpenerDirector:
     """An opener that uses no proxy for servers on this machine, since a proxy would be another machine."""
-
-    class Plain(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            deadline.watch(self.sock)
-
-    class Secure(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            deadline.watch(self.sock)
-
-    class PlainHandler(urllib.request.HTTPHandler):
-        def http_open(self, request: urllib.request.Request) -> HTTPResponse:
-            return self.do_open(Plain, request)
-
-    class SecureHandler(urllib.request.HTTPSHandler):
-        def https_open(self, request: urllib.request.Request) -> HTTPResponse:
-            return self.do_open(Secure, request)
-
     proxies = [urllib.request.ProxyHandler({})] if is_loopback(host) else []
-    return urllib.request.build_opener(_NoRedirect, PlainHandler, SecureHandler, *proxies)
+    return urllib.request.build_opener(_NoRedirect, *proxies)
 
 
 def _retry_after(header: str | None) -> float | None:

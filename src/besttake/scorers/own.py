@@ -1,4 +1,4 @@
-"""``self:RUN``: the policy's own successes as its demonstrations.
+"""``self:RUN`` and ``last:RUN``: the policy's own successes as its demonstrations.
 
 RUN is a run on starts that are not evaluated on (``--starts tuning:40``); a scorer is never judged on a start that it
 has learned from.
@@ -6,25 +6,21 @@ has learned from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from besttake.core.score import manifold, window_until
 from besttake.core.search import Index
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.takes.store import Store
 from besttake.types import F32
-
-Unit = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,8 @@ class Successes:
     path: Path
     encoder: Encoder
     digest: str
-    starts: frozenset[Unit]
+    starts: frozenset[tuple[str, str, int]]
+    _indexes: dict[tuple[str, str], Index | None] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, scorer: str, rest: str) -> Successes:
@@ -63,6 +60,13 @@ class Successes:
             encoder=self.encoder.spec.fingerprint,
         )  # fmt: skip
 
+    def index(self, policy: str, task: str, last: int | None = None) -> Index | None:
+        """The `frames` of a policy and task to search in, read once; None where it had no success."""
+        if (policy, task) not in self._indexes:
+            frames = self.frames(policy, task, last)
+            self._indexes[policy, task] = Index.build(frames) if len(frames) else None
+        return self._indexes[policy, task]
+
     def frames(self, policy: str, task: str, last: int | None = None) -> F32:
         """The embeddings (F, d) of the ``last`` frames until success, or of all, of the policy's takes of a task."""
         parts = []
@@ -85,24 +89,42 @@ class Own:
 
     def __init__(self, successes: Successes, name: str = "self") -> None:
         self.spec = successes.spec(name, "self 1")
-        self._index = lru_cache(maxsize=None)(lambda policy, task: _index(successes.frames(policy, task)))
+        self._successes = successes
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
         """Eq. 4 with the frames of the policy's successes on the same task; NaN where it had none."""
-        return [_score(take, self._index) for take in takes]
+        return [_likeness(take, self._successes.index(take.policy, take.task)) for take in takes]
 
 
-def _index(frames: F32) -> Index | None:
-    return Index.build(frames) if len(frames) else None
-
-
-def _score(take: Footage, index: Callable[[str, str], Index | None]) -> Score:
+def _likeness(take: Footage, index: Index | None) -> Score:
     assert take.embeddings is not None
-    own = index(take.policy, take.task)
-    if own is None:
+    if index is None:
         return Score([float("nan")] * len(take.windows))
-    trace = own.nearest(take.embeddings)
+    trace = index.nearest(take.embeddings)
     return Score([manifold(trace, window) for window in take.windows], trace.best)
+
+
+class OwnLast:
+    """`besttake.scorers.frames.Last` with the policy's own successes instead of demonstrations."""
+
+    def __init__(self, successes: Successes, count: int, name: str = "last own") -> None:
+        self._count, self._successes = count, successes
+        self.spec = successes.spec(name, f"last of successes 1 {count}")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """For each window; NaN where the policy had no success on the task."""
+        indexes = (self._successes.index(take.policy, take.task, self._count) for take in takes)
+        return [last_likeness(take, index, self._count) for take, index in zip(takes, indexes, strict=True)]
+
+
+def last_likeness(take: Footage, index: Index | None, count: int) -> Score:
+    """The mean highest cosine of the last ``count`` frames of each window to those of ``index``."""
+    assert take.embeddings is not None
+    if index is None:
+        return Score([float("nan")] * len(take.windows))
+    trace = index.nearest(take.embeddings).best
+    ends = [trace[window][-count:] for window in take.windows]
+    return Score([float(end.mean(dtype=np.float64)) if len(end) else float("nan") for end in ends], trace)
 
 
 def make(rest: str, name: str = "self") -> Own:

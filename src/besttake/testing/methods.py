@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Arm, Request
-from besttake.arms.chosen import unmet
+from besttake.arms.base import Arm, Request, unmet
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build

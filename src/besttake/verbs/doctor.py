@@ -22,14 +22,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from besttake import registry
-from besttake.arms import chosen
-from besttake.compatibility import check_compatible, check_library, env_convention, library_convention
-from besttake.conventions import Line, side_by_side
+from besttake.arms.base import runnable
+from besttake.conventions import Line, check_compatible, check_library, env_convention, library_convention, side_by_side
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
-from besttake.demos.checks import check_retrieval
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_retrieval
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version
@@ -402,7 +400,7 @@ def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
         "action": str(policy.action_dim),
         "chunk": f"{policy.horizon} actions, {policy.replan} executed",
         "kind": policy.kind + ("" if policy.seeded else ", not seeded: its takes cannot be repeated"),
-        "arms": ", ".join(chosen.runnable(policy, registry.schemes("arms"))[0]),
+        "arms": ", ".join(runnable(policy, registry.schemes("arms"))[0]),
     }
 
 

@@ -11,10 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from besttake import registry
-from besttake.compatibility import check_compatible
+from besttake.conventions import check_compatible
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.checks import check_retrieval, check_tasks
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_retrieval, check_tasks
 from besttake.errors import PlanError
 from besttake.progress import Reporter, as_reporter
 from besttake.threads import one_thread

@@ -10,7 +10,6 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
-from besttake.errors import ComponentError
 from besttake.policies.augmented import EpisodeHistory, retrieving
 from besttake.takes.draws import Draw
 from besttake.types import Start
@@ -54,14 +53,6 @@ def test_act_is_said_to_have_nothing_to_reuse_and_plays_base_alone(tmp_path, lib
     assert "deterministic: sampling has nothing to reuse" in result.notes
     for arm in ARMS[1:]:
         assert any(f"no {arm} arm" in note for note in result.notes)
-
-
-def test_a_policy_of_another_robot_is_one_line_before_anything_runs(tmp_path, library):
-    (tmp_path / "policy").mkdir()
-    tiny.make_act(tmp_path / "policy", robot=tiny.Robot(state_dim=20, cameras=("wrist",)))
-    with pytest.raises(ComponentError, match="gives actions of 7 numbers, but testbed.* takes 4") as error:
-        diagnose(plan(f"lerobot:{tmp_path / 'policy'}", library), tmp_path / "run")
-    assert "\n" not in str(error.value)
 
 
 def test_a_real_class_can_be_served_with_retrieval(tmp_path, library):

@@ -8,7 +8,6 @@ import torch
 import transformers
 
 from besttake import registry
-from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.torch_common import IMAGENET_MEAN, IMAGENET_STD, preprocess
 from besttake.errors import ComponentError
 from besttake.testing import check_encoder
@@ -57,31 +56,6 @@ def test_phi_is_the_class_token_and_the_attention_pool_side_by_side(phi, checkpo
     np.testing.assert_allclose(phi.encode(pictures), expected.numpy(), atol=1e-5)
 
 
-def test_a_second_run_over_the_same_frames_encodes_nothing(phi, pictures, tmp_path):
-    first = CachedEncoder(phi, tmp_path)
-    before = first.encode(pictures)
-    second = CachedEncoder(phi, tmp_path)
-    np.testing.assert_array_equal(second.encode(pictures), before)
-    assert (first.encoded, second.encoded) == (3, 0)
-
-
-@pytest.mark.parametrize("name", ["dinov2", "siglip"])
-def test_each_tower_stands_alone(name, checkpoints, pictures):
-    encoder = registry.encoder(f"{name}:{checkpoints / name}")
-    check_encoder(encoder, images=pictures[:1])
-    assert encoder.spec.dim == 768
-
-
-def test_other_weights_have_another_fingerprint(tmp_path):
-    small = transformers.Dinov2Config(hidden_size=48, num_hidden_layers=1, num_attention_heads=2, image_size=56)
-    model = transformers.Dinov2Model(small)
-    model.save_pretrained(tmp_path / "first")
-    model.layernorm.bias.data[0] += 1e-3
-    model.save_pretrained(tmp_path / "other")
-    first, other, again = (registry.encoder(f"dinov2:{tmp_path / name}") for name in ("first", "other", "first"))
-    assert first.spec.fingerprint == again.spec.fingerprint != other.spec.fingerprint
-
-
 def test_any_transformers_vision_model_serves(pictures, tmp_path):
     config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
     transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "vit")
@@ -127,13 +101,6 @@ def test_any_timm_model_serves(pictures, tmp_path):
         registry.encoder("timm:test_vit?weights=x.pth")
 
 
-def test_the_stand_in_is_pretrained_and_says_what_it_is(pictures):
-    encoder = registry.encoder("efficientnet-lite0")
-    check_encoder(encoder, images=pictures)
-    assert encoder.spec.dim == 1280
-    assert "stand-in" in encoder.spec.notes[0]
-
-
 def test_no_hub_a_wrong_checkpoint_and_missing_weights_are_one_clear_line(checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     broken = tmp_path / "broken"
@@ -150,34 +117,3 @@ def test_no_hub_a_wrong_checkpoint_and_missing_weights_are_one_clear_line(checkp
         with pytest.raises(ComponentError, match=words) as error:
             registry.encoder(uri)
         assert "\n" not in str(error.value)
-
-
-def test_half_embeddings_of_a_pretrained_encoder_rank_takes_as_whole_ones_do(tmp_path, monkeypatch):
-    """Real pictures of the testbed, a real pretrained network: the order stays, and scores move by under 0.001."""
-    from itertools import islice
-
-    from PIL import Image
-
-    from besttake.demos.build import Options
-    from besttake.demos.resolve import build_at
-    from besttake.verbs.rank import rank
-
-    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
-    for number, demo in enumerate(islice(registry.demos("testbed:pick"), 7)):
-        folder = tmp_path / ("demos" if number < 3 else "takes") / f"{number}"
-        folder.mkdir(parents=True)
-        for step, frame in enumerate(demo.frames[::4]):
-            Image.fromarray(frame).save(folder / f"{step:03}.png")
-    orders, scores, sizes = [], [], []
-    for half in (False, True):
-        library = build_at(
-            tmp_path / f"library {half}", str(tmp_path / "demos"), "efficientnet-lite0", Options(half=half)
-        )
-        sizes.append(sum(file.stat().st_size for file in library.path.glob("embeddings*")) // library.embeddings.size)
-        ranked = rank(sorted((tmp_path / "takes").iterdir()), library.path).takes
-        orders.append([take.name for take in ranked])
-        scores.append([take.score for take in ranked])
-    assert sizes == [4, 2]
-    assert orders[0] == orders[1]
-    np.testing.assert_allclose(scores[0], scores[1], atol=1e-3)
-    assert len(set(scores[1])) == 4

@@ -17,7 +17,6 @@ from scipy.stats import chisquare
 from besttake import registry
 from besttake.conventions import Gripper
 from besttake.errors import ComponentError
-from besttake.policies import lerobot
 from besttake.policies.torch_noise import given_tokens
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
@@ -104,37 +103,6 @@ def test_cameras_of_different_sizes_reach_a_class_that_stacks_them_at_the_size_o
     )
 
 
-def test_cameras_of_different_sizes_reach_an_xvla_that_resizes_each_as_they_are(tmp_path):
-    (tmp_path / "made").mkdir()
-    tiny.make_xvla(tmp_path / "made", resize_imgs_with_padding=(64, 64))
-    ours, seen = loaded(tmp_path / "made", "width=1"), unlike(96, 48)
-    batch = ours._batch([seen], None)
-    assert [batch[f"observation.images.{key}"].shape[2] for key in ("image", "image2")] == [96, 48]
-    assert np.isfinite(ours.sample([seen], DRAWS[:1])).all()
-
-
-def test_how_a_checkpoint_is_fed_has_a_number_in_its_fingerprint(checkpoint, monkeypatch):
-    """Where what is fed changes on purpose, this test does, and FED must be raised with it: runs do not go on then."""
-    ours, seen = loaded(checkpoint("act"), "width=1"), unlike(96, 64)
-    batch = ours._batch([seen], None)
-    large, right = seen.images["agentview"], seen.images["wrist"]
-    resized = np.asarray(Image.fromarray(large).resize((64, 64), Image.Resampling.BILINEAR))
-    for key, picture in {"image": resized, "image2": right}.items():
-        fed = (torch.from_numpy(picture.copy()).permute(2, 0, 1).float() / 255)[None]
-        torch.testing.assert_close(batch.pop(f"observation.images.{key}"), fed, rtol=0, atol=0)
-    np.testing.assert_array_equal(batch.pop("observation.state"), seen.state[None])
-    assert batch == {"task": [seen.instruction]}
-    assert f"/f{lerobot.FED}/" in ours.spec.fingerprint
-    assert lerobot.FED == 1
-    monkeypatch.setattr(lerobot, "FED", 2)
-    assert loaded(checkpoint("act"), "width=1").spec.fingerprint != ours.spec.fingerprint
-
-
-def test_an_act_that_averages_over_time_says_that_this_is_left_out(checkpoint, tmp_path):
-    where = changed(checkpoint("act"), tmp_path / "ensembled", temporal_ensemble_coeff=0.01, n_action_steps=1)
-    assert "its temporal ensembling is left out: rows have no history" in loaded(where).spec.notes
-
-
 def test_fastwam_plays_liberos_gripper_and_takes_it_back_for_a_warm_start(tmp_path):
     """Its own processor makes -1 of what is above a half and +1 of the rest."""
     (tmp_path / "made").mkdir()
@@ -149,13 +117,6 @@ def test_fastwam_plays_liberos_gripper_and_takes_it_back_for_a_warm_start(tmp_pa
     np.testing.assert_allclose(ours._checkpoint.after(latent).numpy(), sent, atol=1e-6)
     _, far = compare(tmp_path / "made")
     assert far == 0
-
-
-def test_a_molmoact2_that_turns_joints_after_sampling_is_not_started_warm(checkpoint, tmp_path):
-    turns = {"joint_signs": [1.0, -1.0], "joint_offsets": [0.0, 90.0]}
-    spec = loaded(changed(checkpoint("molmoact2"), tmp_path / "turned", **turns)).spec
-    assert (spec.cools, spec.warm_start) == (True, False)
-    assert loaded(checkpoint("molmoact2")).spec.warm_start
 
 
 @pytest.mark.parametrize("name", SPOKEN)
@@ -207,17 +168,6 @@ def test_tokens_that_are_no_action_are_played_as_zeros_and_no_take_is_lost(check
     zeros = policy._checkpoint.after(torch.zeros(1, policy.spec.horizon, policy.spec.action_dim)).numpy()
     np.testing.assert_array_equal(policy.sample(seen, DRAWS[:2]), np.repeat(zeros, 2, axis=0))
     assert any("played as zeros" in note for note in policy.spec.notes)
-
-
-def test_another_error_of_a_policy_of_tokens_is_not_played_as_zeros(checkpoint, monkeypatch):
-    policy = loaded(checkpoint("molmoact2_tokens"), "temperature=1")
-
-    def broken(*_, **__):
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    monkeypatch.setattr(policy._checkpoint.policy, "predict_action_chunk", broken)
-    with pytest.raises(RuntimeError, match="CUDA error"):
-        policy.sample(observations(1), DRAWS[:1])
 
 
 def test_tokens_come_as_often_as_the_softmax_says():

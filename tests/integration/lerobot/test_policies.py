@@ -17,12 +17,11 @@ import torch
 from bench.families import compare, lerobots, played
 
 from besttake import registry
-from besttake.conventions import CONTROLLER, Gripper
+from besttake.conventions import Gripper
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
 from besttake.types import Observation, Warm
-from besttake.verbs import doctor
 
 HERE = Path(__file__).parent
 FLOW = ("pi0", "pi05", "relative", "smolvla")
@@ -117,15 +116,6 @@ def test_a_class_that_cannot_act_on_what_we_have_says_so_when_it_is_loaded(tmp_p
     ) as error:
         registry.policy(f"lerobot:{tmp_path}")
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["act", *OTHERS])
-def test_a_policy_without_a_latent_says_so_in_one_line(policy, name):
-    ours = policy(name)
-    with pytest.raises(ComponentError, match="has no latent; use the arm base"):
-        ours.latent(observations(1), chunks(ours, 1))
-    with pytest.raises(ComponentError, match="cannot be warm-started"):
-        ours.sample(observations(1), draws(1), [Warm(0.7)])
 
 
 def test_specs_say_what_each_family_is_and_which_cameras_feed_it(policy):
@@ -229,29 +219,6 @@ def test_a_gripper_that_evo1_turns_itself_is_turned_back_for_a_warm_start(tmp_pa
         registry.policy(f"lerobot:{tmp_path / 'made'}?gripper=libero")
 
 
-def test_evo1_is_known_by_its_statistics_without_what_fills_them_up(tmp_path):
-    libero = {"min": [-0.9] * 6 + [-1.0], "max": [0.9] * 6 + [1.0]}
-
-    def of_libero(robot):
-        stats = whole(robot)
-        stats["action"] |= {name: torch.tensor(values) for name, values in libero.items()}
-        return stats
-
-    whole = tiny.statistics
-    with mock.patch.object(tiny, "statistics", of_libero):
-        tiny.make_evo1(tmp_path / "made")
-    known = registry.policy(f"lerobot:{tmp_path / 'made'}").spec.convention
-    assert (known.gripper, known.action) == (Gripper(-1, 1), CONTROLLER)
-
-
-def test_wall_x_computes_in_one_precision(checkpoint):
-    where = checkpoint("wall_x")
-    assert registry.policy(f"lerobot:{where}?dtype=bfloat16").spec.fingerprint.endswith("/bfloat16")
-    for option, words in (("dtype=float32", "computes in bfloat16 alone"), ("steps=3", "has no setting for it")):
-        with pytest.raises(ComponentError, match=words):
-            registry.policy(f"lerobot:{where}?{option}")
-
-
 def test_a_class_that_draws_otherwise_than_known_is_refused(policy, monkeypatch):
     """The contract of the interception: one normal draw of the chunk's shape, nothing else."""
     ours, model = policy("eo1"), type(policy("eo1")._checkpoint.policy.model)
@@ -285,13 +252,6 @@ def test_a_chunk_of_groot_is_one_inference_and_its_gripper_is_liberos(tmp_path):
     assert far == 0
     back = ours._checkpoint.after(ours.latent(seen, chunk)[:, :, :7]).numpy()
     np.testing.assert_array_equal(back[..., 6], chunk[..., 6])
-
-
-def test_pictures_that_are_not_bytes_are_refused_and_not_divided_twice(policy):
-    (seen,) = observations(1)
-    floats = {camera: (image / 255).astype(np.float32) for camera, image in seen.images.items()}
-    with pytest.raises(ComponentError, match=r"camera agentview gives float32 pictures; observations hold uint8"):
-        policy("pi0").sample([Observation(floats, seen.state, seen.instruction)], draws(1))
 
 
 def test_a_gaussian_actor_that_names_an_encoder_needs_trust(checkpoint, tmp_path):
@@ -438,14 +398,6 @@ def test_another_precision_is_another_policy_with_nearly_the_same_actions(policy
     assert far == 0 if option == "dtype=float32" else 0 < far < (0.5 if name == "molmoact2" else 0.05)  # it is loud
 
 
-def test_a_precision_that_a_class_cannot_compute_in_here_is_one_line(checkpoint):
-    """FastWAM of bfloat16 counts on CUDA's autocast, in LeRobot's own call, too."""
-    ours = registry.policy(f"lerobot:{checkpoint('fastwam')}?dtype=bfloat16")
-    with pytest.raises(ComponentError, match=r"precision on this CPU \(.*\); try \?dtype=float32") as error:
-        ours.sample(observations(1), draws(1))
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("name", ["act", "smolvla"])
 def test_a_compiled_policy_is_compiled_once_and_acts_as_before(policy, checkpoint, name):
     compiled, own = registry.policy(f"lerobot:{checkpoint(name)}?width=4&compile=1"), policy(name)
@@ -457,44 +409,6 @@ def test_a_compiled_policy_is_compiled_once_and_acts_as_before(policy, checkpoin
     np.testing.assert_array_equal(first, compiled.sample(observations(4), draws(4)))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs, "no shape is new after the first call"
     np.testing.assert_allclose(first, own.sample(observations(4), draws(4)), atol=1e-4)
-
-
-def test_the_width_can_be_measured_and_is_the_same_again(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path))
-    measured = registry.policy(f"lerobot:{checkpoint('act')}?width=auto")
-    again = registry.policy(f"lerobot:{checkpoint('act')}?width={measured.spec.width}")
-    assert measured.spec == again.spec
-    with mock.patch("besttake.policies.lerobot.best_width", side_effect=AssertionError("measured twice")):
-        assert registry.policy(f"lerobot:{checkpoint('act')}?width=auto").spec == measured.spec
-
-
-def test_fewer_denoising_steps_are_another_policy(policy, checkpoint):
-    quick = registry.policy(f"lerobot:{checkpoint('smolvla')}?width=4&steps=1")
-    assert quick.spec.fingerprint != policy("smolvla").spec.fingerprint
-    assert not np.array_equal(
-        quick.sample(observations(2), draws(2)), policy("smolvla").sample(observations(2), draws(2))
-    )
-
-
-def test_the_state_can_be_chosen_from_a_longer_one(policy, checkpoint):
-    """An env whose state has two more numbers, one of them in the middle."""
-    ours = registry.policy(f"lerobot:{checkpoint('smolvla')}?width=4&state=0:3,4:9")
-    seen = observations(2)
-    longer = [Observation(o.images, np.float32([*o.state[:3], 9.0, *o.state[3:], -9.0]), o.instruction) for o in seen]
-    np.testing.assert_array_equal(ours.sample(longer, draws(2)), policy("smolvla").sample(seen, draws(2)))
-    assert "observation.state <- 0,1,2,4,5,6,7,8 of the env's state" in " ".join(ours.spec.notes)
-    with pytest.raises(ComponentError, match=r"trained on 8 state numbers, the env gave 8; say which with \?state="):
-        ours.sample(seen, draws(2))
-    with pytest.raises(ComponentError, match="state= names 3 numbers, the checkpoint reads 8"):
-        registry.policy(f"lerobot:{checkpoint('smolvla')}?state=0:3")
-
-
-def test_doctor_shows_what_feeds_each_feature(checkpoint):
-    pairing = doctor.pair(f"lerobot:{checkpoint('pi0')}", "testbed:push")
-    notes = " ".join(pairing.notes)
-    assert "observation.images.image <- agentview, observation.images.image2 <- wrist" in notes
-    assert "observation.state <- all 8 of the env's state" in notes
-    assert any("needs camera agentview, but testbed" in problem for problem in pairing.problems)
 
 
 def test_cameras_can_be_mapped_by_short_or_full_name(checkpoint):
@@ -579,16 +493,3 @@ def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_p
         with pytest.raises(ComponentError, match=words) as error:
             registry.policy(f"lerobot:{name}")
         assert "\n" not in str(error.value), name
-
-
-def test_actions_that_are_not_finite_are_refused(checkpoint):
-    ours = registry.policy(f"lerobot:{checkpoint('act')}")
-    with torch.no_grad():
-        list(ours._checkpoint.policy.parameters())[-1].fill_(float("nan"))
-    with pytest.raises(ComponentError, match="not finite"):
-        ours.sample(observations(1), draws(1))
-
-
-def test_loading_prints_nothing_on_stdout(checkpoint, capsys):
-    registry.policy(f"lerobot:{checkpoint('pi0')}")
-    assert capsys.readouterr().out == ""

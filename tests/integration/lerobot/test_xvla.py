@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from bench.families import answered, lerobots
 
 from besttake import registry
-from besttake.compatibility import check_compatible
+from besttake.conventions import check_compatible
 from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
@@ -121,15 +120,6 @@ def test_it_keeps_the_contract_and_can_be_cooled_but_not_started_warm(checkpoint
     assert set(np.unique(plain[..., 6])) <= {-1.0, 1.0}
     with pytest.raises(ComponentError, match="cannot be warm-started"):
         policy.sample([observation()], [draw(0)], [Warm(0.7, 0.3, np.zeros((6, 7), np.float32))])
-
-
-def test_pictures_are_normalised_once_whoever_does_it(checkpoint, tmp_path):
-    """With LeRobot's default processors lerobot-eval would do it twice, and stops; here actions are the same."""
-    tiny.make_xvla_poses(tmp_path / "own", own=True)
-    shutil.copy(checkpoint("xvla_poses") / "model.safetensors", tmp_path / "own")
-    policies = [registry.policy(f"lerobot:{where}?width=1") for where in (checkpoint("xvla_poses"), tmp_path / "own")]
-    one, other = (policy.sample([observation()], [draw(0)]) for policy in policies)
-    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_an_env_that_takes_changes_is_refused_with_the_options_that_mend_it(checkpoint):

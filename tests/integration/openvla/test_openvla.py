@@ -49,13 +49,6 @@ def test_greedy_is_deterministic_and_says_so(greedy):
     assert greedy.spec.kind == "deterministic"
 
 
-def test_the_precision_can_be_chosen_and_is_another_policy(greedy, checkpoint):
-    other = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0&dtype=bfloat16")
-    assert {parameter.dtype for parameter in other._model.parameters()} == {torch.bfloat16}
-    assert other.spec.fingerprint == f"{greedy.spec.fingerprint}/bfloat16"
-    assert check_policy(other) == ("shape", "repeat", "batch", "draw")
-
-
 def test_k_samples_differ_between_draws_repeat_within_one_and_stay_in_the_data_sets_range(policy):
     seen = [observation()] * 6
     draws = [Draw(0, "t", 0, seed) for seed in range(6)]
@@ -98,11 +91,6 @@ def test_cooled_is_the_temperature_times_the_noise(policy, checkpoint):
     cooler = registry.policy(f"openvla:{checkpoint}?trust_remote_code=true&temperature=0.7")
     seen, draws = [observation(s) for s in range(4)], [Draw(0, "t", s, 0) for s in range(4)]
     np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.7)] * 4), cooler.sample(seen, draws))
-
-
-def test_cooled_to_nothing_is_greedy(policy, greedy):
-    seen, draws = [observation()], [Draw(0, "t", 0, 0)]
-    np.testing.assert_array_equal(policy.sample(seen, draws, [Warm(0.0)]), greedy.sample(seen, draws))
 
 
 def test_liberos_gripper_is_plus_or_minus_one(checkpoint):

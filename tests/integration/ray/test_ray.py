@@ -26,12 +26,10 @@ import shared_gpu  # noqa: E402
 import toy  # noqa: E402
 
 from besttake.errors import RolloutError  # noqa: E402
-from besttake.takes.engine import play  # noqa: E402
 from besttake.takes.jobs import Job  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.pool import WorkerPool  # noqa: E402
-from besttake.takes.ray import Assignment, Cluster, LibraryCopy, Replicas, own_modules  # noqa: E402  # noqa: E402
+from besttake.takes.ray import Assignment, Cluster, LibraryCopy, Replicas, own_modules  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
 
@@ -202,76 +200,9 @@ def joined(nodes: Any, *modules: Path) -> Iterator[Cluster]:
             yield made
 
 
-def test_a_node_that_joins_later_gets_the_replica_that_waits(tmp_path: Path, cluster: Any) -> None:
-    notes: list[str] = []
-    keys = [TakeKey("p", "python:toy:make", "walk", start, "base", seed) for seed in range(999) for start in range(20)]
-    more = None
-    with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
-        layout = driver.layout(3, 2, None)
-        assert (layout.replicas, layout.room) == (3, 2)
-        made = Replicas(driver, layout.replicas, layout.workers, layout.gpus, None, notes.append)
-        with made as replicas, Store.write(tmp_path / "run", Manifest()) as store:
-            assignment, end = (
-                Assignment(toy.Recipe(seconds=0.1), toy.make().spec, shared_gpu.draw, 4),
-                time.monotonic() + 300,
-            )
-            while not any("3 replicas on 3 nodes, 6 workers" in note for note in notes) and time.monotonic() < end:
-                now, keys = keys[:20], keys[20:]
-                assert replicas.play(assignment, [Job(key, 12, (), "eye", 5, True) for key in now], store).done == 20
-                more = more or cluster.add_node(num_cpus=2)
-    cluster.remove_node(more)
-    assert any("3 replicas on 3 nodes, 6 workers" in note for note in notes), notes
-
-
-class Losing:
-    """Ray, with a store that loses the first take that it is handed."""
-
-    def __init__(self) -> None:
-        self.lost = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(ray, name)
-
-    def get(self, reference: Any) -> Any:
-        got = ray.get(reference)
-        if not self.lost and isinstance(got, tuple):
-            self.lost += 1
-            raise ray.exceptions.ObjectLostError(reference.hex(), None, "")
-        return got
-
-
 def toy_jobs(env: str = "python:toy:make", starts: int = 12) -> list[Job]:
     keys = [TakeKey("p", env, "walk", start, "base", seed) for start in range(starts) for seed in range(2)]
     return [Job(key, 12, (), "eye", 5, True) for key in keys]
-
-
-def test_objects_that_ray_loses_cost_no_take(tmp_path: Path, cluster: Any) -> None:
-    """A library that is gone when a replica asks for it, and takes that are gone when the driver does."""
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library" / "library.json").write_text("{}")
-    notes, embedded = list[str](), list[bytes]()
-    with joined(cluster, TESTS / "takes" / "toy.py", Path(shared_gpu.__file__)) as driver:
-        driver.ray = Losing()
-        holder = ray.remote(shared_gpu.Holder).remote()
-        (reference,) = ray.get(holder.put.remote(b"{}"))
-        ray.kill(holder)
-        sound, copies = driver.library_copy, [LibraryCopy("lost", {"library.json": reference})]
-        driver.library_copy = lambda place: copies.pop() if copies else sound(place)  # type: ignore[method-assign]
-        with (
-            Replicas(driver, 1, 1, 0.0, None, notes.append) as replicas,
-            Store.write(tmp_path / "run", Manifest()) as store,
-        ):
-            recipe = toy.Recipe(library=str(tmp_path / "library"), eye=True)
-            assignment = Assignment(recipe, toy.make().spec, shared_gpu.draw, 4, embeds=True)
-            tally = replicas.play(assignment, toy_jobs(), store, on_vectors=lambda some, _: embedded.extend(some))
-            digest = store.digest()
-        assert driver.ray.lost == 1
-    assert (tally.done, tally.failed) == (24, 0)
-    assert len([note for note in notes if "died and is replaced" in note]) == 2, notes
-    assert embedded
-    with Store.write(tmp_path / "one", Manifest()) as store, closing(WorkerPool(1)) as pool:
-        play(toy_jobs(), toy.Recipe().load(), shared_gpu.draw, store, pool, slots=4)
-        assert store.digest() == digest
 
 
 def test_a_take_that_kills_its_replica_is_given_up_and_the_others_are_played(tmp_path: Path, cluster: Any) -> None:

@@ -23,15 +23,6 @@ def test_the_contract_holds_for_metaworld(task: str) -> None:
     env.close()
 
 
-def test_a_start_does_not_depend_on_the_take_before_it() -> None:
-    env = registry.env(METAWORLD.format("drawer-open-v3"))
-    fresh = _play(env, 3, seed=1)
-    _play(env, 5, seed=2)
-    _play(env, 3, seed=3)
-    assert np.array_equal(fresh, _play(env, 3, seed=1))
-    env.close()
-
-
 def test_metaworlds_own_expert_succeeds_and_success_stays() -> None:
     from metaworld.policies import SawyerReachV3Policy
 
@@ -56,32 +47,3 @@ def test_gymnasiums_own_envs_work_when_told_where_success_is() -> None:
     with pytest.raises(ComponentError, match=r"info has no goal .* name the key with success="):
         env.step(np.zeros(1, np.float32))
     env.close()
-
-
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("gym:NoSuchEnv-v0", "NoSuchEnv"),
-        ("gym:nomodule:Env-v0", "install the package that defines this env"),
-        ("gym:CartPole-v1", "actions must be vectors"),
-        ("gym:metaworld:Meta-World/MT1?env_name=fly-v3", "Invalid MT env name"),
-        ("gym:MountainCarContinuous-v0?starts=none", "starts=none is not a whole number"),
-        ("gym:MountainCarContinuous-v0?goes_on=perhaps", "goes_on=perhaps is not true or false"),
-        ("gym:MountainCarContinuous-v0?eef_dims=x", "eef_dims=x is not a list of indexes"),
-    ],
-)
-def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
-    with pytest.raises(ComponentError, match=told) as caught:
-        registry.env(uri)
-    assert "\n" not in str(caught.value)
-
-
-def _play(env: Any, index: int, seed: int) -> Any:
-    env.reset(Start(env.spec.tasks[0].name, index))
-    actions = np.random.default_rng(seed).uniform(-1, 1, (60, env.spec.action_dim)).astype(np.float32)
-    actions[:, 2] -= 0.3
-    seen = [env.observe(()).state]
-    for action in actions:
-        env.step(action)
-        seen.append(env.observe(()).state)
-    return np.stack(seen)

@@ -15,7 +15,7 @@ from bench.libero_bits import besttakes, robosuites
 from besttake import registry, testing
 from besttake.envs.libero import control_step as libero_step
 from besttake.envs.libero.env import LiberoEnv
-from besttake.envs.libero.harness import EVALUATIONS, REST
+from besttake.envs.libero.harness import REST
 from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError
 from besttake.types import Array, Start
@@ -108,38 +108,6 @@ def test_another_set_up_than_the_known_one_takes_robosuites_own_step(
     assert env.simulator()._step == env.simulator().own_step
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda env: setattr(env.robots[0].controller, "impedance_mode", "variable"), "has other settings"),
-        (lambda env: setattr(env.robots[0].controller, "use_delta", False), "has other settings"),
-        (lambda env: setattr(env.robots[0], "controller", object()), "the controller is object"),
-        (lambda env: setattr(env.robots[0], "gripper", object()), "SingleArm with object"),
-        (
-            lambda env: setattr(env, "__class__", type("Own", (type(env),), {"__module__": "mine", "step": None})),
-            "Own has its own step",
-        ),
-    ],
-)
-def test_what_differs_from_the_known_set_up_is_named(
-    make: Callable[[str], LiberoEnv], change: Callable[[Any], None], words: str
-) -> None:
-    env = make("libero:object?task=1")
-    env.reset(Start(env.spec.tasks[0].name, 0))
-    inner = env.simulator().robosuite
-    assert libero_step.unlike(inner) == ""
-    change(inner)
-    assert words in libero_step.unlike(inner)
-
-
-def test_two_environments_in_one_process_both_render(make: Callable[[str], LiberoEnv], can_render: None) -> None:
-    first, second = make("libero:object?task=0&size=48"), make("libero:goal?task=7&size=48")
-    alone = _pictures(first)
-    assert len(np.unique(alone[0])) > 50
-    assert len(np.unique(_pictures(second)[0])) > 50
-    assert all(map(np.array_equal, _pictures(first), alone))
-
-
 def test_a_scene_built_anew_is_drawn_as_by_a_new_process(make: Callable[[str], LiberoEnv], can_render: None) -> None:
     kept, fresh = make("libero:goal?task=7&size=48"), make("libero:goal?task=7&size=48")
     _pictures(kept, start=1000)
@@ -147,10 +115,6 @@ def test_a_scene_built_anew_is_drawn_as_by_a_new_process(make: Callable[[str], L
     after = _pictures(kept, start=1001)
     assert kept.simulator()._renderer is renderer
     assert all(map(np.array_equal, after, _pictures(fresh, start=1001)))
-
-
-def _with_a_step_of_its_own(known: type) -> type:
-    return type("Own", (known,), {"__module__": "mine", "step": None})
 
 
 def _pictures(env: LiberoEnv, start: int = 0) -> list[Any]:
@@ -207,14 +171,6 @@ def test_the_openpi_convention_gives_224_pixels_and_its_horizon(
     env.reset(Start(env.spec.tasks[0].name, 0))
     assert env.observe(("agentview",)).images["agentview"].shape == (224, 224, 3)
     assert env.spec.tasks[0].horizon == 220
-
-
-def test_the_vla_eval_convention_has_the_horizons_and_the_size_of_vla_eval() -> None:
-    from vla_eval.benchmarks.libero.benchmark import LIBERO_ENV_RESOLUTION, MAX_STEP_MAPPING
-
-    theirs = EVALUATIONS["vla-eval"]
-    assert {f"libero_{suite}": steps for suite, steps in theirs.horizons.items()} == MAX_STEP_MAPPING
-    assert (theirs.rendered, theirs.given) == (LIBERO_ENV_RESOLUTION, LIBERO_ENV_RESOLUTION)
 
 
 def test_pictures_are_upright(make: Callable[[str], LiberoEnv], can_render: None) -> None:
@@ -284,46 +240,6 @@ def test_instructions_are_those_of_the_benchmark() -> None:
         theirs = benchmark.get_benchmark_dict()[f"libero_{suite}"]()
         ours = registry.env(f"libero:{suite}").spec.tasks
         assert [(t.name, t.language) for t in theirs.tasks] == [(t.name, t.instruction) for t in ours]
-
-
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("libero:spacial", "no such suite"),
-        ("libero:spatial?task=99", "no task '99'"),
-        ("libero:object?task=pick_up_the_soup", "no task 'pick_up_the_soup'"),
-        ("libero:nowhere.bddl", "nowhere.bddl does not exist"),
-        ("libero:object?convention=mine", "convention=mine is not one of lerobot, openpi, vla-eval"),
-        ("libero:object?size=big", "size=big is not a whole number"),
-        ("libero-occ:90", "no such suite"),
-    ],
-)
-def test_mistakes_give_one_clear_line(uri: str, told: str) -> None:
-    with pytest.raises(ComponentError, match=told) as caught:
-        registry.env(uri)
-    assert "\n" not in str(caught.value)
-
-
-def test_missing_assets_give_one_clear_line(
-    make: Callable[[str], LiberoEnv], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("BESTTAKE_LIBERO_ASSETS", str(tmp_path))
-    with pytest.raises(ComponentError, match="no LIBERO assets there"):
-        make("libero:object")
-    (tmp_path / "scenes").mkdir()
-    env = make("libero:object")
-    with pytest.raises(ComponentError, match="are its assets complete") as caught:
-        env.reset(Start(env.spec.tasks[0].name, 0))
-    assert "\n" not in str(caught.value)
-
-
-def test_an_init_file_of_another_task_is_refused(make: Callable[[str], LiberoEnv]) -> None:
-    paths = locate()
-    bddl = sorted((paths.bddl / "libero_object").glob("*.bddl"))[0]
-    init = sorted((paths.init / "libero_goal").glob("*.pruned_init"))[0]
-    env = make(f"libero:{bddl}?init={init}")
-    with pytest.raises(ComponentError, match="belongs to another task"):
-        env.reset(Start(env.spec.tasks[0].name, 0))
 
 
 def test_nothing_is_asked_at_import_and_no_file_is_left_at_home(python: Callable[[str], str], tmp_path: Path) -> None:

@@ -89,20 +89,6 @@ def test_a_mesh_of_many_faces_is_left_out_though_its_bounding_box_is_in_view(mon
     assert by_parts >= 12
 
 
-def test_the_parts_of_a_mesh_hold_all_of_its_faces() -> None:
-    model = _scene(np.random.default_rng(3), mirrors=0)
-    mesh = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_MESH, "coil")
-    parts = mesh_parts(model)
-    assert list(parts) == [mesh], "the other mesh has few faces"
-    corners = model.mesh_face[model.mesh_faceadr[mesh] :][: model.mesh_facenum[mesh]]
-    faces = model.mesh_vert[model.mesh_vertadr[mesh] :][corners][:, None]
-    centers, halves = parts[mesh][:, 0], parts[mesh][:, 1]
-    inside = np.abs(faces - centers[:, None]) <= halves[:, None] + 1e-9  # (face, part, corner, axis)
-    assert inside.all(axis=(2, 3)).any(axis=1).all()
-    assert 8 < len(centers) <= 64
-    assert (8 * halves.prod(axis=1)).sum() < 0.5 * np.ptp(faces.reshape(-1, 3), axis=0).prod()
-
-
 def test_nothing_is_left_out_where_lights_cast_shadows_or_the_camera_is_not_a_plain_one() -> None:
     model = _scene(np.random.default_rng(1), mirrors=0)
     data = mujoco.MjData(model)
@@ -113,27 +99,6 @@ def test_nothing_is_left_out_where_lights_cast_shadows_or_the_camera_is_not_a_pl
     model.light_castshadow[0] = False
     model.cam_sensorsize[0] = 0.01
     assert not unseen(model, data, 0, mesh_parts(model)).any()
-
-
-def test_the_groups_of_the_model_are_as_before_after_a_picture() -> None:
-    model = _scene(np.random.default_rng(1), mirrors=0)
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
-    before, renderer = model.geom_group.copy(), Renderer(model, -1)
-    renderer.picture(data, 0, 32)
-    renderer.free()
-    assert np.array_equal(model.geom_group, before)
-
-
-def test_a_picture_larger_than_the_buffer_is_whole() -> None:
-    model = _scene(np.random.default_rng(2), mirrors=0)
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
-    renderer = Renderer(model, -1)
-    picture = renderer.picture(data, 0, 700)
-    renderer.free()
-    assert picture.shape == (700, 700, 3)
-    assert len(np.unique(picture[660:].reshape(-1, 3), axis=0)) > 1
 
 
 def test_robosuites_own_renderer_and_ours_draw_beside_each_other_as_alone() -> None:

@@ -106,22 +106,6 @@ def test_code_is_kept_where_nobody_else_can_put_theirs(compiled: Any, tmp_path: 
     assert compiled.only_ours(folder)
 
 
-def test_code_is_kept_in_the_cache_and_not_beside_the_sources(
-    compiled: Any, anew: None, env: LiberoEnv, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path))
-    env.close()
-    _play(env, 1)
-    assert [path.suffix for path in sorted(tmp_path.rglob("*.nb?"))] == [".nbc", ".nbi"]
-    assert not list(Path(compiled.__file__).parent.rglob("*.nb?"))
-    kept = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.nb?"))]
-    compiled._compiled.cache_clear()
-    env.close()
-    _play(env, 1)
-    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.nb?"))] == kept
-    env.close()
-
-
 def test_a_stove_is_lit_and_the_goal_holds_when_robosuites_own_step_says_so(env: LiberoEnv) -> None:
     def lit(own: bool) -> list[tuple[bool, bytes]]:
         env.reset(Start(env.spec.tasks[0].name, 0))

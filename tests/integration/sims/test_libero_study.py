@@ -14,12 +14,11 @@ import yaml
 
 from besttake import registry, testing
 from besttake.config import load_plan
-from besttake.envs.libero.env import LiberoEnv
 from besttake.result import Result
 from besttake.takes.draws import Draw
 from besttake.types import Observation, Start
 from scripted_libero.train import RECIPES, TASKS, FlowRecipe, train
-from scripted_libero.windows import TRAINING_STARTS, Episodes, collect
+from scripted_libero.windows import Episodes
 
 pytestmark = pytest.mark.usefixtures("assets")
 
@@ -95,16 +94,6 @@ def test_training_twice_gives_the_same_policy(tmp_path: Path) -> None:
     made = [registry.policy(f"flow:{train(recipe, episodes, tmp_path / word)}") for word in ("one", "two")]
     assert made[0].spec.fingerprint == made[1].spec.fingerprint
     assert (made[0].spec.horizon, made[0].spec.state_dim, made[0].spec.replan) == (16, 18, 8)
-
-
-def test_demonstrations_to_learn_from_are_successes_of_the_training_range_shaken_and_not() -> None:
-    env = registry.env("libero:object?task=2&state=objects")
-    assert isinstance(env, LiberoEnv)
-    made = collect(env, per_task=2, shakes=(0.0, 0.2))
-    env.close()
-    assert made.starts.tolist() == [TRAINING_STARTS[0]] * 2
-    assert made.lengths[0] != made.lengths[1]
-    assert made.states.shape == (made.lengths.sum(), 18)
 
 
 def test_the_recipe_is_a_plan_whose_policies_were_made_by_the_committed_recipes() -> None:

@@ -7,10 +7,9 @@ import pytest
 
 from besttake import registry, testing
 from besttake.envs.libero.env import LiberoEnv
-from besttake.errors import ComponentError
 from besttake.types import Start
 from scripted_libero import DEMO_STARTS
-from scripted_libero.rollout import attempt, works_on
+from scripted_libero.rollout import attempt
 
 pytestmark = pytest.mark.usefixtures("assets")
 
@@ -54,28 +53,7 @@ def test_demonstrations_are_a_source_that_repeats_and_uses_no_start_of_the_bench
     assert source.gripper_dim == 6
 
 
-def test_tasks_that_ask_for_more_than_putting_have_no_expert() -> None:
-    env = _env("libero:goal?task=0,1")
-    assert [works_on(env, task.name) for task in env.spec.tasks] == [False, True]
-    env.close()
-    assert list(registry.demos("libero-scripted:goal?task=0")) == []
-
-
 def test_the_expert_plays_scenes_with_occluders_that_have_no_collision_shape() -> None:
     env = _env("libero-occ:goal?task=1")
     assert attempt(env, Start(env.spec.tasks[0].name, 0)).success
     env.close()
-
-
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("libero-scripted:sea", "no such suite"),
-        ("libero-scripted:object?camera=sky", "no camera 'sky'"),
-        ("libero-scripted:object?demos_per_task=0", "demos_per_task=0 is not a whole number"),
-        ("libero-scripted:object?state=all", "state=all is not one of proprio, objects"),
-    ],
-)
-def test_mistakes_give_one_clear_line(uri: str, message: str) -> None:
-    with pytest.raises(ComponentError, match=message):
-        registry.demos(uri)

@@ -14,7 +14,6 @@ from vla_eval.specs import DimSpec
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
-from besttake.testing import check_policy
 from besttake.types import Observation
 
 
@@ -94,16 +93,6 @@ def observation(value: float, instruction: str = "push") -> Observation:
 
 
 DRAW = Draw(0, "push", 0, 0)
-
-
-def test_a_server_that_answers_whole_chunks_needs_no_options():
-    with serve_background(Countdown()) as server:
-        policy = registry.policy(f"vla-eval:{server.url}")
-        assert (policy.spec.horizon, policy.spec.action_dim) == (6, 7)
-        assert policy.server["model_server"] == "Countdown"
-        assert check_policy(policy) == ("shape",)
-        np.testing.assert_array_equal(policy.sample([observation(2)], [DRAW])[0, :, 0], 2 + np.arange(6))
-        policy.close()
 
 
 def test_a_server_that_buffers_its_chunk_gives_it_for_one_inference_and_forgets_it_for_the_next_row():

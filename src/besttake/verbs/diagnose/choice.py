@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from besttake.arms.chosen import runnable, specs_of
+from besttake.arms.base import runnable, specs_of
 from besttake.config import Plan
 from besttake.core.offline import Check, lowest, simplest
 from besttake.core.retrieve import RetrievalConfig

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from besttake.arms import chosen
+from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
 from besttake.errors import RunError
 from besttake.files import clear, version
@@ -164,7 +164,7 @@ def _forget_the_bad(store: Store, reporter: Reporter) -> None:
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
     for spec in specs.values():
-        notes += [*chosen.runnable(spec, setup.plan.arms)[1], *spec.notes]
+        notes += [*runnable(spec, setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:

@@ -8,7 +8,8 @@ import platform
 from typing import Any
 
 from besttake import registry
-from besttake.arms import chosen
+from besttake.arms.base import identity as arms_identity
+from besttake.arms.base import specs_of
 from besttake.config import Plan
 from besttake.files import version
 from besttake.measure.looks import Unit, random_order
@@ -29,7 +30,7 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         **{f"code of {uri}": code for uri, env in setup.envs.items() if (code := _code(uri, env))},
     }
     fingerprint = None if library is None else library.fingerprint
-    identity |= chosen.identity(chosen.specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
+    identity |= arms_identity(specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
     return Manifest(
         besttake=version(), command=command, plan=plan.model_dump(mode="json"), versions=versions(),
         library=None if library is None else str(library.path), identity=identity,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from besttake.arms import chosen
-from besttake.compatibility import check_compatible
+from besttake.arms.base import runnable, specs_of
+from besttake.conventions import check_compatible
 from besttake.errors import PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.probes import Probed
@@ -111,7 +111,7 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, se
 def settings_of(setup: Setup) -> Settings:
     """How to measure; for a run until decided also the place of each start in its order."""
     plan = setup.plan
-    controls = {uri: spec.control for uri, spec in chosen.specs_of(plan.arms).items() if spec.control}
+    controls = {uri: spec.control for uri, spec in specs_of(plan.arms).items() if spec.control}
     places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
     return Settings(
         plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
@@ -148,7 +148,7 @@ def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
     choice = choose(uri, policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in (*choice.notes, *chosen.runnable(policy.spec, named)[1]):
+    for note in (*choice.notes, *runnable(policy.spec, named)[1]):
         session.reporter.note(note)
     session.notes += choice.notes
     if choice.check is not None:
@@ -163,8 +163,8 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
     """
     plan = setup.plan
     store.claim(f"policy {uri}", spec.fingerprint)
-    arms = tuple(arm for arm in chosen.runnable(spec, plan.arms)[0] if arm not in left_out)
-    if any({"noise", "retrieval"} & {*each.settings} for each in chosen.specs_of(arms).values()):
+    arms = tuple(arm for arm in runnable(spec, plan.arms)[0] if arm not in left_out)
+    if any({"noise", "retrieval"} & {*each.settings} for each in specs_of(arms).values()):
         store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
     store.skip(uri, [arm for arm in plan.arms if arm not in arms])
     return [

@@ -1,4 +1,8 @@
-"""Scorers that read only actions: ``actions`` (how close to demonstrated ones) and ``smoothness`` (no demos needed)."""
+"""Scorers that read numbers instead of pictures.
+
+``actions``: how close actions are to demonstrated ones. ``smoothness``: how little they change (no demonstrations
+needed). ``state``: how close the state at the end of a take is to those in which demonstrations end.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from besttake.core.arithmetic import product
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.errors import ComponentError
 from besttake.options import Reader
-from besttake.scorers.base import Footage, Score, ScorerSpec, no_rest
+from besttake.scorers.base import Footage, Score, ScorerSpec, check_no_name, without_name
 from besttake.types import F32, F64
 
 
@@ -77,9 +81,9 @@ def _scaled(chunks: F32, demos: View) -> F64:
     return scaled
 
 
-def make(rest: str, steps: str = "8", name: str = "actions") -> Actions:
+def make_actions(rest: str, steps: str = "8", name: str = "actions") -> Actions:
     """The scorer ``actions``, or whatever its ``name``; ``steps`` is the length of a piece."""
-    no_rest("actions", rest)
+    check_no_name("actions", rest)
     return Actions(Reader("actions").whole("steps", steps), name)
 
 
@@ -102,7 +106,40 @@ class Smoothness:
         return scores
 
 
-def make_smoothness(rest: str) -> Smoothness:
-    """The scorer ``smoothness``."""
-    no_rest("smoothness", rest)
-    return Smoothness()
+class FinalState:
+    """Minus the distance to the nearest final state of a demonstration."""
+
+    spec = ScorerSpec("state", reads=("states", "library"), fingerprint="state 1")
+
+    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
+        """``-min_j |s[end] - s_j[last]| / sigma``, sigma the spread of each number over all demonstrated states."""
+        assert demos is not None
+        finals, spread = _finals(demos)
+        scores = []
+        for take in takes:
+            assert take.states is not None
+            if take.states.shape[1] != finals.shape[1]:
+                raise ComponentError(
+                    f"scorer state: takes have states of {take.states.shape[1]} numbers, demonstrations of"
+                    f" {finals.shape[1]}"
+                )
+            own = take.states[[min(end, len(take.states) - 1) for end in take.ends]].astype(np.float64)
+            gaps = np.sqrt((((own[:, None] - finals) / spread) ** 2).mean(axis=2)).min(axis=1)
+            empty = np.array([end == 0 for end in take.ends])
+            scores.append(Score(np.where(empty, np.nan, -gaps)))
+        return scores
+
+
+def _finals(demos: View) -> tuple[F64, F64]:
+    """The final states (J, s) of the demonstrations, and the spread (s,) of all their states."""
+    library = demos.library
+    if library.states is None:
+        raise ComponentError("scorer state: the demonstrations have no states")
+    lengths = {int(d): library.demos[d].length for d in demos.demos}
+    finals = np.stack([library.state(d, length - 1) for d, length in lengths.items()]).astype(np.float64)
+    every = np.concatenate([[library.state(d, step) for step in range(n)] for d, n in lengths.items()])
+    spread = every.std(axis=0, dtype=np.float64)
+    return finals, np.where(spread > 1e-6, spread, 1.0)
+
+
+make_smoothness, make_state = without_name(Smoothness), without_name(FinalState)
