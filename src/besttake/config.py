@@ -232,11 +232,6 @@ class Plan(BaseModel):
         default=None,
         description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
     )
-    skip_still: float = Field(
-        default=0.0,
-        ge=0,
-        description="Reuse the last embedding for frames that differ by less than this, in mean grey levels; 0: never.",
-    )
     retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
     tune: Literal["offline", "rollouts"] = Field(
         default="offline",

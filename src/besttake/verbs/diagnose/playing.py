@@ -12,7 +12,7 @@ from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
-from besttake.encoders.cache import Arrivals, CachedEncoder
+from besttake.encoders.cache import CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -139,15 +139,11 @@ class Playing:
 
     def _play_on_replicas(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
         replicas, encoder = self._replicas(), self.setup.encoder
-        keep: OnVectors = _no_vectors
         slots = self._slots(replicas.workers, jobs, env)
-        with ExitStack() as ending:
-            # Replicas embed the frames of their takes where an encoder is costly, and every frame needs it.
-            embeds = isinstance(encoder, CachedEncoder) and not self.setup.plan.skip_still
-            if embeds and isinstance(encoder, CachedEncoder):
-                keep = ending.enter_context(Arrivals(encoder)).add
-            assignment = Assignment(self._factory, env, partial(take_draw, self.setup.plan.seed), slots, embeds)
-            return replicas.play(assignment, jobs, self.store, finished, keep)
+        costly = isinstance(encoder, CachedEncoder)  # then replicas embed the frames of their takes
+        keep: OnVectors = encoder.add if isinstance(encoder, CachedEncoder) else _no_vectors
+        assignment = Assignment(self._factory, env, partial(take_draw, self.setup.plan.seed), slots, costly)
+        return replicas.play(assignment, jobs, self.store, finished, keep)
 
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
         acting = jobs[0].actor is not None
