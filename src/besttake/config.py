@@ -282,7 +282,7 @@ class Plan(BaseModel):
         description="Simulator processes per replica; auto is one per core, as memory allows.",
     )
     batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
-        default="auto", description="Takes in progress at once per replica; auto chooses from measured times."
+        default="auto", description="Takes in progress at once per replica; auto keeps workers and policy busy."
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
         default="auto",
@@ -290,8 +290,7 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 20 times the slowest answer"
-        " so far, at least 300).",
+        description="Replace a worker that does not answer for this many seconds (default: 1800)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",

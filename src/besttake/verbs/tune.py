@@ -31,10 +31,11 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.checks import named
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_percent, in_points, right
+from besttake.takes.engine import play
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
-from besttake.takes.pool import LocalPool
-from besttake.takes.runner import Concurrency, play
+from besttake.takes.pool import WorkerPool
+from besttake.takes.sizes import takes_per_worker
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import F64, EnvSpec
@@ -214,11 +215,11 @@ class Rollouts:
         controls = (cooled_at(noise) for noise in sorted({config.noise for config in configs}))
         arms = ("base", *controls, *map(arm_of, configs))
         total = len(arms) * len(self.models) * len(self.env.tasks) * len(self.starts) * self.seeds
-        with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
+        with closing(WorkerPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
             parts = [self.success(uri, arms, pool, stage.advance) for uri in self.models]
         return {arm: np.mean([part[arm] for part in parts], axis=0) for arm in arms}
 
-    def success(self, uri: str, arms: tuple[str, ...], pool: LocalPool, done: Callable[[], None]) -> dict[str, F64]:
+    def success(self, uri: str, arms: tuple[str, ...], pool: WorkerPool, done: Callable[[], None]) -> dict[str, F64]:
         """By arm: success at every start (S,) of all tasks, one after the other, the mean over seeds."""
         model, config = self.models[uri], RetrievalConfig()
         units = [(task.name, start) for task in self.env.tasks for start in self.starts]
@@ -230,9 +231,8 @@ class Rollouts:
             actor = SmallActor(uri, config, str(self.library.path)) if small else None
             jobs = block.jobs(model.spec, self.env, stride=None, goes_on=False, actor=actor)
             draw = partial(take_draw, self.run_seed)
-            play(
-                jobs, sampler, draw, store, pool, batch=Concurrency(_BATCH, self.env.at_once), on_take=lambda _: done(),
-            )  # fmt: skip
+            slots = takes_per_worker(_BATCH, pool.size, 0, self.env.at_once, acting=small)
+            play(jobs, sampler, draw, store, pool, slots=slots, on_take=lambda _: done())
             rows = [row for row in store.rows() if row.status == "done"]
         success: dict[tuple[str, str, int], list[bool]] = {}
         for row in rows:

@@ -25,12 +25,12 @@ from besttake.scorers.scoring import score_takes
 from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.pool import Workers
-from besttake.takes.probing import probe_policy
+from besttake.takes.pool import WorkerPool
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.choice import Choice, choose
 from besttake.verbs.diagnose.playing import Playing
+from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.setup import (
     Setup,
     context_of,
@@ -89,7 +89,7 @@ class Session:
         self.notes.append(text)
 
 
-def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
+def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session) -> Recorded:
     """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
