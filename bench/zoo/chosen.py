@@ -14,10 +14,10 @@ from besttake.config import load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
 from besttake.files import short_hash
-from besttake.takes.pool import LocalPool
+from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import worker_count
 from besttake.threads import one_thread
-from besttake.verbs.rollouts import Bench, arm_of
+from besttake.verbs.tune import Rollouts, arm_of
 
 
 def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | float) -> F64:
@@ -30,9 +30,11 @@ def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | fl
     kept = directory / "chosen" / f"{Path(uri.partition(':')[2]).stem}-{short_hash(name)}.npy"
     if not kept.is_file():
         starts = plan.chosen_starts(env.starts, "testbed")
-        bench = Bench(open_or_build("testbed"), {uri: registry.policy(uri)}, "testbed", env, starts, plan.seeds, 0)
-        with one_thread(), closing(LocalPool(worker_count(plan.workers))) as pool:
-            values = bench.success(uri, (name,), pool, lambda *_: None)[name]
+        rollouts = Rollouts(
+            open_or_build("testbed"), {uri: registry.policy(uri)}, "testbed", env, starts, plan.seeds, 0
+        )
+        with one_thread(), closing(WorkerPool(worker_count(plan.workers))) as pool:
+            values = rollouts.success(uri, (name,), pool, lambda: None)[name]
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, values.reshape(len(env.tasks), -1), allow_pickle=False)
     return np.asarray(np.load(kept, allow_pickle=False), np.float64)

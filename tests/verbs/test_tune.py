@@ -13,8 +13,7 @@ from besttake.demos.library import Library
 from besttake.errors import PlanError
 from besttake.testbed import seeds
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.rollouts import arm_of, judged
-from besttake.verbs.tune import tune
+from besttake.verbs.tune import arm_of, judged, tune
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from besttake.arms import BASE
 from besttake.errors import BestTakeError
 from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
 from besttake.result import Cell
-from besttake.takes.film import Film
 from besttake.takes.key import Row
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
+from besttake.takes.take import Film
 from besttake.types import U8
 
 if TYPE_CHECKING:

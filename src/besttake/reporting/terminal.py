@@ -39,18 +39,17 @@ if TYPE_CHECKING:
     from besttake.conventions import Line
     from besttake.demos.library import Library
     from besttake.measure.rescore import ScorerComparison, ScorerRow
-    from besttake.takes.summary import Summary
     from besttake.verbs.compare import CompareResult
     from besttake.verbs.doctor import DoctorResult, Pairing
     from besttake.verbs.ingest import IngestResult
     from besttake.verbs.plan import PlanResult
     from besttake.verbs.probe import ProbeResult
-    from besttake.verbs.ranked import RankResult
+    from besttake.verbs.rank import RankResult
     from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
-    from besttake.verbs.rollouts import Tuned
-    from besttake.verbs.runs import RunList
+    from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
+    from besttake.verbs.tune import Tuned
 
 _STYLES = {"best": "bold", "better": "green", "worse": "red", "warn": "yellow", "none": "dim", "": ""}
 _GAP = 2
