@@ -17,7 +17,7 @@ from besttake.files import short_hash
 from besttake.takes.pool import LocalPool
 from besttake.takes.sizes import worker_count
 from besttake.threads import one_thread
-from besttake.verbs.rollouts import Bench, arm_of
+from besttake.verbs.diagnose.rollouts import Rollouts, arm_of
 
 
 def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | float) -> F64:
@@ -30,9 +30,9 @@ def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | fl
     kept = directory / "chosen" / f"{Path(uri.partition(':')[2]).stem}-{short_hash(name)}.npy"
     if not kept.is_file():
         starts = plan.chosen_starts(env.starts, "testbed")
-        bench = Bench(open_or_build("testbed"), {uri: registry.policy(uri)}, "testbed", env, starts, plan.seeds, 0)
+        rollouts = Rollouts(open_or_build("testbed"), uri, registry.policy(uri), "testbed", env, starts, plan.seeds, 0)
         with one_thread(), closing(LocalPool(worker_count(plan.workers))) as pool:
-            values = bench.success(uri, (name,), pool, lambda *_: None)[name]
+            values = rollouts.success((name,), pool, lambda *_: None)[name]
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, values.reshape(len(env.tasks), -1), allow_pickle=False)
     return np.asarray(np.load(kept, allow_pickle=False), np.float64)

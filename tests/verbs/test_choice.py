@@ -49,8 +49,7 @@ def check(library: Library) -> Check:
 
 def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
+    base = RetrievalConfig.from_dict(plan.retrieval.given())
     policy = policy or registry.policy("testbed:half")
     return choose("testbed:half", policy, plan, open_envs(plan), library, base, Reporter(False))
 
@@ -320,5 +319,5 @@ def test_rollouts_decide_where_asked_and_are_made_once(
     made = planned(library, tune="rollouts", arms="base,retrieve", workers=1)
     assert made.config in (check.tried[0].config, check.tried[1].config)
     assert "rollouts on 2 tuning starts choose" in made.notes[0]
-    monkeypatch.setattr(module, "Bench", lambda *_: pytest.fail("they were made already"))
+    monkeypatch.setattr(module, "Rollouts", lambda *_: pytest.fail("they were made already"))
     assert planned(library, tune="rollouts", arms="base,retrieve", workers=1) == made

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
@@ -65,32 +65,6 @@ class DemoHead(_Part):
     frames: int
     events: tuple[int, ...]
     source: dict[str, Any]
-
-
-class TunedOn(_Part):
-    """The starts of an env on which a retrieval configuration was chosen; other fields are kept unchanged."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-
-    env: str
-    starts: list[int]
-
-
-class TunedHead(_Part):
-    """The retrieval configuration chosen for the library, and the data it was chosen on."""
-
-    config: dict[str, Any]
-    tuned_on: TunedOn
-
-    @field_validator("config")
-    @classmethod
-    def _is_a_configuration(cls, values: dict[str, Any]) -> dict[str, Any]:
-        try:
-            _CONFIG.validate_python(values)
-            RetrievalConfig.from_dict(values)
-        except (TypeError, ValueError) as error:
-            raise ValueError(one_line(error, 100)) from error
-        return values
 
 
 class LibraryContent(_Part):
@@ -146,7 +120,6 @@ class LibraryHead(LibraryContent):
     files: dict[str, StoredFile]
     source: str
     shows: str | None = None
-    retrieval: TunedHead | None = None
     fingerprint: str
     checksum: str = ""
 

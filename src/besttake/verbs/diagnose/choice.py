@@ -1,4 +1,4 @@
-"""Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
+"""Which retrieval a diagnosis runs for a policy: as the plan says, or as the check chooses; then frozen.
 
 The check (`check`) runs before the first take. Its outcome is kept in the user's cache, by library and policy, so that
 every later run of that policy with that library has the same configuration. It is never read from the library itself: a
@@ -30,7 +30,7 @@ from besttake.reporting.numbers import estimate_percent, estimate_points
 from besttake.takes.sizes import worker_count
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.diagnose.check import Asked, check_retrieval_of
-from besttake.verbs.rollouts import Bench, judged, shortlist
+from besttake.verbs.diagnose.rollouts import Rollouts, shortlist, winner
 
 FOLDER = "checks"
 _VERSION = 4
@@ -53,11 +53,11 @@ def choose(
     uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings and what was tuned before.
+    """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings.
 
-    A plan that names a rule and both dials gets exactly what it names, and so does one with a tuned library; the check
-    is then made for the report only. Otherwise it chooses what the plan leaves open. Where no prior helps, the arms
-    that retrieve are left out, unless the plan names its arms or settings of retrieval itself.
+    A plan that names a rule and both dials gets exactly what it names, and the check is made for the report only.
+    Otherwise the check chooses what the plan leaves open. Where no prior helps, the arms that retrieve are left out,
+    unless the plan names its arms or settings of retrieval itself.
     """
     specs = specs_of(plan.arms)
     retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
@@ -65,7 +65,7 @@ def choose(
     able = policy.spec.cools or policy.spec.warm_start  # others, as behind a server, have nothing to choose
     if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
-    given, settled = plan.retrieval.given(), _settled(plan, library)
+    given, settled = plan.retrieval.given(), _settled(plan)
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
     note = f"{name}: {checks.sentence(check)}"
     if check.reason or settled:
@@ -73,7 +73,7 @@ def choose(
         said = "" if settled else f"; {runs}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or not check.helps else ())
     if plan.tune == "rollouts" and retrieving:
-        return rolled({uri: policy}, plan, envs, library, check, reporter)
+        return rolled(uri, policy, plan, envs, library, check, reporter)
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     config = config_of(check, base, tasks)
     if not check.helps and retrieving and "arms" not in plan.model_fields_set and not {*given} - {"noise"}:
@@ -84,11 +84,10 @@ def choose(
 
 
 def rolled(
-    model: Mapping[str, Policy], plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
+    policy_uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
     """What rollouts on tuning starts choose of what the check names; made once, and kept."""
-    (policy,) = model.values()
     name, uri = policy.spec.name, next(uri for uri, env in envs.items() if env.tuning or uri == [*envs][-1])
     env = replace(envs[uri], tasks=plan.chosen_tasks(envs[uri]))
     if not env.tuning:
@@ -101,32 +100,31 @@ def rolled(
         values = read_sealed_json(place)
         config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
     except (OSError, ValueError, KeyError, TypeError):
-        configs = shortlist([check])
-        bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
-        tuned = judged(bench.outcomes(configs, worker_count(plan.workers), reporter), configs, 1)
-        config, won = tuned.config, tuned.winner
+        configs = shortlist(check)
+        rollouts = Rollouts(library, policy_uri, policy, uri, env, starts, 1, plan.seed)
+        won = winner(rollouts.outcomes(configs, worker_count(plan.workers), reporter), configs)
+        config = won.config
         note = (
-            f"{name}: rollouts on {won.takes} tuning starts choose {won.name}: success {estimate_percent(won.success)},"
-            f" beyond cooling at its noise {estimate_points(won.content)}"
+            f"{name}: rollouts on {won.takes} tuning starts choose {checks.named(config)}: success"
+            f" {estimate_percent(won.success)}, beyond cooling at its noise {estimate_points(won.content)}"
         )
         _keep(place, {"config": config.to_dict(), "note": note})
     return Choice(config, check, notes=(note,))
 
 
 def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter) -> Check:
-    """The check of what ``plan`` leaves open, or of the one configuration that it or the library names."""
+    """The check of what ``plan`` leaves open, or of the one configuration that it names."""
     given = plan.retrieval.given()
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else dict(given)
+    fixed = RetrievalConfig.from_dict(given).to_dict() if _settled(plan) else dict(given)
     if plan.event_angle is not None:
         fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
 
 
-def _settled(plan: Plan, library: Library) -> bool:
+def _settled(plan: Plan) -> bool:
     """Whether nothing is left to choose."""
-    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()} or library.retrieval is not None
+    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()}
 
 
 def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:
