@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from besttake import conventions
 from besttake.conventions import (
@@ -22,6 +23,7 @@ from besttake.conventions import (
     Convention,
     Gripper,
     action_in,
+    axis_angle,
     check_compatible,
     gripper_by_moments,
     gripper_in,
@@ -108,3 +110,21 @@ def test_openness_becomes_a_command_and_back():
 def test_the_tables_of_the_page_are_current():
     page = Path(__file__).parents[1] / "docs" / "environments.md"
     assert conventions.tables() in page.read_text(), "put what `python -m besttake.conventions` prints into the page"
+
+
+def test_axis_angle_turns_as_its_quaternion_does():
+    turns = Rotation.from_rotvec(np.random.default_rng(1).normal(size=(50, 3)))
+    for sign in (1, -1):
+        again = Rotation.from_rotvec(axis_angle(sign * turns.as_quat()))
+        assert (again * turns.inv()).magnitude().max() < 1e-6
+
+
+def test_a_canonical_quaternion_gives_scipys_rotation_vector():
+    turns = Rotation.random(50, random_state=2)
+    np.testing.assert_allclose(axis_angle(turns.as_quat(canonical=True)), turns.as_rotvec(), atol=1e-9)
+
+
+def test_no_rotation_is_zero_and_rows_do_not_depend_on_each_other():
+    np.testing.assert_array_equal(axis_angle([[0, 0, 0, 1.0], [0, 0, 0, -1.0]]), np.zeros((2, 3)))
+    quaternions = Rotation.random(9, random_state=3).as_quat()
+    np.testing.assert_array_equal(axis_angle(quaternions), [axis_angle(row) for row in quaternions])

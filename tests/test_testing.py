@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.core.warmstart import warm_start
+from besttake.core.retrieve import warm_start
 from besttake.demos.base import UnreadableDemo
 from besttake.errors import ContractError
 from besttake.takes.draws import Draw

@@ -13,9 +13,9 @@ from scipy import stats as sps
 from bench.zoo.cells import Cell
 from bench.zoo.tables import table
 from bench.zoo.takes import WORTH
-from besttake.core.estimate import Forecast
-from besttake.core.forecast import Futures, forecast, futures
+from besttake.core.planning import Futures, forecast, futures
 from besttake.core.sequential import tracks
+from besttake.core.stats import Forecast
 from besttake.files import short_hash
 from besttake.measure.questions import Question
 

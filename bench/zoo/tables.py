@@ -11,10 +11,10 @@ from bench.zoo.cells import Cell
 from bench.zoo.foretell import Foretold
 from bench.zoo.takes import COOLED, F64, PAPERS, RETRIEVE, SCORE, SHORTEST, TASKS, WORTH, Policy
 from besttake.core import stats
-from besttake.core.estimate import Estimate
-from besttake.core.forecast import BOTH
-from besttake.core.ranking import within_auc
+from besttake.core.planning import BOTH
 from besttake.core.relation import CellGains, disjoint_splits, pearson, spearman
+from besttake.core.select import within_auc
+from besttake.core.stats import Estimate
 
 
 def gain_of(values: F64) -> Estimate:

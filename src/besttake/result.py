@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from besttake.core.estimate import Estimate as Estimate
-from besttake.core.estimate import Finding as Finding
-from besttake.core.estimate import Forecast as Forecast
 from besttake.core.offline import Check
+from besttake.core.stats import Estimate as Estimate
+from besttake.core.stats import Finding as Finding
+from besttake.core.stats import Forecast as Forecast
 from besttake.errors import RunError
 from besttake.files import read_json, read_regular
 
@@ -168,7 +168,7 @@ class Option(_Model):
     """Something you can choose: an ``arm`` with one take, or with the best of ``takes`` takes by ``scorer``.
 
     ``success`` is that of a start, ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to be
-    worth it, with the error over all options under control (`besttake.core.options`). ``behind`` is the option with the
+    worth it, with the error over all options under control (`besttake.core.verdict`). ``behind`` is the option with the
     best estimate minus this one, paired by start.
     """
 

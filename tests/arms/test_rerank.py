@@ -1,4 +1,4 @@
-"""Which of its candidates the arm `rerank` executes, against the rule of `besttake.core.rerank` in plain loops."""
+"""Which of its candidates the arm `rerank` executes, against the rule of `besttake.core.retrieve` in plain loops."""
 
 from __future__ import annotations
 

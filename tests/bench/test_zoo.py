@@ -7,7 +7,7 @@ from bench.zoo.forecasts import MOST, where
 from bench.zoo.tables import TRUTH
 from bench.zoo.verdicts import errors, fixed, until_decided, wrong
 
-from besttake.core.estimate import Estimate, Finding, Forecast
+from besttake.core.stats import Estimate, Finding, Forecast
 from besttake.measure.questions import ScoredTakes, questions_of
 from besttake.measure.verdict import answers_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from besttake.core.estimate import Finding
 from besttake.core.headroom import tally
+from besttake.core.stats import Finding
 from besttake.measure.questions import Question, ScoredTakes, answer, question, questions_of
 from besttake.measure.verdict import answers_of
 from besttake.result import Answer

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from besttake.core.estimate import Estimate
 from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, calmest_of, choose, judge, of_group
 from besttake.core.retrieve import RetrievalConfig
+from besttake.core.stats import Estimate
 
 M, K, STEPS, DIMS = 120, 8, 4, 3
 SPREAD = np.array([2.0, 0.5, 0.0])

@@ -19,9 +19,8 @@ import pytest
 from evidence import decide, gather
 
 from besttake.core.headroom import mean, pass_at_k, start_headroom, start_pass_at_k
-from besttake.core.ranking import pooled_auc
 from besttake.core.relation import CellGains, pearson, relate
-from besttake.core.select import capture, oracle, pick, random, select, selection_curve, start_gain
+from besttake.core.select import capture, oracle, pick, pooled_auc, random, select, selection_curve, start_gain
 from besttake.core.stats import (
     capture_interval,
     difference_scale,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plain_retrieval import PlainRetriever
 
 from besttake.core import retrieve
-from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever
+from besttake.core.retrieve import Candidates, RetrievalConfig, Retriever, alike, closeness, warm_start
 
 
 def world(seed=0, demos=4, events=5, dim=6, horizon=3, action=2, state=4):
@@ -266,3 +266,44 @@ def test_huge_embeddings_of_little_weight_are_matched_as_by_brute_force(scale, w
     asked = images[:30] + 0.9 * scale * rng.standard_normal((30, 400)), np.zeros((30, 1, 1))
     matches, plain = Retriever(known, config).query(*asked), PlainRetriever(known, config).query(*asked)
     np.testing.assert_array_equal([seen(m) for m in matches], [seen(m) for m in plain])
+
+
+def test_the_most_alike_frames_come_first_and_ties_go_to_the_lowest() -> None:
+    library = np.array([[1.0, 0], [0, 1], [1, 0], [0.6, 0.8]])
+    assert alike(np.array([1.0, 0]), library, 3).tolist() == [0, 2, 3]
+
+
+def test_closeness_is_what_three_loops_give() -> None:
+    rng = np.random.default_rng(0)
+    chunks, shown, scale = rng.normal(size=(4, 5, 3)), rng.normal(size=(6, 5, 3)), np.array([1.0, 2.0, 0.5])
+    slow = [-min(np.sqrt(np.mean(((c - s) / scale) ** 2)) for s in shown) for c in chunks]
+    assert np.allclose(closeness(chunks, shown, scale), slow)
+
+
+def test_a_demonstrated_chunk_is_as_close_as_can_be() -> None:
+    rng = np.random.default_rng(1)
+    shown = rng.normal(size=(6, 5, 3))
+    candidates = np.stack([rng.normal(size=(5, 3)), shown[4], rng.normal(size=(5, 3))])
+    scores = closeness(candidates, shown, np.zeros(3))
+    assert scores.argmax() == 1
+    assert scores[1] == 0
+
+
+EPS, CHUNK = np.array([[1.0, -2.0]], np.float32), np.array([[10.0, 10.0]], np.float32)
+
+
+def test_noise_and_prior_are_two_dials_and_equation_6_is_one_setting_of_them() -> None:
+    np.testing.assert_allclose(warm_start(EPS, 0.7, 0.3, CHUNK), [[3.7, 1.6]], rtol=1e-6)
+    np.testing.assert_allclose(warm_start(EPS, 0.1, 0.2, CHUNK), [[2.1, 1.8]], rtol=1e-6)
+    np.testing.assert_allclose(warm_start(EPS, 1, 0.2, CHUNK), [[3.0, 0.0]], rtol=1e-6)
+    assert warm_start(EPS, 0.7, 0.3, CHUNK).dtype == np.float32
+
+
+def test_without_a_prior_it_is_cooled_to_the_bit_and_with_all_the_noise_it_is_eps_itself() -> None:
+    eps = np.random.default_rng(0).standard_normal((10, 4), np.float32)
+    chunk = np.full((10, 4), 1e30, np.float32)
+    for noise in (0.0, 0.1, 0.7):
+        assert np.array_equal(warm_start(eps, noise, 0.0, chunk), warm_start(eps, noise))
+        assert np.array_equal(warm_start(eps, noise), np.float32(noise) * eps)
+    assert warm_start(eps, 1.0, 0.0, chunk) is eps
+    assert warm_start(eps, 1.0, 0.3, None) is eps

@@ -1,13 +1,22 @@
-from itertools import combinations
+"""Retrying until a score passes, against every order of the takes."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from populations import PAIRS, draw
+from scipy import stats as sps
 
 from besttake.core import headroom as h
+from besttake.core import select
 from besttake.core import select as s
+from besttake.core.headroom import start_pass_at_k
+from besttake.core.select import KEEPS, RATES, choose_rate, held_out, retry, start_selected, threshold_at
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 6))
 
@@ -116,3 +125,160 @@ def test_more_takes_than_there_are_cannot_be_chosen_among(n):
     for call in (lambda: s.select([[0, 1, 1]], [[1, 2, 3]], n), lambda: s.random([[0, 1, 1]], n)):
         with pytest.raises(ValueError, match="there are 3 seeds"):
             call()
+
+
+ranked_shapes = st.tuples(st.integers(1, 5), st.integers(1, 5))
+ranked = ranked_shapes.flatmap(
+    lambda shape: st.tuples(
+        arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, 0.0, 1.0, np.nan])),
+        arrays(np.float64, shape, elements=st.sampled_from([0.1, 0.2, 0.3, 0.4, np.nan])),
+    )
+)
+
+
+def brute_auc(y, s):
+    wins = [b for a, b in zip(y, s, strict=True) if a == 1 and np.isfinite(b)]
+    losses = [b for a, b in zip(y, s, strict=True) if a == 0 and np.isfinite(b)]
+    pairs = [(a > b) + 0.5 * (a == b) for a in wins for b in losses]
+    return float(np.mean(pairs)) if pairs else float("nan")
+
+
+@settings(deadline=None)
+@given(ranked)
+def test_within_start_auc_compares_takes_of_the_same_start_only(cell):
+    y, s = cell
+    np.testing.assert_allclose(select.start_auc(y, s), [brute_auc(a, b) for a, b in zip(y, s, strict=True)], atol=1e-12)
+
+
+@settings(deadline=None)
+@given(ranked)
+def test_pooled_auc_compares_every_success_with_every_failure(cell):
+    y, s = cell
+    expected, found = brute_auc(y.ravel(), s.ravel()), select.pooled_auc(y, s)
+    if np.isnan(expected):
+        assert found.value is None
+    else:
+        assert found.value == pytest.approx(expected)
+        assert 0 <= found.low <= found.value + 1e-12 <= found.high + 2e-12 <= 1 + 4e-12
+
+
+def test_pooled_auc_is_the_mann_whitney_statistic():
+    sample = draw(np.random.default_rng(0), PAIRS["pi0"], 300, ranking=1.0)
+    y, s = sample.base.ravel(), sample.scores.ravel()
+    u = sps.mannwhitneyu(s[y == 1], s[y == 0]).statistic
+    assert select.pooled_auc(sample.base, sample.scores).value == pytest.approx(u / ((y == 1).sum() * (y == 0).sum()))
+
+
+def test_pooled_auc_can_be_high_where_the_score_ranks_nothing_within_starts():
+    """A score that only knows which start is easy: the reason why the pooled AUC does not show selection."""
+    rng = np.random.default_rng(1)
+    p = rng.beta(0.4, 0.4, 2000)
+    y = (rng.random((2000, 3)) < p[:, None]).astype(float)
+    s = p[:, None] + 1e-3 * rng.random(y.shape)
+    assert select.pooled_auc(y, s).value > 0.9
+    within = select.within_auc(y, s)
+    assert within.low < 0.5 < within.high
+
+
+def test_nothing_to_rank_is_said_not_computed():
+    assert "success and a failure" in select.within_auc([[1, 1], [0, 0]], [[1, 2], [3, 4]]).reason
+    assert "ended alike" in select.pooled_auc([[1, 1]], [[1, 2]]).reason
+
+
+def test_a_perfect_pooled_ranking_keeps_a_lower_bound_below_one():
+    y = np.tile([1.0, 0.0, 0.0], (10, 1))
+    found = select.pooled_auc(y, y)
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.025**0.1)
+    assert select.pooled_auc(y, -y).low == 0.0
+
+
+@pytest.mark.slow
+def test_the_pooled_interval_covers_where_both_outcomes_have_enough_starts():
+    rng = np.random.default_rng(4)
+    hits = []
+    for name in ("pi0", "smolvla", "bridge spoon", "openvla"):
+        big = draw(rng, PAIRS[name], 100_000, ranking=1.5)
+        truth = select.pooled_auc(big.base, big.scores).value
+        for _ in range(400):
+            sample = draw(rng, PAIRS[name], 60, ranking=1.5)
+            found = select.pooled_auc(sample.base, sample.scores)
+            hits.append(found.low <= truth <= found.high)
+    assert 0.93 - 0.01 <= np.mean(hits) <= 0.97 + 0.01, np.mean(hits)
+
+
+def by_hand(y: np.ndarray, s: np.ndarray, limit: float, n: int) -> tuple[float, float]:
+    """Mean success and takes over all orders of the takes that exist."""
+    there = [i for i in range(len(y)) if np.isfinite(y[i])]
+    success, takes = [], []
+    for order in permutations(there):
+        seen = list(order[:n])
+        first = next((place for place, i in enumerate(seen) if np.isfinite(s[i]) and s[i] >= limit), None)
+        if first is not None:
+            kept, count = seen[first], first + 1
+        else:
+            kept = min(seen, key=lambda i: (not np.isfinite(s[i]), -s[i] if np.isfinite(s[i]) else 0.0, i))
+            count = len(seen)
+        success.append(y[kept])
+        takes.append(count)
+    return float(np.mean(success)), float(np.mean(takes))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_success_and_takes_are_those_over_all_orders(n: int) -> None:
+    rng = np.random.default_rng(n)
+    y = rng.integers(0, 2, (30, 5)).astype(float)
+    s = np.round(rng.normal(size=(30, 5)), 1)
+    y[rng.random((30, 5)) < 0.15] = np.nan
+    s[rng.random((30, 5)) < 0.1] = np.nan
+    y[0], y[1, 1:] = np.nan, np.nan
+    limits = rng.normal(size=30)
+    got = retry(y, s, limits, n)
+    assert np.isnan(got.success[0])
+    for i in range(1, 30):
+        if np.isfinite(y[i]).any():
+            assert (got.success[i], got.takes[i]) == pytest.approx(by_hand(y[i], s[i], limits[i], n))
+
+
+def test_it_lies_between_a_single_take_and_the_best_of_n() -> None:
+    rng = np.random.default_rng(4)
+    y, s = rng.integers(0, 2, (50, 4)).astype(float), rng.normal(size=(50, 4))
+    never, always = retry(y, s, np.inf, 3), retry(y, s, -np.inf, 3)
+    np.testing.assert_allclose(never.success, start_selected(y, s, 3))
+    np.testing.assert_allclose(always.success, start_pass_at_k(y, 1))
+    assert set(never.takes) == {3.0}
+    assert set(always.takes) == {1.0}
+
+
+def test_a_threshold_lets_the_asked_fraction_pass() -> None:
+    s = np.arange(20.0).reshape(10, 2)
+    y = np.ones_like(s)
+    for rate in RATES:
+        assert np.mean(s >= threshold_at(s, y, rate)) == pytest.approx(rate, abs=0.051)
+
+
+def others(folds: np.ndarray) -> np.ndarray:
+    return np.stack([folds != fold for fold in np.unique(folds)])
+
+
+def test_a_perfect_score_is_retried_until_it_passes_and_a_useless_one_not_at_all() -> None:
+    rng = np.random.default_rng(5)
+    y = (rng.random((400, 3)) < 0.5).astype(float)
+    assert choose_rate(y, y + 0.01 * rng.random(y.shape), 3) == pytest.approx(0.5, abs=0.11)
+    held = np.arange(400) % 5
+    chosen = held_out(y, np.stack([y] * 5), held, others(held), None, 3)
+    assert np.mean(chosen.success) >= np.mean(y) + KEEPS * (np.mean(y.max(axis=1)) - np.mean(y)) - 0.02
+    assert np.mean(chosen.takes) < 1.9
+
+
+def test_a_fold_is_judged_by_the_threshold_of_the_others() -> None:
+    rng = np.random.default_rng(6)
+    y, s = rng.integers(0, 2, (40, 3)).astype(float), rng.normal(size=(40, 3))
+    folds = np.arange(40) % 4
+    got = held_out(y, np.stack([s] * 4), folds, others(folds), 0.3, 3)
+    for fold in range(4):
+        held = folds == fold
+        limit = np.sort(s[~held].ravel())[int(np.ceil(0.7 * 90)) - 1]
+        expected = retry(y[held], s[held], limit, 3)
+        np.testing.assert_allclose(got.success[held], expected.success)
+        np.testing.assert_allclose(got.takes[held], expected.takes)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from populations import PAIRS, draw
 
-from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
 from besttake.core.sequential import FIRST, HORIZON, Looks, bounds, bounds_along, tracks, wealth
-from besttake.core.stats import Scale, difference_scale, gain_scale, headroom_scale
+from besttake.core.stats import Estimate, Finding, Scale, difference_scale, gain_scale, headroom_scale
 from besttake.core.verdict import ask, ask_again
 
 F64 = NDArray[np.float64]

@@ -7,8 +7,7 @@ from scipy import stats as sps
 
 from besttake.core import stats as t
 from besttake.core.headroom import start_headroom
-from besttake.core.ranking import start_auc
-from besttake.core.select import start_gain
+from besttake.core.select import start_auc, start_gain
 
 values = st.lists(st.sampled_from([-2 / 3, -1 / 3, 0.0, 0.0, 1 / 3, 2 / 3]), min_size=1, max_size=40)
 

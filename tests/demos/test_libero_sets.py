@@ -14,7 +14,7 @@ import writers
 
 from besttake import registry
 from besttake.demos.build import Options, build
-from besttake.demos.checks import check_gripper, check_retrieval
+from besttake.demos.library import check_gripper, check_retrieval
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 from besttake.types import EnvSpec

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import BuildHooks, Options, build, build_cached
-from besttake.demos.checks import check_content
 from besttake.demos.library import Library
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.pixels import Pixels
@@ -58,23 +52,15 @@ def test_one_changed_bit_is_named_before_anything_rests_on_it(library, tmp_path,
     data[round(place * (len(data) - 1))] ^= 1
     (copy / name).write_bytes(data)
     with pytest.raises(LibraryError, match=rf"{name} is damaged .its checksum differs.*; build the library again"):
-        use(Library.open(copy))
-    with pytest.raises(LibraryError, match=rf"{name} is damaged"):
-        check_content(Library.open(copy))
+        Library.open(copy)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ('"stride": 1', '"stride": 2'),
-        ('"fps": 10.0', '"fps": 11.0'),
-        ('"retrieval": null', '"retrieval": {"config": {}, "tuned_on": {}}'),
-        ('"source": "synthetic"', '"source": "synthetics"'),
-        ('"camera": "wrist"', '"camera": "wrists"'),
-        ('"checksum"', '"chexksum"'),
-        ('"gripper_open": -1', '"gripper_open": 1'),
+        ('"sha256": "', '"sha256": "0'),
         ('"format": 1', '"format": 1e308'),  # found by the campaign
-        ('"format": 1', '"format": "1"'),
     ],
 )
 def test_one_changed_value_of_the_head_is_noticed(library, tmp_path, old, new):
@@ -88,91 +74,10 @@ def test_one_changed_value_of_the_head_is_noticed(library, tmp_path, old, new):
 
 def test_a_file_outside_the_library_is_not_read(library, tmp_path):
     copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    rewritten(copy, files=lambda files: {**files, "../secret": files["states.npy"]})
+    files = {**library.head.files, "../secret": library.head.files["states.npy"]}
+    library.head.model_copy(update={"files": files}).write(copy)
     with pytest.raises(LibraryError, match="'../secret' is not the name of a file in it"):
         Library.open(copy)
-
-
-DEMO = {"id": "a", "task": "t", "instruction": "t", "source": {}}
-
-
-@pytest.mark.parametrize(
-    ("part", "reason"),
-    [
-        ({"gripper_dim": 99}, "gripper_dim is 99 where actions have"),
-        ({"gripper_dim": 10**40}, "gripper_dim is 1000"),
-        ({"eef_dims": [0, 1, -7]}, r"eef_dims are \(0, 1, -7\) where states have"),
-        ({"action_dim": 0, "gripper_dim": None}, "action_dim is 0"),
-        ({"stride": -1}, "stride is -1"),
-        ({"files": {"x" * 5000: {"size": 1, "sha256": ""}}}, "is not the name of a file in it"),
-        ({"demos": [{**DEMO, "length": 3, "frames": 1, "events": [3]}]},
-         "a has events outside its 3 steps"),
-        ({"demos": [{**DEMO, "length": 0, "frames": 0, "events": []}]},
-         "a has 0 frames in 0 steps"),
-    ],
-)  # fmt: skip
-def test_a_head_that_names_what_is_not_there_is_refused_though_its_sums_are_right(library, tmp_path, part, reason):
-    copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    rewritten(copy, **{name: lambda _, value=value: value for name, value in part.items()})
-    with pytest.raises(LibraryError, match=rf"library.json is damaged .*{reason}.*; build the library again") as caught:
-        Library.open(copy)
-    assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize("checksum", ["left out", "made anew"])
-def test_events_that_were_changed_are_noticed_whatever_the_checksum_says(library, tmp_path, checksum):
-    copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    head = json.loads((copy / "library.json").read_text())
-    del head["checksum"]
-    assert head["demos"][0]["events"]
-    head["demos"][0]["events"] = [0, 1]
-    if checksum == "made anew":
-        head["checksum"] = sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
-    (copy / "library.json").write_text(json.dumps(head))
-    with pytest.raises(LibraryError, match=r"library.json is damaged .*; build the library again"):
-        Library.open(copy)
-
-
-@pytest.mark.parametrize(
-    "retrieval",
-    [
-        {"config": {"prior": "strong"}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"prior": []}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"weights": 3}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"weights": [1, 2]}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"lead": None}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"rule": ["next"]}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {"speed": 3}, "tuned_on": {"env": "testbed", "starts": [1]}},
-        {"config": {}, "tuned_on": {}},
-        {"config": {}, "tuned_on": {"env": 3, "starts": [1]}},
-        {"config": {}, "tuned_on": {"env": "testbed", "starts": 7}},
-        {"config": {}, "tuned_on": {"env": "testbed", "starts": [[1]]}},
-        {"config": {}, "tuned_on": []},
-        "next",
-    ],
-)
-def test_a_retrieval_of_wrong_types_is_one_clear_line(library, tmp_path, retrieval):
-    copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    rewritten(copy, retrieval=lambda _: retrieval)
-    with pytest.raises(LibraryError, match=r"library.json is damaged \(retrieval.*; build the library again") as caught:
-        Library.open(copy)
-    assert "\n" not in str(caught.value)
-
-
-def rewritten(directory, **changes):
-    """Change ``library.json`` as its author could: all its sums are right afterwards."""
-    path = directory / "library.json"
-    head = json.loads(path.read_text())
-    head |= {name: change(head[name]) for name, change in changes.items()}
-    path.write_text(json.dumps(sealed(head)))
-
-
-def sealed(head):
-    outside = ("source", "shows", "retrieval", "fingerprint", "checksum")
-    parts = {name: value for name, value in head.items() if name not in outside}
-    head["fingerprint"] = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    head.pop("checksum", None)
-    return {**head, "checksum": sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()}
 
 
 def test_a_damaged_library_of_the_cache_is_built_again(two_tasks, tmp_path, caplog):
@@ -249,42 +154,6 @@ def test_progress_counts_frames_and_knows_how_many_there_will_be(two_tasks, sour
     seen.clear()
     build(two_tasks, Slow(), tmp_path / "uncounted", work=BuildHooks(frames=lambda *now: seen.append(now)))
     assert {expected for _, expected in seen} == {0}
-
-
-def test_what_a_killed_build_left_is_removed_by_the_next(two_tasks, tmp_path):
-    code = (
-        "import os, sys, pathlib; from besttake.demos.storage import LibraryWriter\n"
-        "LibraryWriter(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=False)
-    assert len(list(tmp_path.iterdir())) == 1
-    build(two_tasks, Pixels(), tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize("rule", ["next", "frame"])
-def test_a_demonstration_without_events_or_frames_is_one_line(library, tmp_path, rule):
-    config = RetrievalConfig(rule=rule)
-    copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    rewritten(copy, demos=lambda demos: [{**demos[0], "events": []}, *demos[1:]])
-    with pytest.raises(LibraryError, match=r"library.json is damaged \(.* has no events\); build the library again"):
-        Library.open(copy).view("pick").candidates(config, 4)
-    one, *others = library.head.model_dump()["demos"]
-    rewritten(copy, demos=lambda _: [{**one, "frames": 0}, *others, {**others[-1], "frames": one["frames"]}])
-    with pytest.raises(LibraryError, match=r"\(.* has no frames\); build the library again|damaged"):
-        Library.open(copy).view(others[-1]["task"]).candidates(config, 4)
-
-
-def test_frames_at_steps_that_a_demonstration_has_not_are_one_line(library, tmp_path):
-    copy = Path(shutil.copytree(library.path, tmp_path / "copy"))
-    steps = np.load(copy / "frame_step.npy")
-    steps[0] = 10**6
-    np.save(copy / "frame_step.npy", steps)
-    data = (copy / "frame_step.npy").read_bytes()
-    file = {"size": len(data), "sha256": sha256(data).hexdigest()}
-    rewritten(copy, files=lambda files: {**files, "frame_step.npy": file})
-    with pytest.raises(LibraryError, match=r"has frames at steps that it has not\); build the library again"):
-        Library.open(copy).view("pick").candidates(RetrievalConfig(rule="frame"), 4)
 
 
 @pytest.mark.parametrize("pad", ["hold", "repeat"])

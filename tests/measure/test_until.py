@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from besttake.core.estimate import Forecast
-from besttake.core.forecast import forecast
+from besttake.core.planning import forecast
 from besttake.core.sequential import Looks
+from besttake.core.stats import Forecast
 from besttake.measure.questions import ScoredTakes, questions_of
 from besttake.measure.until import Watch, chance_within
 from besttake.measure.verdict import MOST, ahead

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.core.estimate import Estimate, Forecast
+from besttake.core.stats import Estimate, Forecast
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import load_history

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.scorers.base import Footage, Score, ScorerSpec
 
 

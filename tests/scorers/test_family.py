@@ -11,8 +11,7 @@ import pytest
 
 from besttake import registry
 from besttake.config import Plan
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.errors import ComponentError, ContractError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.core.estimate import Estimate
+from besttake.core.stats import Estimate
 from besttake.verbs.compare import _pairs, changes, compare, independent
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run

@@ -14,13 +14,12 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
-from besttake.core.estimate import Estimate
 from besttake.core.offline import Check, Group
 from besttake.core.retrieve import RetrievalConfig
+from besttake.core.stats import Estimate
 from besttake.demos.build import Options
-from besttake.demos.library import Library
+from besttake.demos.library import Library, events_of
 from besttake.demos.resolve import open_or_build
-from besttake.demos.view import events_of
 from besttake.errors import RunError
 from besttake.progress import Reporter
 from besttake.reporting import checks, tables

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.core.logistic import Model
 from besttake.result import Result
-from besttake.scorers.classifier import Trained
+from besttake.scorers.classifier import Model, Trained
 from besttake.verbs.diagnose import finished
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.finished import finished_result

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from besttake.core import planning
-from besttake.core.estimate import Finding, Forecast
+from besttake.core.stats import Finding, Forecast
 from besttake.errors import PlanError
 from besttake.reporting import words
 from besttake.reporting.outputs import plans

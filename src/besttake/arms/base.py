@@ -19,8 +19,7 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warm, World
 
 if TYPE_CHECKING:
-    from besttake.demos.library import Library
-    from besttake.demos.view import View
+    from besttake.demos.library import Library, View
 
 Need = Literal["cooling", "warm start", "candidates"]
 Setting = Literal["noise", "retrieval", "candidates"]

@@ -1,11 +1,11 @@
-"""The arm `rerank`: at each replan the best of several candidates, by the rule of `besttake.core.rerank`."""
+"""The arm `rerank`: at each replan the best of several candidates, by the rule of `besttake.core.retrieve`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from besttake.arms.base import Acting, ArmSpec, Embed, Foresee, Request, Sample, Tools
-from besttake.core.rerank import alike, closeness
+from besttake.core.retrieve import alike, closeness
 from besttake.types import F32
 
 _SHOWN = 10

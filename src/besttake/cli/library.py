@@ -181,13 +181,11 @@ def check(
       besttake library check libraries/mine
       besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
-    from besttake.demos.checks import check_content
     from besttake.demos.library import Library
     from besttake.reporting.outputs import replayed
     from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
-    check_content(library)
     library.encoder()
     whole = f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"
     if replay is None:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.estimate import Estimate
 from besttake.core.probe import cluster_bootstrap, resampled
 from besttake.core.retrieve import RULES, RetrievalConfig
+from besttake.core.stats import Estimate
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

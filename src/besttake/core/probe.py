@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.core.arithmetic import product
-from besttake.core.estimate import Estimate
+from besttake.core.stats import Estimate
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

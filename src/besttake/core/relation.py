@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from besttake.core.arithmetic import product
-from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64
-from besttake.core.ranking import pooled_auc
-from besttake.core.stats import Rng
+from besttake.core.select import pooled_auc
+from besttake.core.stats import Estimate, Rng
 
 FEWEST = 8
 """Cells from which on a correlation has an interval, and the relation a line."""

@@ -1,9 +1,15 @@
-"""Which demonstrated chunk to start from: event-schema retrieval (Sec. 3.4 and S1-S3) with all its variants.
+"""Which demonstrated chunk a sample starts from: event-schema retrieval (Sec. 3.4, S1-S3) and the warm start (Eq. 6).
 
 The distance of a query and a candidate is a weighted mean over three modalities, image embedding, predicted chunk and
 state. Each modality is z-scored per dimension over the candidates (dimensions in which they do not differ are left
 out), and its distance is the root mean square of the z-differences, so that 1536 image dimensions and 8 state
 dimensions weigh alike. A modality that a query or the library lacks drops out, and the other weights share its part.
+
+`alike` and `closeness` are per-step re-ranking, which the paper compares episode-level selection against (Sec. 4.3).
+The candidate chunks of one replan are ranked by the policy's predicted next observation where it has one: by its
+highest cosine to a demonstration frame (Eq. 4 for one frame). Else by the action itself: the chunks demonstrated at the
+library frames most like the current observation are taken, and a candidate is as good as it is close to the nearest of
+them, in root mean square over steps and action dimensions, each in units of its spread over the task's demonstrations.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ Rule = Literal["next", "current", "frame"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")
 # Up to so many numbers all candidates are compared at once. Queries, and rough distances, that are computed together.
 _PLAIN, _QUERIES, _ROUGH = 1 << 17, 256, 1 << 24
+Part = Literal["image", "chunk", "state", "returns"]
 
 
 @dataclass(frozen=True)
@@ -127,9 +134,6 @@ class Match:
     chunk: F32
     distance: float
     parts: tuple[float, float, float]
-
-
-Part = Literal["image", "chunk", "state", "returns"]
 
 
 class Retriever:
@@ -298,3 +302,27 @@ def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:
     last = np.searchsorted(demo[order], demo, side="right") - 1
     ahead: I64 = order[np.minimum(place + config.lead, last)]
     return ahead
+
+
+def alike(embedding: NDArray[Any], library: NDArray[Any], count: int) -> I64:
+    """The ``count`` library frames (F, d) most like ``embedding`` (d,), best first, ties to the lowest."""
+    cosine = (np.asarray(library, np.float64) * np.asarray(embedding, np.float64)).sum(axis=1)
+    return np.argsort(-cosine, kind="stable")[:count]
+
+
+def closeness(chunks: NDArray[Any], shown: NDArray[Any], scale: NDArray[Any]) -> F64:
+    """Minus the distance (C,) of each candidate (C, h, a) to the nearest chunk ``shown`` (k, h, a); ``scale`` (a,)."""
+    unit = np.where(np.asarray(scale) > 0, scale, 1.0)
+    gaps = (np.asarray(chunks, np.float64)[:, None] - np.asarray(shown, np.float64)[None]) / unit
+    nearest: F64 = -np.sqrt(np.mean(gaps**2, axis=(2, 3))).min(axis=1)
+    return nearest
+
+
+def warm_start(eps: F32, noise: float, prior: float = 0.0, chunk: F32 | None = None) -> F32:
+    """``a_init = prior * chunk + noise * eps``, in the policy's own space and of the shape of ``eps``.
+
+    Eq. 6 is prior alpha and noise 1 - alpha. Without a chunk, or with prior 0, it is the arm `cooled`; with noise 1
+    besides, it is ``eps`` itself.
+    """
+    calmer: F32 = eps if noise == 1 else np.float32(noise) * eps
+    return calmer if chunk is None or prior == 0 else calmer + np.float32(prior) * chunk

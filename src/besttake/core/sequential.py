@@ -26,8 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.estimate import Finding, YesNo
-from besttake.core.stats import Scale
+from besttake.core.stats import Finding, Scale, YesNo
 
 F64 = NDArray[np.float64]
 HORIZON = 500

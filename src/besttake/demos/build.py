@@ -27,7 +27,6 @@ from besttake.demos.base import (
     fault,
     length_of,
 )
-from besttake.demos.checks import check_content
 from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
 from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, LibraryWriter, writing
@@ -126,7 +125,6 @@ def build_cached(
     out = cache / hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
     try:
         library = Library.open(out)
-        check_content(library)
     except LibraryError as error:
         if out.exists():
             _log.warning("%s", str(error).replace("build the library again", "it is built again"))

@@ -8,32 +8,36 @@ pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy   
 encoder.safetensors  the encoder, where it is fitted to the library
 ```
 
-``library.json`` has the sha256 of every file and of itself. The head is compared when a library is opened, each file
-when it is first used.
+``library.json`` has the sha256 of every file and of itself. `Library.open` compares all of them; nothing is checked
+afterwards. A `View` is the part of a library that belongs to one task.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from besttake import registry
-from besttake.demos.base import CameraSource, ReplayableSource
-from besttake.demos.checks import check_encoder
+from besttake.core.events import event_starts, onset_frames, phases
+from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
+from besttake.core.search import Index, Rows, Space, Table
+from besttake.demos.base import CameraSource, ReplayableSource, is_wrist
 from besttake.demos.storage import FILE, LibraryHead
-from besttake.demos.view import Matched, View
 from besttake.encoders.base import Encoder, Fitted
-from besttake.errors import BestTakeError, LibraryError, one_clear_error, one_line
-from besttake.files import sha256_of
-from besttake.types import F32, F64, I64, U8
+from besttake.errors import BestTakeError, LibraryError
+from besttake.files import short_hash
+from besttake.types import F32, F64, I64, U8, EnvSpec, TaskSpec, World
+
+_ENCODER = "encoder.safetensors"
+Matched = Literal["task", "instruction", "all"]
 
 
 class Library:
@@ -43,19 +47,11 @@ class Library:
         self.path, self.head, self.demos = path, head, head.demos
         self._first = list(accumulate((demo.length for demo in head.demos), initial=0))
         self._views: dict[tuple[Matched | int, ...], View] = {}
-        self._whole: set[str] = set()
 
     @classmethod
     def open(cls, path: str | Path) -> Library:
-        """The library in directory ``path``; LibraryError when it is missing, damaged or of a newer format."""
-        directory = Path(path)
-        head = LibraryHead.read(directory)
-        for name, file in head.files.items():
-            size = (directory / name).stat().st_size if (directory / name).is_file() else None
-            if size != file.size:
-                what = "is missing" if size is None else f"has {size} bytes instead of {file.size}"
-                raise LibraryError(f"{directory}/{name} {what}; build the library again")
-        return cls(directory, head)
+        """The library in directory ``path``; LibraryError if it is missing, damaged or of a newer format."""
+        return cls(Path(path), LibraryHead.read(Path(path)))
 
     @property
     def fingerprint(self) -> str:
@@ -70,7 +66,7 @@ class Library:
     @cached_property
     def embeddings(self) -> F32:
         """Float32 (F, d), memory-mapped unless they are kept as float16."""
-        return np.asarray(self._array("embeddings", self.head.encoder.dim), np.float32)
+        return np.asarray(self._array("embeddings"), np.float32)
 
     @cached_property
     def frame_demo(self) -> I64:
@@ -85,12 +81,12 @@ class Library:
     @cached_property
     def states(self) -> F32 | None:
         """Float32 (S, state_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.head.state_dim is None else self._array("states", self.head.state_dim)
+        return None if self.head.state_dim is None else self._array("states")
 
     @cached_property
     def actions(self) -> F32 | None:
         """Float32 (S, action_dim) over the steps of all demos, memory-mapped; None for a library of pictures only."""
-        return None if self.head.action_dim is None else self._array("actions", self.head.action_dim)
+        return None if self.head.action_dim is None else self._array("actions")
 
     def state(self, demo: int, step: int) -> F32:
         """The state (state_dim,) of ``demo`` at ``step``."""
@@ -134,7 +130,7 @@ class Library:
         from PIL import Image
 
         start, end = int(self._ends[frame - 1]) if frame else 0, int(self._ends[frame])
-        with self.file("pictures.bin").open("rb") as file:
+        with (self.path / "pictures.bin").open("rb") as file:
             file.seek(start)
             with Image.open(io.BytesIO(file.read(end - start)), formats=("JPEG",)) as picture:
                 return np.asarray(picture.convert("RGB"))
@@ -145,11 +141,18 @@ class Library:
         if isinstance(made, Fitted) and _ENCODER in self.head.files:
             from safetensors.numpy import load_file
 
-            stored = self.file(_ENCODER)
-            with one_clear_error(f"{stored} is damaged ({{}}); build the library again"):
-                made = type(made).from_arrays(load_file(stored))
-        check_encoder(self, made)
+            made = type(made).from_arrays(load_file(self.path / _ENCODER))
+        self.check_encoder(made)
         return made  # type: ignore[no-any-return]
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Raise LibraryError unless the embeddings were made by ``encoder``."""
+        own, other = self.head.encoder, encoder.spec
+        if other.fingerprint != own.fingerprint:
+            raise LibraryError(
+                f"{self.path} was embedded by {own.uri} ({own.fingerprint}), not by {other.name}"
+                f" ({other.fingerprint}); use that encoder or build the library again"
+            )
 
     def view(self, task: str, instruction: str = "") -> View:
         """The demonstrations of a task: by its name, else by its instruction, else all of them (see `View.matched`)."""
@@ -167,6 +170,20 @@ class Library:
             if rows:
                 return rows, field
         return list(range(len(self.demos))), "all"
+
+    @property
+    def has_events(self) -> bool:
+        """Whether some demonstration has an event after its start."""
+        return any(len(demo.events) > 1 for demo in self.demos)
+
+    def check_events(self) -> None:
+        """Raise LibraryError unless some demonstration has an event after its start, for retrieval to match."""
+        if not self.has_events:
+            known = self.head.gripper_dim is not None or self.head.eef_dims is not None
+            raise LibraryError(
+                f"{self.path} has no events beyond episode starts; retrieve by `rule` frame"
+                + ("" if known else ", or build it again with `gripper_dim` and `eef_dims`")
+            )
 
     def can_show(self, cameras: Sequence[str]) -> bool:
         """Whether `show` can return these cameras: the source still exists, is unchanged, and has them."""
@@ -219,42 +236,181 @@ class Library:
     def _ends(self) -> I64:
         return self._array("picture_ends")
 
-    def file(self, name: str) -> Path:
-        """The path of a file of the library, after verifying its checksum; LibraryError if it does not match."""
-        path = self.path / name
-        if name not in self._whole:
-            try:
-                same = name in self.head.files and sha256_of(path) == self.head.files[name].sha256
-            except OSError as error:
-                raise LibraryError(f"{path} cannot be read ({error.strerror}); build the library again") from error
-            if not same:
-                uses = f", and {_USES[name]} rest on it" if name in _USES else ""
-                raise LibraryError(f"{path} is damaged (its checksum differs){uses}; build the library again")
-            self._whole.add(name)
-        return path
-
-    def _array(self, name: str, width: int | None = None) -> NDArray[Any]:
-        path = self.file(f"{name}.npy")
-        try:
-            array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError) as error:
-            raise LibraryError(f"{path} is damaged ({one_line(error, 150)}); build the library again") from error
-        shape = array.shape
-        rows = self._first[-1] if name in ("states", "actions") else sum(demo.frames for demo in self.demos)
-        if shape[:1] != (rows,) or (width is not None and shape[1:] != (width,)) or array.dtype.kind not in "fi":
-            raise LibraryError(f"{path} is damaged ({array.dtype} {shape} for {rows} rows); build the library again")
-        return array
+    def _array(self, name: str) -> NDArray[Any]:
+        return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False))
 
 
-_ENCODER = "encoder.safetensors"
-_USES = {
-    "embeddings.npy": "scores and retrieval", "frame_demo.npy": "scores and retrieval",
-    "frame_step.npy": "scores and retrieval", "states.npy": "retrieval and the demonstration-fit error",
-    "actions.npy": "retrieval and the demonstration-fit error", "pictures.bin": "the pictures of reports",
-    "picture_ends.npy": "the pictures of reports", _ENCODER: "embeddings of takes",
-}  # fmt: skip
+def events_of(library: Library, demo: int, angle: float | None = None) -> I64:
+    """The steps (E,) at which ``demo`` begins an event; with an ``angle``, where such a turn begins one."""
+    head, own = library.head, library.demos[demo]
+    if angle is None or angle == head.event_config.angle or library.states is None or head.eef_dims is None:
+        return np.array(own.events, np.int64)
+    positions = np.stack([library.state(demo, step) for step in range(own.length)])[:, list(head.eef_dims)]
+    gripper = None if head.gripper_dim is None else library.chunk(demo, 0, own.length)[:, head.gripper_dim]
+    return event_starts(own.length, positions, gripper, replace(head.event_config, angle=angle))
 
 
 def _words(name: str) -> str:
     """The words of a task's name or instruction: ``pick_up_the_bowl`` is "Pick up the bowl."."""
     return name.replace("_", " ").strip(" .").casefold()
+
+
+class View:
+    """The demonstrations of one task. ``frames`` int64 (F,) are its rows among the frames of the whole library.
+
+    ``matched`` says how they were found: by "task", by "instruction", or "all" because neither matched.
+    """
+
+    def __init__(self, library: Library, demos: I64, matched: Matched) -> None:
+        self.library, self.demos, self.matched = library, demos, matched
+        self.frames: I64 = np.flatnonzero(np.isin(library.frame_demo, demos))
+        self.frame_demo, self.frame_step = library.frame_demo[self.frames], library.frame_step[self.frames]
+        self._spaces: dict[str, Space] = {}
+
+    @cached_property
+    def embeddings(self) -> F32:
+        """Float32 (F, d); still memory-mapped where the task's frames lie together."""
+        return np.asarray(_picked(self.library.embeddings, self.frames))
+
+    @cached_property
+    def index(self) -> Index:
+        """The frames prepared for search; row i of a result is ``frames[i]`` of the library."""
+        return Index.build(self.embeddings)
+
+    @cached_property
+    def action_spread(self) -> F64:
+        """Standard deviation (action_dim,) of the task's actions."""
+        library = self.library
+        parts = [library.chunk(int(d), 0, library.demos[d].length) for d in self.demos]
+        spread: F64 = np.concatenate(parts).std(axis=0, dtype=np.float64)
+        return spread
+
+    def candidates(self, config: RetrievalConfig, horizon: int) -> Candidates:
+        """The candidates for retrieval: the events of the task's demonstrations, or with rule `frame` all frames."""
+        library = self.library
+        if config.rule == "frame":
+            rows, demo, step = self.frames, self.frame_demo, self.frame_step
+        else:
+            library.check_events()
+            events = {int(d): events_of(library, int(d), config.angle) for d in self.demos}
+            demo = np.concatenate([np.full(len(own), d) for d, own in events.items()])
+            step = np.concatenate([*events.values()])
+            rows = np.concatenate([self._rows(d, own) for d, own in events.items()])
+        dim, place = library.head.action_dim, library.rows_of(demo, step)
+        states = library.states
+        return Candidates(
+            _picked(library.embeddings, rows),
+            Rows(lambda which: library.chunks(demo[which], step[which], horizon), (len(demo), horizon, dim or 0)),
+            demo, step, None if states is None else np.asarray(states[place]), self._open(place),
+        )  # fmt: skip
+
+    def retriever(self, config: RetrievalConfig, horizon: int) -> Retriever:
+        """The task's events (or frames) prepared for queries that ask for chunks of ``horizon``."""
+        known = self.candidates(config, horizon)
+        rows = short_hash(known.demo.tobytes(), known.step.tobytes())
+
+        def prepare(part: Part, values: Table) -> Space:
+            wide = f" {horizon}" if part in ("chunk", "returns") else ""
+            key = f"{part} {rows}{wide}" + (f" {config.rule} {config.lead}" if part == "returns" else "")
+            if key not in self._spaces:
+                self._spaces[key] = Space(values)
+            return self._spaces[key]
+
+        return Retriever(known, config, prepare)
+
+    def _rows(self, demo: int, steps: I64) -> I64:
+        """The library frame at each of the events that begin at ``steps`` of ``demo``."""
+        own = np.flatnonzero(self.frame_demo == demo)
+        rows: I64 = self.frames[own[onset_frames(self.frame_step[own], steps)]]
+        return rows
+
+    def _open(self, place: I64) -> NDArray[np.bool_] | None:
+        """Whether the gripper is open at each ``place`` among the steps of all demonstrations."""
+        library, gripper = self.library, self.library.head.gripper_dim
+        if gripper is None or library.actions is None:
+            return None
+        is_open = np.zeros(len(library.actions), bool)
+        for d in map(int, self.demos):
+            commands = library.chunk(d, 0, library.demos[d].length)[:, gripper]
+            first = int(library.rows_of(np.array([d]), np.array([0]))[0])
+            is_open[first : first + len(commands)] = phases(commands, library.head.event_config)
+        return is_open[place]
+
+
+def _picked(table: F32, rows: I64) -> Table:
+    """``rows`` of ``table`` without a copy: a slice if they are contiguous, else read on demand."""
+    if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+        return table[rows[0] : rows[0] + len(rows)]
+    return Rows(lambda which: table[rows[which]], (len(rows), *table.shape[1:]))
+
+
+def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
+    """Check that chunks can be retrieved for ``env``: camera, actions, states and events must match."""
+    check_chunks(library, env)
+    _check_size(library, env, "states", library.head.state_dim, env.state_dim)
+    if config is None or config.rule != "frame":
+        library.check_events()
+
+
+def check_gripper(library: Library, env: EnvSpec | World) -> None:
+    """Check that the library's gripper commands match those of ``env``, if both declare them."""
+    head = library.head
+    opens = getattr(env, "gripper_open", None)
+    if head.gripper_dim is None or env.gripper_dim is None or opens is None:
+        return
+    own = head.event_config
+    if own.gripper_open != opens or abs(own.gripper_threshold) > 0.25:
+        way = "above" if own.gripper_open > 0 else "below"
+        raise LibraryError(
+            f"{library.path} has gripper commands that open {way} {own.gripper_threshold:g}, but those of {env.name}"
+            f" open {'above' if opens > 0 else 'below'} 0; build it again with `gripper_as` {opens},{-opens}"
+        )
+
+
+def check_chunks(library: Library, env: EnvSpec | World) -> None:
+    """Check that demonstrated chunks can be compared with those of a policy in ``env``: camera and actions match."""
+    check_camera(library, env)
+    _check_size(library, env, "actions", library.head.action_dim, env.action_dim)
+    check_gripper(library, env)
+
+
+def _check_size(library: Library, env: EnvSpec | World, what: str, here: int | None, there: int) -> None:
+    if here is None:
+        raise LibraryError(
+            f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
+        )
+    if here != there:
+        raise LibraryError(
+            f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
+        )
+
+
+def check_camera(library: Library, env: EnvSpec | World) -> None:
+    """Check that the library has wrist images if and only if ``env`` is scored by a wrist camera."""
+    if is_wrist(library.head.camera) != is_wrist(env.score_camera):
+        raise LibraryError(
+            f"{library.path} shows camera {library.head.camera}, but {env.name} is scored by {env.score_camera};"
+            " build it with the matching ?camera=…"
+        )
+
+
+def check_tasks(library: Library, tasks: Sequence[TaskSpec], least: int = 1) -> list[str]:
+    """Check that each task has ``least`` demonstrations, and return notes on how tasks were matched.
+
+    If library and plan have one task each under different names, they are taken to be the same, and a note says so.
+    A library without task names is used for all tasks.
+    """
+    notes = []
+    for task in tasks:
+        rows, matched = library.demos_of(task.name, task.instruction)
+        if matched == "all" and any(library.tasks):
+            if len(tasks) > 1 or len(library.tasks) > 1:
+                rows = []
+            else:
+                notes.append(f"the library calls its task {library.tasks[0]!r}; it was taken for {task.name}")
+        if len(rows) < least:
+            raise LibraryError(
+                f"{library.path} has {len(rows)} of the {least} demonstrations of {task.name} that are needed (its"
+                f" tasks: {', '.join(library.tasks)}); add more, or leave the task out"
+            )
+    return notes

@@ -15,7 +15,6 @@ from besttake import registry
 from besttake.demos import h5, rlds
 from besttake.demos.base import Source
 from besttake.demos.build import BuildHooks, Options, build, build_cached
-from besttake.demos.checks import check_encoder_uri
 from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library
 from besttake.demos.video import PICTURES, VIDEOS
@@ -57,8 +56,8 @@ def open_or_build(
     if not (Path(named) / "library.json").is_file():
         return build_at(None, named, encoder, options, work)
     library = Library.open(named)
-    if encoder is not None:
-        check_encoder_uri(library, encoder)
+    if encoder not in (None, library.head.encoder.uri, library.head.encoder.name):
+        library.check_encoder(registry.encoder(str(encoder)))
     return library
 
 

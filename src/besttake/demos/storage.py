@@ -1,4 +1,4 @@
-"""A library on disk: the schema of ``library.json``, and the atomic writing of its directory."""
+"""The files of a library: the schema of ``library.json``, the check of a directory, and its atomic writing."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ import io
 import json
 import os
 import shutil
-import socket
-import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from besttake.core.events import EventConfig
-from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import UnreadableDemo
 from besttake.errors import LibraryError, one_line
-from besttake.files import read_json, sha256_of, write_text
+from besttake.files import read_json, read_sealed_json, sealed_json, sha256_of, write_bytes
 from besttake.types import U8
 
 FORMAT = 1
 FILE = "library.json"
 PICTURE_PX = 128
 _NPY_HEADER = 128
-_LARGEST = 1 << 31
-_BESIDE = ("source", "shows", "retrieval", "fingerprint", "checksum")
-_CONFIG = TypeAdapter(RetrievalConfig)
+_BESIDE = ("source", "shows", "fingerprint")
+"""Fields that the fingerprint does not cover."""
 
 
 class _Part(BaseModel):
@@ -89,39 +86,17 @@ class LibraryContent(_Part):
     left_out: tuple[UnreadableDemo, ...]
     notes: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> LibraryContent:
-        """Check that all indexes are valid: dimensions of actions and states, steps of demonstrations."""
-        sizes = {
-            "stride": self.stride, "encoder.dim": self.encoder.dim,
-            "action_dim": self.action_dim, "state_dim": self.state_dim,
-        }  # fmt: skip
-        for name, size in sizes.items():
-            if size is not None and not 0 < size < _LARGEST:
-                raise ValueError(f"{name} is {size}"[:60])
-        if self.gripper_dim is not None and not 0 <= self.gripper_dim < (self.action_dim or 0):
-            raise ValueError(f"gripper_dim is {self.gripper_dim} where actions have {self.action_dim}"[:100])
-        if self.eef_dims is not None and not all(0 <= dim < (self.state_dim or 0) for dim in self.eef_dims):
-            raise ValueError(f"eef_dims are {self.eef_dims} where states have {self.state_dim}"[:100])
-        for demo in self.demos:
-            if not (0 < demo.length < _LARGEST and 0 <= demo.frames <= demo.length):
-                raise ValueError(f"{demo.id[:60]} has {demo.frames} frames in {demo.length} steps"[:150])
-            if not all(0 <= event < demo.length for event in demo.events):
-                raise ValueError(f"{demo.id[:60]} has events outside its {demo.length} steps"[:150])
-        return self
-
 
 class LibraryHead(LibraryContent):
     """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
 
-    ``checksum`` covers the rest of the file, ``fingerprint`` the content and the files.
+    The ``fingerprint`` covers the content and the files. The file is sealed with a checksum (`files.sealed_json`).
     """
 
     files: dict[str, StoredFile]
     source: str
     shows: str | None = None
     fingerprint: str
-    checksum: str = ""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -136,61 +111,51 @@ class LibraryHead(LibraryContent):
 
     @classmethod
     def read(cls, directory: Path) -> LibraryHead:
-        """The head of the library in ``directory``; LibraryError when it is missing, damaged or of a newer format."""
-        damaged = f"{directory}/{FILE} is damaged"
+        """The head of the library in ``directory``; LibraryError if it is missing, damaged or of a newer format.
+
+        This is the one place that checks a library: its head against its seal, and every file against its checksum.
+        """
         try:
-            values = read_json(directory / FILE)
-            version = _version(values["format"])
+            version = read_json(directory / FILE)["format"]
+            if isinstance(version, int) and FORMAT < version < 1000:
+                raise LibraryError(
+                    f"{directory}/{FILE} was written by a newer BestTake (format {version}, this one knows {FORMAT});"
+                    " upgrade besttake"
+                )
+            head = cls.model_validate(read_sealed_json(directory / FILE))
         except (FileNotFoundError, NotADirectoryError):
             raise LibraryError(
                 f"{directory} is not a library (it has no {FILE}); make one with `besttake library build`"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LibraryError(f"{damaged} ({one_line(error, 150)}); build the library again") from error
-        if version > FORMAT:
-            raise LibraryError(
-                f"{directory}/{FILE} was written by a newer BestTake (format {version}, this one knows {FORMAT});"
-                " upgrade besttake"
-            )
-        if values.get("checksum") != _checksum(values) or values.get("fingerprint") != _fingerprint(values):
-            raise LibraryError(
-                f"{damaged} (it is not as it was written: its checksum differs); build the library again"
-            )
-        try:
-            head = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise LibraryError(f"{damaged} ({place}: {first['msg']}); build the library again") from error
-        if outside := [name for name in head.files if Path(name).name != name or len(name) > 100]:
-            raise LibraryError(
-                f"{damaged} ({outside[0][:80]!r} is not the name of a file in it); build the library again"
-            )
+            raise _damaged(directory / FILE, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _damaged(directory / FILE, one_line(error, 150)) from error
+        for name, file in head.files.items():
+            if Path(name).name != name:
+                raise _damaged(directory / FILE, f"{name[:80]!r} is not the name of a file in it")
+            try:
+                same = (directory / name).stat().st_size == file.size and sha256_of(directory / name) == file.sha256
+            except OSError as error:
+                raise _damaged(directory / name, error.strerror) from error
+            if not same:
+                raise _damaged(directory / name, "its checksum differs")
         return head
 
     def write(self, directory: Path) -> None:
         """Write ``library.json`` atomically."""
-        values = json.loads(json.dumps(self.model_dump(exclude={"checksum"})))
-        values["checksum"] = _checksum(values)
-        write_text(directory / FILE, json.dumps(values, indent=1, sort_keys=True))
+        write_bytes(directory / FILE, sealed_json(self.model_dump()))
 
 
-def _version(value: Any) -> int:
-    if not isinstance(value, int) or not 0 < value < 1000:
-        raise ValueError("its format is not the number of one")
-    return value
+def _damaged(path: Path, why: str | None) -> LibraryError:
+    return LibraryError(f"{path} is damaged ({why}); build the library again")
 
 
 def _fingerprint(values: Mapping[str, Any]) -> str:
     """The sha256 over the content and the files of a library."""
     parts = {name: value for name, value in values.items() if name not in _BESIDE}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _checksum(values: Mapping[str, Any]) -> str:
-    """The sha256 over ``values`` without the checksum itself."""
-    rest = {name: value for name, value in values.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 class GrowingArray:
@@ -226,9 +191,8 @@ class LibraryWriter:
             raise LibraryError(f"{out} holds something that is not a library; choose an empty directory (`out`)")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(out)
-            self.path = Path(tempfile.mkdtemp(prefix=f"{_beside(out)}{os.getpid()}-", dir=out.parent))
-            self.path.chmod(0o777 & ~_umask())  # mkdtemp lets nobody else in
+            self.path = out.with_name(f".{out.name}-{uuid.uuid4().hex[:12]}.partial")
+            self.path.mkdir()
         except OSError as error:
             raise LibraryError(f"cannot write {out}: {error.strerror}; choose another directory (`out`)") from error
         self._arrays: dict[str, GrowingArray] = {}
@@ -263,13 +227,14 @@ class LibraryWriter:
         self.close()
         np.save(self.path / "picture_ends.npy", np.array(self._ends, np.int64))
         if encoder is not None:
-            from safetensors.numpy import save_file
+            from safetensors.numpy import save
 
-            save_file({k: np.ascontiguousarray(v) for k, v in encoder.items()}, self.path / "encoder.safetensors")
-        paths = sorted(self.path.iterdir())
-        for path in paths:
-            path.chmod(0o666 & ~_umask())  # safetensors, too, lets nobody else in
-        files = {path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path)) for path in paths}
+            stored = save({name: np.ascontiguousarray(values) for name, values in encoder.items()})
+            (self.path / "encoder.safetensors").write_bytes(stored)
+        files = {
+            path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path))
+            for path in sorted(self.path.iterdir())
+        }
         LibraryHead.of(content, files, source, shows).write(self.path)
         _replace_directory(self.path, self.out)
 
@@ -295,33 +260,12 @@ def writing(out: Path) -> Iterator[LibraryWriter]:
         shutil.rmtree(writer.path, ignore_errors=True)
 
 
-def _beside(out: Path) -> str:
-    """Prefix of the names of directories under construction; each name ends with the id of its process."""
-    return f".{out.name}-{socket.gethostname()}-"
-
-
-def _remove_leftovers(out: Path) -> None:
-    """Remove temporary directories that killed processes of this machine left beside ``out``."""
-    start = _beside(out)
-    for path in out.parent.iterdir():
-        pid = path.name.removeprefix(start).partition("-")[0]
-        if path.name.startswith(start) and pid.isdecimal() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _umask() -> int:
-    """The umask of the process, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 def _replace_directory(made: Path, out: Path) -> None:
     """Rename ``made`` to ``out``; an existing library is moved away first and then removed."""
     for path in made.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    old = out.with_name(f".{out.name}-{os.getpid()}-old")
+    old = made.with_suffix(".old")
     if out.exists():
         out.rename(old)
     made.rename(out)

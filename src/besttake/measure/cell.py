@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from besttake import result as r
-from besttake.core import extrapolate, headroom, probe, ranking, relation, select, stats
-from besttake.core.estimate import Estimate, Finding
+from besttake.core import headroom, probe, relation, select, stats
 from besttake.core.sequential import Looks
+from besttake.core.stats import Estimate, Finding
 from besttake.measure.cells import (
     ArmTakes,
     CellData,
@@ -156,9 +156,9 @@ def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
     takes, wins = headroom.tally(outcomes)
     most = int(takes.max())
     if most > 1:
-        model = extrapolate.fit(outcomes)
+        model = headroom.fit_beta(outcomes)
         for k in range(seeds + 1, 2 * most + 1):
-            ahead = extrapolate.extrapolate(outcomes, k, model)
+            ahead = headroom.extrapolate(outcomes, k, model)
             curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
     mixed = int(np.sum((wins > 0) & (wins < takes)))
     return r.Headroom(
@@ -214,8 +214,8 @@ def _ranking(arm: ArmTakes, data: CellData) -> r.Ranking:
     within: dict[str, dict[str, Estimate]] = {}
     pooled: dict[str, dict[str, Estimate]] = {}
     for (scorer, window), scores in arm.scores.items():
-        within.setdefault(scorer, {})[window] = ranking.within_auc(arm.outcomes, scores)
-        pooled.setdefault(scorer, {})[window] = ranking.pooled_auc(arm.outcomes, scores)
+        within.setdefault(scorer, {})[window] = select.within_auc(arm.outcomes, scores)
+        pooled.setdefault(scorer, {})[window] = select.pooled_auc(arm.outcomes, scores)
     return r.Ranking(within=within, pooled=pooled, invalid=picks.invalid, blind=picks.blind)
 
 

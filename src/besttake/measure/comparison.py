@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from besttake.core import headroom, ranking, select, stats
-from besttake.core.estimate import Estimate
+from besttake.core import headroom, select, stats
 from besttake.core.sequential import Looks, fixed_stake
+from besttake.core.stats import Estimate
 from besttake.core.verdict import estimate_again
 from besttake.measure.again import base_of, chosen_from, units_of
 from besttake.measure.cells import CellData, leading
@@ -159,8 +159,8 @@ class _Picks:
 
     def _auc(self, scores: F64) -> Estimate:
         if not self.looks.until:
-            return ranking.within_auc(self.outcomes, scores)
-        return self._mean(ranking.start_auc(self.outcomes, scores), stats.unit_scale())
+            return select.within_auc(self.outcomes, scores)
+        return self._mean(select.start_auc(self.outcomes, scores), stats.unit_scale())
 
     def _capture(self, gains: F64) -> Estimate:
         """Gain over headroom. No interval of a ratio holds at any time, so a run until decided has none here."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from besttake.core.estimate import Finding
 from besttake.core.sequential import Looks
+from besttake.core.stats import Finding
 
 if TYPE_CHECKING:
     from besttake.measure.cells import Settings

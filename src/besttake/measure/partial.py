@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from besttake import result as r
-from besttake.core.estimate import YesNo
+from besttake.core.stats import YesNo
 from besttake.measure.cells import CellData, Settings, Stop, arm_takes
 from besttake.measure.looks import looks_until
 from besttake.measure.path import SHOWN, path_of

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from besttake.core import select, stats, verdict
-from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.sequential import Looks, fixed_stake
+from besttake.core.stats import Estimate, Finding
 from besttake.types import F64
 
 Kind = Literal["headroom", "choice", "difference", "pick"]

@@ -1,11 +1,11 @@
-"""Rejecting instead of picking, in the form of the result: `besttake.core.reject` has the formulas."""
+"""Rejecting instead of picking, in the form of the result: `besttake.core.select` has the formulas."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from besttake import result as r
-from besttake.core import reject, stats
+from besttake.core import select, stats
 from besttake.core.headroom import mean, start_pass_at_k
 from besttake.measure.cells import CellData
 
@@ -26,9 +26,9 @@ def rejection_of(data: CellData, n: int) -> r.Rejection | None:
     folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
     others = np.stack([folds != fold for fold in np.unique(folds)])
     each = np.stack([scores] * len(others))
-    curve = [(rate, reject.held_out(outcomes, each, folds, others, rate, n)) for rate in reject.RATES]
-    chosen = reject.held_out(outcomes, each, folds, others, None, n)
-    limit = reject.threshold_at(scores, outcomes, reject.choose_rate(outcomes, scores, n))
+    curve = [(rate, select.held_out(outcomes, each, folds, others, rate, n)) for rate in select.RATES]
+    chosen = select.held_out(outcomes, each, folds, others, None, n)
+    limit = select.threshold_at(scores, outcomes, select.choose_rate(outcomes, scores, n))
     return r.Rejection(
         n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
         takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),

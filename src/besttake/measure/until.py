@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.estimate import Estimate, Finding
 from besttake.core.headroom import tally
 from besttake.core.sequential import Looks, Track, tracks
+from besttake.core.stats import Estimate, Finding
 from besttake.measure.looks import Unit
 from besttake.measure.questions import Question, ScoredTakes, questions_of
 from besttake.measure.verdict import ahead, answers_of

@@ -1,7 +1,7 @@
 """The verdict of a cell: its options as rows, what to do, and the paper's three answers, all from the same estimates.
 
 Rows are the arms (but for controls that nobody would choose), each with one take and with the best of n by the run's
-score. `besttake.core.options` recommends one of them; `besttake.core.verdict` answers the questions; this file makes
+score. `besttake.core.verdict` recommends one of them; `besttake.core.verdict` answers the questions; this file makes
 the values, one per start, and puts what comes out into the result's form.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from besttake import result as r
-from besttake.core import options, select, stats
-from besttake.core.estimate import Estimate, Finding, Forecast
-from besttake.core.forecast import BOTH, Futures, forecast, futures
+from besttake.core import select, stats, verdict
 from besttake.core.headroom import start_pass_at_k, tally
+from besttake.core.planning import BOTH, Futures, forecast, futures
 from besttake.core.sequential import Looks, wealth
+from besttake.core.stats import Estimate, Finding, Forecast
 from besttake.measure.cells import CellData, Settings
 from besttake.measure.looks import Past
 from besttake.measure.questions import Question, question
@@ -83,14 +83,14 @@ def _chosen(
     def shows(j: int, k: int) -> bool:
         return question("", "pick", success[:, j] - success[:, k], 1, takes).ask(worth, looks).answer == "no"
 
-    advice = options.recommend(success, worth, shows if looks.anytime else None)
+    advice = verdict.recommend(success, worth, shows if looks.anytime else None)
     option, within = advice.option, advice.within
     kept = next((i for i, row in enumerate(rows) if row.name == past.option), None)
     if kept is not None:
         option, within = kept, True
     shown = _shown(rows, asked, findings, looks, past.shown)
     answer = ("leave" if within else "open") if option == 0 else "act" if shown[option] else "open"
-    optimism = round(options.optimism(success, worth), 12)  # the last bits differ from CPU to CPU
+    optimism = round(verdict.optimism(success, worth), 12)  # the last bits differ from CPU to CPU
     behind = [
         None if i == advice.best else stats.mean_interval(success[:, advice.best] - column, stats.pick_scale())
         for i, column in enumerate(success.T)
@@ -163,9 +163,9 @@ def _shown(
     if not own:
         return [False] * len(rows)
     if looks.anytime:
-        claims = options.claimed(_evidence([asked[row.asked] for row in own], looks), looks.left(_ALPHA))
+        claims = verdict.claimed(_evidence([asked[row.asked] for row in own], looks), looks.left(_ALPHA))
     else:
-        claims = options.holm([findings[row.asked].p_not_above_zero for row in own], _ALPHA)
+        claims = verdict.holm([findings[row.asked].p_not_above_zero for row in own], _ALPHA)
     fit = {
         row.name for row, claim in zip(own, claims.tolist(), strict=True)
         if claim and findings[row.asked].answer == "yes"

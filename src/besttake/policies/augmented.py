@@ -17,8 +17,7 @@ from besttake import registry
 from besttake.arms.base import Request, unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.checks import check_retrieval
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_retrieval
 from besttake.errors import ComponentError
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from besttake.core.arithmetic import product
-from besttake.core.warmstart import warm_start
+from besttake.core.retrieve import warm_start
 from besttake.errors import ComponentError, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from besttake.conventions import COMMANDS, Gripper
-from besttake.core.warmstart import warm_start
+from besttake.core.retrieve import warm_start
 from besttake.errors import ComponentError, one_clear_error, one_line
 from besttake.files import version
 from besttake.options import Reader

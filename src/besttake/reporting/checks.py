@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from besttake.core.estimate import Estimate
 from besttake.core.offline import GAIN, simplest
+from besttake.core.stats import Estimate
 from besttake.reporting.charts import DotRow, Style, dots
 from besttake.reporting.numbers import estimate_plain, interval, number
 

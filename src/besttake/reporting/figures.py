@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from besttake.core.estimate import Estimate
+from besttake.core.stats import Estimate
 from besttake.reporting.charts import WIDTH, DotRow, Frame, Style, datum, dots, horizontal, shorten, spread
 from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from besttake.core.estimate import Estimate
+from besttake.core.stats import Estimate
 from besttake.errors import ComponentError
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points
 from besttake.sanitize import markdown

@@ -25,9 +25,9 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
-    from besttake.core.estimate import Forecast
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
+    from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
     from besttake.verbs.compare import Change
 

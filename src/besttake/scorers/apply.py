@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.scorers.base import Footage, Reads, Score, Scorer

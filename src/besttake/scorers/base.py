@@ -19,7 +19,7 @@ from besttake.errors import ComponentError
 from besttake.types import F32, U8
 
 if TYPE_CHECKING:
-    from besttake.demos.view import View
+    from besttake.demos.library import View
 
 CONTROLS = ("random", "shortest", "oracle")
 """Selectors that every scorer is compared with (`besttake.core.select`)."""

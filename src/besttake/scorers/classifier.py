@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 
 from besttake import files
-from besttake.core import logistic
-from besttake.core.logistic import Model
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.core.arithmetic import product
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, RunError
@@ -36,6 +36,10 @@ from besttake.types import F64
 _SCHEMA = 1
 _LAST = 3
 _PARTS = ("weights", "mean", "scale")
+_FEWEST = 5
+"""Least number of successes, and of failures, that a task needs to be trained."""
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
+"""Penalties that are tried; each is per take, on standardised features."""
 
 
 def features(embeddings: NDArray[Any]) -> F64:
@@ -132,13 +136,9 @@ def make(rest: str, name: str = "classifier") -> Classifier:
     return Classifier(Trained.load(Path(rest)), name)
 
 
-_FEWEST = 5
-"""Least number of successes, and of failures, that a task needs to be trained."""
-
-
 @dataclass(frozen=True)
 class TaskModel:
-    """The classifier of one task: the number of takes it saw, how many succeeded, and its penalty (`logistic.fit`)."""
+    """The classifier of one task: the number of takes it saw, how many succeeded, and its penalty (`fit`)."""
 
     task: str
     takes: int
@@ -181,8 +181,8 @@ def train_classifier(store: Store, out: Path, reporter: Reporter) -> TrainedScor
         if min(wins, len(own.y) - wins) < _FEWEST:
             notes.append(f"{task}: {wins} of {len(own.y)} takes succeeded, too few of one kind to learn from")
             continue
-        strength = logistic.choose(own.x, own.y, own.starts)
-        models[task] = logistic.fit(own.x, own.y, strength)
+        strength = choose_strength(own.x, own.y, own.starts)
+        models[task] = fit(own.x, own.y, strength)
         trained.append(TaskModel(task, len(own.y), wins, strength))
     if not models:
         raise RunError(f"{store.path}: no task has {_FEWEST} successes and as many failures; make more takes")
@@ -208,3 +208,66 @@ def _read(store: Store, rows: Sequence[Row], encoder: Encoder, done: Callable[[i
             own.starts.append((take.key.env, take.key.start))
         done(len(takes))
     return examples
+
+
+@dataclass(frozen=True)
+class Model:
+    """``weights`` (d + 1,), the intercept last, for features standardised by ``mean`` (d,) and ``scale`` (d,)."""
+
+    weights: F64
+    mean: F64
+    scale: F64
+
+    def chance(self, x: ArrayLike) -> F64:
+        """The chance of success (n,) of features ``x`` (n, d)."""
+        z = (np.asarray(x, dtype=np.float64) - self.mean) / self.scale
+        chance: F64 = expit(_margins(z, self.weights))
+        return chance
+
+
+def fit(x: ArrayLike, y: ArrayLike, strength: float) -> Model:
+    """Minimise ``mean_i log(1 + exp(-s_i (w . z_i + b))) + strength / 2 |w|^2``.
+
+    s_i is 1 for a success, -1 for a failure; ``x`` (n, d) is standardised to z; the intercept b is not penalised.
+    """
+    features, sign = np.asarray(x, dtype=np.float64), np.where(np.asarray(y, dtype=np.float64) > 0.5, 1.0, -1.0)
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(spread > 1e-9, spread, 1.0)
+    z = (features - mean) / scale
+
+    def loss(w: F64) -> tuple[float, F64]:
+        margin = sign * _margins(z, w)
+        pull = -sign * expit(-margin) / len(z)
+        value = -log_expit(margin).mean() + strength / 2 * np.square(w[:-1]).sum()
+        return float(value), np.append(product(pull, z) + strength * w[:-1], pull.sum())
+
+    start = np.zeros(z.shape[1] + 1)
+    found_at = minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "gtol": 1e-7, "ftol": 1e-14}
+    )
+    return Model(found_at.x, mean, scale)
+
+
+def _margins(z: F64, weights: F64) -> F64:
+    """``w . z_i + b`` (n,) of standardised features ``z`` (n, d)."""
+    margins: F64 = product(z, weights[:-1, None])[:, 0] + weights[-1]
+    return margins
+
+
+def choose_strength(
+    x: ArrayLike, y: ArrayLike, starts: Sequence[object], strengths: Sequence[float] = STRENGTHS, folds: int = 5
+) -> float:
+    """The penalty with the lowest log-loss on starts that were left out of the fit; of equal ones the strongest."""
+    features, label = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    known = sorted(set(starts), key=repr)
+    place = {start: i % folds for i, start in enumerate(known)}
+    fold = np.array([place[start] for start in starts])
+    losses = dict.fromkeys(sorted(strengths, reverse=True), 0.0)
+    for held in range(folds):
+        train, test = fold != held, fold == held
+        if not test.any() or len(set(label[train])) < 2:
+            continue
+        for strength in losses:
+            chance = np.clip(fit(features[train], label[train], strength).chance(features[test]), 1e-9, 1 - 1e-9)
+            losses[strength] -= float(np.sum(np.log(np.where(label[test] > 0.5, chance, 1 - chance))))
+    return min(losses, key=losses.__getitem__)

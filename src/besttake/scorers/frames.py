@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from besttake.core.arithmetic import product
 from besttake.core.score import coverage, manifold
 from besttake.core.search import Index
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec, without_name
 from besttake.scorers.own import OwnLast, Successes, last_likeness

@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from besttake.auth import is_loopback
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.encoders.cache import frame_hash
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir, short_hash

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake import registry
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.encoders.torch_common import random_weights
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.files import read_json

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from besttake.core.arithmetic import product
-from besttake.demos.view import View
+from besttake.demos.library import View
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec, check_no_name, without_name

@@ -14,8 +14,7 @@ import numpy as np
 
 from besttake.core.score import manifold, window_until
 from besttake.core.search import Index
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError

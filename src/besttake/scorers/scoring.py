@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.core.score import window_until
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore

@@ -8,8 +8,7 @@ import numpy as np
 
 from besttake.config import Plan
 from besttake.core.probe import leave_one_out, spread_over
-from besttake.demos.library import Library
-from besttake.demos.view import View
+from besttake.demos.library import Library, View
 from besttake.errors import blaming
 from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.core.warmstart import warm_start
+from besttake.core.retrieve import warm_start
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.takes.draws import Draw

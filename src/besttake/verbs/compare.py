@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from besttake.core import relation
-from besttake.core.estimate import Estimate
 from besttake.core.headroom import F64, start_pass_at_k
-from besttake.core.stats import difference_scale, mean_interval, unit_scale
+from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths, version
 from besttake.measure.again import OTHER_TAKES, base_of, chosen_from, other_takes, units_of

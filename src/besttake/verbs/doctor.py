@@ -27,8 +27,7 @@ from besttake.conventions import Line, check_compatible, check_library, env_conv
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
-from besttake.demos.checks import check_retrieval
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_retrieval
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from besttake.config import check_worth
 from besttake.core import planning
-from besttake.core.estimate import Forecast
+from besttake.core.stats import Forecast
 from besttake.errors import PlanError
 from besttake.reporting.numbers import count, number
 from besttake.reporting.table import Table, Tabular

@@ -22,7 +22,7 @@ from besttake.result import Cell
 from besttake.takes.probing import probe_policy
 from besttake.threads import one_thread
 from besttake.verbs.diagnose.choice import check_for
-from besttake.verbs.diagnose.setup import check_tasks, library_for, load_policy, open_envs
+from besttake.verbs.diagnose.setup import library_for, load_policy, match_tasks, open_envs
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
@@ -91,7 +91,7 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         library = library_for(plan, envs, reporter)
         if library is None:
             raise PlanError("the probe needs demonstrations; name them with `demos`")
-        for note in check_tasks(plan, envs, library):
+        for note in match_tasks(plan, envs, library):
             reporter.note(note)
         specs, probes, checks = {}, {}, {}
         for uri in plan.policy:

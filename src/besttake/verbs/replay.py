@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from besttake import registry
-from besttake.demos.checks import check_gripper
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_gripper
 from besttake.envs.base import Env, Placeable
 from besttake.errors import BestTakeError, LibraryError, one_line
 from besttake.progress import Reporter, as_reporter

@@ -25,7 +25,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.rotations import axis_angle
+from besttake.conventions import axis_angle
 from besttake.envs.libero.control_step import OscStep, unlike
 from besttake.envs.libero.harness import REST
 from besttake.envs.libero.renderer import Renderer

@@ -18,9 +18,7 @@ from besttake.core.events import onset_frame, phases
 from besttake.core.offline import Check, Checked, Comparison, Group, States
 from besttake.core.probe import spread_over
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.checks import has_events
-from besttake.demos.library import Library
-from besttake.demos.view import View, events_of
+from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
 from besttake.takes.draws import Draw
@@ -114,7 +112,7 @@ def _rounds(
     if "rule" in fixed:
         yield [RetrievalConfig.from_dict(first)]
     else:
-        rules = ("frame", "current", "next") if has_events(library) else ("frame",)
+        rules = ("frame", "current", "next") if library.has_events else ("frame",)
         yield [RetrievalConfig.from_dict({**first, "rule": rule}) for rule in rules]
         best = offline.simplest(tried).config
         fitting = [

@@ -18,10 +18,9 @@ import numpy as np
 
 from besttake.arms.cooled import cooled_at
 from besttake.arms.sampler import SmallActor, arm_sampler
-from besttake.core.estimate import Estimate
 from besttake.core.offline import Check, complexity, lowest
 from besttake.core.retrieve import RetrievalConfig
-from besttake.core.stats import difference_scale, mean_interval, unit_scale
+from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
 from besttake.demos.library import Library
 from besttake.policies.base import Policy
 from besttake.progress import Reporter

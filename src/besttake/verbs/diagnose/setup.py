@@ -15,9 +15,8 @@ from besttake.arms.base import specs_of
 from besttake.config import Plan
 from besttake.conventions import check_actions, check_library
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos import checks
 from besttake.demos.build import BuildHooks, Options
-from besttake.demos.library import Library
+from besttake.demos.library import Library, check_camera, check_chunks, check_retrieval, check_tasks
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import cached
@@ -92,7 +91,7 @@ def set_up(
         config = _retrieval(plan, envs, None)
         panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
         return Setup(plan, envs, None, None, config, scorers, (), config, panel)
-    notes, retrieval, encoder = check_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
+    notes, retrieval, encoder = match_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
     return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), retrieval, (*made.values(),))
@@ -141,9 +140,9 @@ def gripper_of(envs: Mapping[str, EnvSpec]) -> tuple[float, float] | None:
     return (float(sign), float(-sign)) if len(signs) == 1 and (sign := signs.pop()) else None
 
 
-def check_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> list[str]:
+def match_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> list[str]:
     """LibraryError when it lacks demonstrations of a planned task; else remarks on how tasks were matched."""
-    return checks.check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
+    return check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
 
 
 def encoder_without_demos(named: str | registry.FromFile | None) -> Encoder:
@@ -192,7 +191,7 @@ def check_not_trained_on(scorers: Iterable[ScorerSpec], starts: Collection[Unit]
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
     """The retrieval settings of the plan, checked against library and environments."""
     config = RetrievalConfig.from_dict(plan.retrieval.given())
-    if library is not None and plan.retrieval.rule is None and not checks.has_events(library):
+    if library is not None and plan.retrieval.rule is None and not library.has_events:
         config = replace(config, rule="frame")  # the one rule that matches no events, and nobody named another
     specs = specs_of(plan.arms)
     needs = [uri for uri, spec in specs.items() if spec.library]
@@ -204,13 +203,13 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
             raise PlanError(f"the arms {names} need demonstrations: name them with `demos`, or choose other `arms`")
         return config
     for env in envs.values():
-        checks.check_camera(library, env)
+        check_camera(library, env)
     for env in envs.values() if needs else ():
         if retrieves:
-            checks.check_retrieval(library, env, config)
+            check_retrieval(library, env, config)
             check_library(library, env)
         else:
-            checks.check_chunks(library, env)
+            check_chunks(library, env)
             check_actions(library, env)
     return config
 
