@@ -215,7 +215,7 @@ def test_the_families_know_nothing_of_what_uses_them() -> None:
 def test_policies_and_envs_and_encoders_know_nothing_of_each_other() -> None:
     apart = ("policies", "envs", "encoders")
     # No adapters, but what several adapters have in common: LIBERO's conventions, and how torch is set up.
-    common = ("envs.libero.harness", "encoders.torch_common")
+    common = ("envs.libero.harness", "encoders.pretrained")
     broken = [
         e for e in INSIDE for family in apart
         if within(e.importer, family) and within(e.imported, *(set(apart) - {family}))

@@ -35,10 +35,9 @@ from besttake.policies import remote_wire
 from besttake.policies.lerobot_checkpoint import check_processors
 from besttake.recordings.read import read_file
 from besttake.result import Result
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.testbed.demos import TestbedDemos
 from besttake.types import EncoderSpec
 

@@ -14,7 +14,7 @@ from besttake.config import load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
 from besttake.files import short_hash
-from besttake.takes.pool import LocalPool
+from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import worker_count
 from besttake.threads import one_thread
 from besttake.verbs.diagnose.rollouts import Rollouts, arm_of
@@ -31,7 +31,7 @@ def played(directory: Path, uri: str, plan_file: Path, arm: RetrievalConfig | fl
     if not kept.is_file():
         starts = plan.chosen_starts(env.starts, "testbed")
         rollouts = Rollouts(open_or_build("testbed"), uri, registry.policy(uri), "testbed", env, starts, plan.seeds, 0)
-        with one_thread(), closing(LocalPool(worker_count(plan.workers))) as pool:
+        with one_thread(), closing(WorkerPool(worker_count(plan.workers))) as pool:
             values = rollouts.success((name,), pool, lambda *_: None)[name]
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, values.reshape(len(env.tasks), -1), allow_pickle=False)

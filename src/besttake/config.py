@@ -232,11 +232,6 @@ class Plan(BaseModel):
         default=None,
         description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
     )
-    skip_still: float = Field(
-        default=0.0,
-        ge=0,
-        description="Reuse the last embedding for frames that differ by less than this, in mean grey levels; 0: never.",
-    )
     retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
     tune: Literal["offline", "rollouts"] = Field(
         default="offline",
@@ -292,7 +287,7 @@ class Plan(BaseModel):
         description="Simulator processes per replica; auto is one per core, as memory allows.",
     )
     batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
-        default="auto", description="Takes in progress at once per replica; auto chooses from measured times."
+        default="auto", description="Takes in progress at once per replica; auto keeps workers and policy busy."
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
         default="auto",
@@ -300,8 +295,7 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 20 times the slowest answer"
-        " so far, at least 300).",
+        description="Replace a worker that does not answer for this many seconds (default: 1800)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",

@@ -59,12 +59,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "encoders": {
         "pixels": "besttake.encoders.pixels:make",
         "hog": "besttake.encoders.hog:make",
-        "dinov2+siglip": "besttake.encoders.dinov2_siglip:make",
-        "dinov2": "besttake.encoders.dinov2_siglip:make_dinov2",
-        "siglip": "besttake.encoders.dinov2_siglip:make_siglip",
-        "hf": "besttake.encoders.hub:make_hf",
-        "timm": "besttake.encoders.hub:make_timm",
-        "efficientnet-lite0": "besttake.encoders.efficientnet:make",
+        "dinov2+siglip": "besttake.encoders.pretrained:make",
+        "dinov2": "besttake.encoders.pretrained:make_dinov2",
+        "siglip": "besttake.encoders.pretrained:make_siglip",
+        "hf": "besttake.encoders.pretrained:make_hf",
+        "timm": "besttake.encoders.pretrained:make_timm",
+        "efficientnet-lite0": "besttake.encoders.pretrained:make_efficientnet",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",

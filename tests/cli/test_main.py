@@ -188,7 +188,7 @@ def test_errors_name_options_as_flags(
     def fail(*_: object) -> None:
         raise BestTakeError(text)
 
-    monkeypatch.setattr("besttake.takes.summary.summarise", fail)
+    monkeypatch.setattr("besttake.verbs.runs.summarise", fail)
     assert call(monkeypatch, "runs", "show", "x") == 2
     assert capsys.readouterr().err == f"besttake: {shown}\n"
 

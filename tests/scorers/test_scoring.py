@@ -17,8 +17,8 @@ from besttake.scorers import scoring
 from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.types import F32, U8
+from besttake.verbs.runs import summarise
 
 MANIFEST = Manifest(identity={"seed": 0})
 

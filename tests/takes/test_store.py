@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 
 from besttake.errors import BestTakeError, RunError
-from besttake.takes.disk import explained
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
-from besttake.takes.table import Table
-from besttake.takes.take import Take
+from besttake.takes.table import Table, explained
+from besttake.takes.take import Film, Take
+from besttake.verbs.runs import summarise
 
 MANIFEST = Manifest(
     identity={"seed": 0},

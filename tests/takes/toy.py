@@ -148,7 +148,7 @@ class Sleeping(Noise):
 
 
 def halved(number: int) -> float:
-    """Work for `LocalPool.map`; kills its process at 13 and does not divide 7."""
+    """Work for `WorkerPool.map`; kills its process at 13 and does not divide 7."""
     if number == 13:
         os.kill(os.getpid(), 9)
     if number == 7:
@@ -157,12 +157,12 @@ def halved(number: int) -> float:
 
 
 def search_path(_: int) -> list[str]:
-    """Work for `LocalPool.map`: where the worker looks for modules."""
+    """Work for `WorkerPool.map`: where the worker looks for modules."""
     return list(sys.path)
 
 
 def cut_short(once: str) -> str | CutShort:
-    """Work for `LocalPool.map`: the first time, a result whose process dies while it is sent."""
+    """Work for `WorkerPool.map`: the first time, a result whose process dies while it is sent."""
     return "whole" if os.path.exists(once) else CutShort(once)
 
 

@@ -22,7 +22,6 @@ from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.types import F32, U8
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.probe import probe
@@ -270,18 +269,6 @@ def test_the_command_prints_the_result_it_wrote(run: Path, besttake: Callable[..
     shown = besttake("report", run, "--format", "md", "-o", run / "report.md")
     assert shown.returncode == 0  # type: ignore[attr-defined]
     assert "testbed:half" in (run / "report.md").read_text()
-
-
-def test_still_frames_are_skipped_only_when_asked_and_the_error_is_told(cache: Path, tmp_path: Path) -> None:
-    flags = {**SMALL, "arms": "base"}
-    whole = diagnose(load_plan(None, flags), tmp_path / "run")
-    assert not any("embedding of an earlier one" in note for note in whole.notes)
-    takes = summarise(tmp_path / "run").takes_digest
-    skipping = diagnose(load_plan(None, {**flags, "skip_still": 12.0}), tmp_path / "run")
-    told = next(note for note in skipping.notes if "embedding of an earlier one" in note)
-    assert int(told.split(" of ")[0]) > 0
-    assert summarise(tmp_path / "run").takes_digest == takes
-    assert skipping.digest != whole.digest, "it covers scores, too"
 
 
 class Blind:

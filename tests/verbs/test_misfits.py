@@ -15,8 +15,8 @@ from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.progress import Reporter
-from besttake.takes.probing import probe_policy
 from besttake.types import Demo
+from besttake.verbs.diagnose.probing import probe_policy
 
 
 class Other:

@@ -29,7 +29,7 @@ _FIELDS: dict[str, FieldInfo] = {
 _GROUPS = {
     "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
-    "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder", "skip_still"),
+    "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder"),
     "Retrieval and cooling": ("noise", "prior", "rule", "tune", "candidates"),
     "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
     "If the data does not say": (

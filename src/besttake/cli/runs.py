@@ -44,7 +44,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
       besttake runs show runs/demo --json
     """
     from besttake.reporting.outputs import run_summary
-    from besttake.takes.summary import summarise
+    from besttake.verbs.runs import summarise
 
     summary = summarise(directory)
     show(run_summary(summary), summary.to_dict(), as_json)

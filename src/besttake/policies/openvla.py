@@ -18,7 +18,7 @@ import numpy as np
 
 from besttake.conventions import COMMANDS, FAMILIES, Convention, gripper_in
 from besttake.conventions import Gripper as GripperCommand
-from besttake.encoders.torch_common import pick_device
+from besttake.encoders.pretrained import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
 from besttake.policies.checkpoints import digest, directory

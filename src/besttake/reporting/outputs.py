@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from besttake.conventions import Line
     from besttake.demos.library import Library
     from besttake.measure.comparison import Comparison, ScorerRow
-    from besttake.takes.summary import Summary
     from besttake.verbs.compare import CompareResult
     from besttake.verbs.doctor import DoctorResult, Pairing
     from besttake.verbs.ingest import IngestResult
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from besttake.verbs.ranked import RankResult
     from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
-    from besttake.verbs.runs import RunList
+    from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
 
 _TONES = {"act": "better", "open": "warn", "rest": "none"}

@@ -20,10 +20,10 @@ from besttake.errors import BestTakeError
 from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
 from besttake.result import Cell
-from besttake.takes.film import Film
 from besttake.takes.key import Row
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
+from besttake.takes.take import Film
 from besttake.types import U8
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.demos.library import View
-from besttake.encoders.torch_common import random_weights
+from besttake.encoders.pretrained import random_weights
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader

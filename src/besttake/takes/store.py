@@ -24,10 +24,9 @@ from filelock import FileLock, Timeout
 from besttake import files
 from besttake.errors import RunError
 from besttake.takes import table
-from besttake.takes.disk import damaged, explained, is_damage
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, NewerRun, check_same
-from besttake.takes.table import Content, Table
+from besttake.takes.table import Content, Table, damaged, explained, is_damage
 from besttake.takes.take import Take
 
 _OTHERWISE = "choose another directory with `out`"

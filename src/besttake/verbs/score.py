@@ -10,7 +10,7 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.demos.library import Library
-from besttake.encoders.cache import SkippingEncoder, cached
+from besttake.encoders.cache import cached
 from besttake.errors import PlanError, RunError
 from besttake.files import write_text
 from besttake.measure.again import OTHER_TAKES, other_takes
@@ -159,14 +159,13 @@ def _add(store: Store, scorers: Sequence[Scorer], reported: set[str], reporter: 
     """Score all takes of a run by ``scorers``, with the library and the encoder of the run."""
     manifest = store.manifest
     library = None if manifest.library is None else Library.open(manifest.library)
-    still = manifest.plan.get("skip_still", 0)
     if library is not None:
         encoder = cached(library.encoder())
     else:
         named = manifest.plan.get("encoder")
         encoder = encoder_without_demos(named and registry.FromFile(named, store.path / "run.json"))
     return score_takes(
-        store, library, SkippingEncoder(encoder, still) if still else encoder, scorers,
+        store, library, encoder, scorers,
         context=_context(store, library, [scorer.spec for scorer in scorers]), reported=reported, progress=reporter,
     )  # fmt: skip
 

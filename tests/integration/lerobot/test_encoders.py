@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from besttake import registry
-from besttake.encoders.torch_common import IMAGENET_MEAN, IMAGENET_STD, preprocess
+from besttake.encoders.pretrained import IMAGENET_MEAN, IMAGENET_STD, preprocess
 from besttake.errors import ComponentError
 from besttake.testing import check_encoder
 

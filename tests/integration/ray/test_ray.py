@@ -26,11 +26,10 @@ import shared_gpu  # noqa: E402
 import toy  # noqa: E402
 
 from besttake.errors import RolloutError  # noqa: E402
+from besttake.takes.jobs import Job  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.messages import Job  # noqa: E402
-from besttake.takes.ray import Cluster, Replicas, own_modules  # noqa: E402
-from besttake.takes.replica import Assignment, LibraryCopy  # noqa: E402
+from besttake.takes.ray import Assignment, Cluster, LibraryCopy, Replicas, own_modules  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
 

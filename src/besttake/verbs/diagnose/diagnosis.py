@@ -24,7 +24,7 @@ from besttake.reporting.words import worded
 from besttake.result import Cell, Result
 from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
-from besttake.takes.pool import Workers
+from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
@@ -82,7 +82,7 @@ def diagnose(
                 plan.chosen_starts(plan.offered(env), uri)
             loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
             count = worker_count(plan.workers, replica_count(plan, loaded[plan.policy[0]].spec))
-            workers = closing.enter_context(Workers(count, plan.patience))
+            workers = closing.enter_context(WorkerPool(count, plan.patience))
             setup = set_up(plan, envs, session.reporter, workers.map)
         session.notes += setup.notes
         with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
@@ -124,12 +124,12 @@ def _to_make(setup: Setup, store: Store) -> dict[str, int]:
 
 
 def _counted(
-    function: Callable[[CellData], Cell], cells: list[CellData], *, workers: Workers, reporter: Reporter
+    function: Callable[[CellData], Cell], cells: list[CellData], *, workers: WorkerPool, reporter: Reporter
 ) -> list[Cell]:
     """`map` by the workers if they run, with progress."""
     with reporter.stage("statistics", len(cells), "cells") as stage:
-        if workers.running is not None:
-            return workers.running.map(function, cells, lambda _: stage.advance())
+        if workers.pids:
+            return workers.map(function, cells, lambda _: stage.advance())
         done = []
         for cell in cells:
             done.append(function(cell))

@@ -14,13 +14,13 @@ from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.takes.jobs import Block
 from besttake.takes.key import TakeKey
-from besttake.takes.pool import Workers
-from besttake.takes.probing import probe_policy
+from besttake.takes.pool import WorkerPool
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.choice import Choice, choose
 from besttake.verbs.diagnose.identity import order_of
 from besttake.verbs.diagnose.playing import Playing
+from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
 from besttake.verbs.diagnose.scored import TakeScores, say_what_was_mended
 from besttake.verbs.diagnose.session import Play, Session
@@ -31,7 +31,7 @@ from besttake.verbs.diagnose.setup import (
 from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
 
-def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
+def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session) -> Recorded:
     """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.

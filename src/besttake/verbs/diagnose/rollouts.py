@@ -24,10 +24,11 @@ from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_
 from besttake.demos.library import Library
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
+from besttake.takes.engine import play
 from besttake.takes.jobs import Block, take_draw
 from besttake.takes.manifest import Manifest
-from besttake.takes.pool import LocalPool
-from besttake.takes.runner import Concurrency, play
+from besttake.takes.pool import WorkerPool
+from besttake.takes.sizes import takes_per_worker
 from besttake.takes.store import Store
 from besttake.types import F64, EnvSpec
 from besttake.verbs.diagnose.check import FIRST
@@ -98,10 +99,10 @@ class Rollouts:
         controls = (cooled_at(noise) for noise in sorted({config.noise for config in configs}))
         arms = (*controls, *map(arm_of, configs))
         total = len(arms) * len(self.env.tasks) * len(self.starts) * self.seeds
-        with closing(LocalPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
+        with closing(WorkerPool(workers)) as pool, reporter.stage("tuning", total, "takes") as stage:
             return self.success(arms, pool, stage.advance)
 
-    def success(self, arms: tuple[str, ...], pool: LocalPool, done: Any) -> dict[str, F64]:
+    def success(self, arms: tuple[str, ...], pool: WorkerPool, done: Any) -> dict[str, F64]:
         """By arm: success at every start (S,) of all tasks, one after the other, the mean over seeds."""
         config = RetrievalConfig()
         units = [(task.name, start) for task in self.env.tasks for start in self.starts]
@@ -113,9 +114,8 @@ class Rollouts:
             actor = SmallActor(self.uri, config, str(self.library.path)) if small else None
             jobs = block.jobs(self.policy.spec, self.env, stride=None, goes_on=False, actor=actor)
             draw = partial(take_draw, self.run_seed)
-            play(
-                jobs, sampler, draw, store, pool, batch=Concurrency(_BATCH, self.env.at_once), on_take=lambda _: done(),
-            )  # fmt: skip
+            slots = takes_per_worker(_BATCH, pool.size, 0, self.env.at_once, acting=small)
+            play(jobs, sampler, draw, store, pool, slots=slots, on_take=lambda _: done())
             rows = [row for row in store.rows() if row.status == "done"]
         success: dict[tuple[str, str, int], list[bool]] = {}
         for row in rows:

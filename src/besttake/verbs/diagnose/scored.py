@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from besttake.encoders.base import Encoder
-from besttake.encoders.cache import CachedEncoder, SkippingEncoder, SkipReport
+from besttake.encoders.cache import CachedEncoder
 from besttake.measure.scores import SCORERS, Scores
 from besttake.progress import Reporter
 from besttake.scorers.scoring import score_takes
@@ -30,13 +30,12 @@ class TakeScores:
         if encoder is None:  # there are no demonstrations: scorers that need none may still see embeddings
             encoder = encoder_without_demos(plan.encoder)
         self.encoder: Encoder = encoder
-        self.skipping = SkippingEncoder(encoder, plan.skip_still) if plan.skip_still else None
         self._new = 0
 
     def so_far(self, progress: bool | Reporter = False) -> Scores:
         """The scores of all takes that are there; those that the run has already are read."""
         scores = score_takes(
-            self.store, self.setup.library, self.skipping or self.encoder, self.setup.panel,
+            self.store, self.setup.library, self.encoder, self.setup.panel,
             context=context_of(self.setup.envs.values()), progress=progress,
         )  # fmt: skip
         self._new += scores.new
@@ -46,8 +45,6 @@ class TakeScores:
         """The scores of all takes, None where there are none, with what there is to say about them."""
         scores, encoder = self.so_far(self.session.reporter), self.encoder
         self._say_what_was_lost(scores)
-        if self.skipping is not None and self._new:
-            self.session.notes.append(_skipped_note(self.skipping.report()))
         self.session.encoded = self._new
         if isinstance(encoder, CachedEncoder):
             _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
@@ -76,12 +73,3 @@ def say_what_was_mended(store: Store, reporter: Reporter) -> None:
     """Say which parts of a run were damaged and are mended."""
     while store.mended:
         reporter.note(store.mended.pop(0))
-
-
-def _skipped_note(report: SkipReport) -> str:
-    """What skipping still frames saved, and what it cost."""
-    return (
-        f"{report.skipped} of {report.frames} frames took the embedding of an earlier one; on {report.audited} of them"
-        f" that were encoded all the same, the cosine was off by {report.mean_error:.4f} on average, at most"
-        f" {report.worst_error:.4f}"
-    )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.encoders.torch_common import HALF, preprocess
+from besttake.encoders.pretrained import HALF, preprocess
 from besttake.errors import ComponentError, MissingExtra
 
 without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")

