@@ -330,7 +330,6 @@ ORIGINS = {
     "testing/methods.py": "the caller, or a built-in name",
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
-    "verbs/diagnose/rehearsal.py": "the plan of a diagnosis, or the user of the doctor",
     "recordings/footage.py": "the user's data set",
     "verbs/replay.py": "the user's env",
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",

@@ -233,11 +233,6 @@ class Plan(BaseModel):
         description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
     )
     retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
-    tune: Literal["offline", "rollouts"] = Field(
-        default="offline",
-        description="Choose retrieval settings on held-out demonstrations (offline), or also by rollouts on tuning"
-        " starts (rollouts).",
-    )
     check_states: int = Field(
         default=240,
         ge=0,

@@ -10,7 +10,7 @@ from besttake.verbs.doctor import Check, DoctorResult, Pairing
 from besttake.verbs.ingest import IngestResult, ingest
 from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
-from besttake.verbs.ranked import RankedTake, RankResult
+from besttake.verbs.rank import RankedTake, RankResult
 from besttake.verbs.reproduce import Compared, ReproduceResult, protocol
 
 

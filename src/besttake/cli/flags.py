@@ -30,7 +30,7 @@ _GROUPS = {
     "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
     "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder"),
-    "Retrieval and cooling": ("noise", "prior", "rule", "tune", "candidates"),
+    "Retrieval and cooling": ("noise", "prior", "rule", "candidates"),
     "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
     "If the data does not say": (
         "gripper_dim",

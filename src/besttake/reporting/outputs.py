@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from besttake.verbs.ingest import IngestResult
     from besttake.verbs.plan import PlanResult
     from besttake.verbs.probe import ProbeResult
-    from besttake.verbs.ranked import RankResult
+    from besttake.verbs.rank import RankResult
     from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
     from besttake.verbs.runs import RunList, Summary

@@ -21,20 +21,15 @@ from besttake.config import Plan
 from besttake.core.offline import Check, lowest, simplest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
-from besttake.errors import PlanError
 from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
-from besttake.reporting.numbers import estimate_percent, estimate_points
-from besttake.takes.sizes import worker_count
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.diagnose.check import Asked, check_retrieval_of
-from besttake.verbs.diagnose.rollouts import Rollouts, shortlist, winner
 
 FOLDER = "checks"
 _VERSION = 4
-_STARTS = 10
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
 
@@ -50,10 +45,10 @@ class Choice:
 
 
 def choose(
-    uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
+    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings.
+    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings.
 
     A plan that names a rule and both dials gets exactly what it names, and the check is made for the report only.
     Otherwise the check chooses what the plan leaves open. Where no prior helps, the arms that retrieve are left out,
@@ -72,43 +67,12 @@ def choose(
         runs = f"{f'it runs as {checks.named(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
         said = "" if settled else f"; {runs}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or not check.helps else ())
-    if plan.tune == "rollouts" and retrieving:
-        return rolled(uri, policy, plan, envs, library, check, reporter)
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     config = config_of(check, base, tasks)
     if not check.helps and retrieving and "arms" not in plan.model_fields_set and not {*given} - {"noise"}:
         able_to = runnable(policy.spec, retrieving)[0]  # what it cannot run, naming it does not change
         left = f": {' and '.join(able_to)} not run; name them in `arms` to run them all the same" if able_to else ""
         return Choice(config, check, retrieving, (f"{note}{left}",))
-    return Choice(config, check, notes=(note,))
-
-
-def rolled(
-    policy_uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
-    reporter: Reporter,
-) -> Choice:  # fmt: skip
-    """What rollouts on tuning starts choose of what the check names; made once, and kept."""
-    name, uri = policy.spec.name, next(uri for uri, env in envs.items() if env.tuning or uri == [*envs][-1])
-    env = replace(envs[uri], tasks=plan.chosen_tasks(envs[uri]))
-    if not env.tuning:
-        raise PlanError(f"`tune` rollouts: {uri} keeps no starts apart for tuning; choose offline")
-    starts = tuple(env.tuning[:_STARTS])
-    given = {**plan.retrieval.given(), "env": f"{uri} {env.fingerprint}"}
-    key = _key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed, given))
-    place = _place(library) / f"{key}.tuned"
-    try:
-        values = read_sealed_json(place)
-        config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
-    except (OSError, ValueError, KeyError, TypeError):
-        configs = shortlist(check)
-        rollouts = Rollouts(library, policy_uri, policy, uri, env, starts, 1, plan.seed)
-        won = winner(rollouts.outcomes(configs, worker_count(plan.workers), reporter), configs)
-        config = won.config
-        note = (
-            f"{name}: rollouts on {won.takes} tuning starts choose {checks.named(config)}: success"
-            f" {estimate_percent(won.success)}, beyond cooling at its noise {estimate_points(won.content)}"
-        )
-        _keep(place, {"config": config.to_dict(), "note": note})
     return Choice(config, check, notes=(note,))
 
 
