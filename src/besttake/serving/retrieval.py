@@ -1,4 +1,4 @@
-"""What `besttake serve --retrieve` retrieves from, and how: as a library was tuned, or as a run was diagnosed."""
+"""What `besttake serve --retrieve` retrieves from, and how: from a library, or as a run was diagnosed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def retrieval_from(
         library, config = _of_run(path, policy)
     else:
         library = Library.open(path)
-        config = library.retrieval or RetrievalConfig()
+        config = RetrievalConfig()
     try:
         own = {name: value for name, value in (dials or {}).items() if value is not None}
         return library, config.changed(own)
