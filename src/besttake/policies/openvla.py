@@ -21,8 +21,7 @@ from besttake.conventions import Gripper as GripperCommand
 from besttake.encoders.pretrained import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
-from besttake.policies.checkpoints import digest, directory
-from besttake.policies.lerobot_checkpoint import DTYPES
+from besttake.policies.lerobot_checkpoint import DTYPES, digest, directory
 from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms

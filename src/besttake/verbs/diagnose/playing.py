@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
@@ -55,11 +54,6 @@ def _has_ray() -> bool:
     return find_spec("ray") is not None
 
 
-def settled(uri: str, spec: PolicySpec) -> str:
-    """The URI by which replicas make a policy: they take over the width that was measured here."""
-    return re.sub(r"^(lerobot:.*[?&]width=)auto(?=&|$)", rf"\g<1>{spec.width}", uri)
-
-
 def _no_vectors(vectors: Mapping[bytes, F32], encoded: int) -> None:
     """Replicas embed nothing."""
 
@@ -78,7 +72,7 @@ class Playing:
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
         self._factory = SmallActor(
-            settled(uri, spec),
+            uri,
             setup.retrieval,
             library,
             setup.plan.candidates,
