@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from besttake.verbs.reproduce import reproduce
     from besttake.verbs.runs import Run
     from besttake.verbs.score import score
-    from besttake.verbs.tune import tune
 
     __version__: str
 
 __all__ = [
     "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
-    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust", "tune",
+    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
 ]  # fmt: skip
 
 _MODULES = {

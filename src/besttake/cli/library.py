@@ -1,4 +1,4 @@
-"""``library build | show | check | tune``."""
+"""``library build | show | check``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, option, plan_flags
+from besttake.cli.flags import Flags, plan_flags
 from besttake.cli.help import Group
 from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 app = typer.Typer(
     cls=Group,
-    help="Build, show, check and tune libraries of demonstrations.",
+    help="Build, show and check libraries of demonstrations.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -195,35 +195,3 @@ def check(
     show(replayed(result), result.to_json(), as_json)
     if result.succeeded < len(result.demos):
         raise typer.Exit(1)
-
-
-@app.command()
-def tune(
-    directory: Directory,
-    env: Annotated[
-        str, typer.Option(metavar="URI", help="Environment to roll out in; only its tuning starts are used.")
-    ],
-    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for. Repeatable.")] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
-    seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
-    workers: Annotated[int, option("workers", help="Simulator processes (default 2).")] = 2,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Choose retrieval settings by rollouts on tuning starts, for several policies together, and store them.
-
-    Example:
-      besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
-    """
-    from besttake.errors import PlanError
-    from besttake.reporting import outputs
-    from besttake.verbs.tune import tune as choose
-
-    if not policy:
-        raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
-    tuned = choose(
-        directory, policy, env, starts=starts, seeds=seeds, workers=workers,
-        progress=reporter(quiet or as_json, verbose),
-    )  # fmt: skip
-    show(outputs.tuned(tuned), tuned.to_json(), as_json)

@@ -31,12 +31,8 @@ def serve(
     policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
     retrieve: Retrieve = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    noise: Annotated[
-        float | None, option("noise", help="Noise, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
-    prior: Annotated[
-        float | None, option("prior", help="Prior, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
+    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
     protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")

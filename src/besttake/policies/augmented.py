@@ -146,7 +146,7 @@ def retrieval_from(
         library, config = _of_run(path, policy)
     else:
         library = Library.open(path)
-        config = library.retrieval or RetrievalConfig()
+        config = RetrievalConfig()
     try:
         own = {name: value for name, value in (dials or {}).items() if value is not None}
         return library, config.changed(own)

@@ -16,7 +16,7 @@ from besttake.reporting.page import Page, Section, block, picture, prose
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from besttake.verbs.ranked import RankedTake, RankResult
+    from besttake.verbs.rank import RankedTake, RankResult
 
 _TIPS = 40
 """At most about so many points of a line say their numbers on hover."""
