@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from functools import partial
 from importlib.util import find_spec
@@ -11,7 +11,6 @@ from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
-from besttake.encoders.cache import CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -19,10 +18,10 @@ from besttake.takes.engine import Tally, play
 from besttake.takes.jobs import Block, Job, take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
-from besttake.takes.ray import Assignment, Cluster, OnVectors, Replicas, own_modules
+from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules
 from besttake.takes.sizes import AUTO, cores, gpus, takes_per_worker
 from besttake.takes.store import Store
-from besttake.types import F32, EnvSpec, PolicySpec
+from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.diagnose.setup import Setup
 
 _log = logging.getLogger(__name__)
@@ -52,10 +51,6 @@ def _uses_a_gpu(spec: PolicySpec) -> bool:
 
 def _has_ray() -> bool:
     return find_spec("ray") is not None
-
-
-def _no_vectors(vectors: Mapping[bytes, F32], encoded: int) -> None:
-    """Replicas embed nothing."""
 
 
 class Playing:
@@ -132,12 +127,9 @@ class Playing:
         )  # fmt: skip
 
     def _play_on_replicas(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
-        replicas, encoder = self._replicas(), self.setup.encoder
-        slots = self._slots(replicas.workers, jobs, env)
-        costly = isinstance(encoder, CachedEncoder)  # then replicas embed the frames of their takes
-        keep: OnVectors = encoder.add if isinstance(encoder, CachedEncoder) else _no_vectors
-        assignment = Assignment(self._factory, env, partial(take_draw, self.setup.plan.seed), slots, costly)
-        return replicas.play(assignment, jobs, self.store, finished, keep)
+        replicas, draw = self._replicas(), partial(take_draw, self.setup.plan.seed)
+        assignment = Assignment(self._factory, env, draw, self._slots(replicas.workers, jobs, env))
+        return replicas.play(assignment, jobs, self.store, finished)
 
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
         acting = jobs[0].actor is not None
