@@ -133,6 +133,7 @@ class LerobotPolicy:
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=self._family.cools,
             fingerprint=f"{checkpoint.fingerprint}/w{self._width}/{settings}",
             convention=trained if gripper is None else replace(trained, gripper=gripper),
+            turns_gripper=True,
             prompted=self._family.prompted or any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip

@@ -89,7 +89,7 @@ class OpenvlaPolicy:
             name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
             action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
             fingerprint=fingerprint, notes=notes, convention=convention_of(stats[self._key], settings.gripper),
-            prompted=True,
+            prompted=True, turns_gripper=True,
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
