@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from besttake.config import Plan, Retrieval
     from besttake.errors import BestTakeError
-    from besttake.policies.function import FunctionPolicy
+    from besttake.policies.base import FunctionPolicy
     from besttake.registry import trust
     from besttake.result import Result
     from besttake.verbs.compare import compare
@@ -42,7 +42,7 @@ __all__ = [
 
 _MODULES = {
     "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
-    "FunctionPolicy": "policies.function", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
+    "FunctionPolicy": "policies.base", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
 }  # fmt: skip
 """Where public names live; any other verb ``x`` is ``besttake.verbs.x.x``."""
 

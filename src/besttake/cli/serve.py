@@ -60,8 +60,8 @@ def serve(
     from besttake.core.retrieve import RetrievalConfig
     from besttake.errors import Interrupted, PlanError
     from besttake.policies import augmented
+    from besttake.policies.augmented import retrieval_from
     from besttake.sanitize import printable
-    from besttake.serving.retrieval import retrieval_from
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 
