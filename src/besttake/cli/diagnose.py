@@ -14,7 +14,6 @@ from besttake.cli.live import UNWATCHED, Live, LivePort, Watched
 from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-from besttake.files import write_text
 from besttake.progress import Reporter
 
 if TYPE_CHECKING:
@@ -105,9 +104,6 @@ def demo(
 )  # fmt: skip
 def probe(
     given: Flags,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the retrieval check into this SVG file.")
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -125,9 +121,6 @@ def probe(
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
     show(terminal.probe(result), result.to_json(), as_json)
-    drawn = result.plot() if figure is not None else None
-    if figure is not None and drawn is not None:
-        write_text(figure, drawn.svg())
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.reporting.numbers import interval, number, spread
 from besttake.reporting.table import Column, Entry, Table, in_percent, in_points, plain
-from besttake.reporting.words import headline, marks, needs_text, overview, still_open
+from besttake.reporting.words import headline, marks, needs_text, overview, retrieval_name, still_open
 
 if TYPE_CHECKING:
     from besttake.core.offline import Check
     from besttake.result import Cell, Estimate, Result
 
+CHECK_LEGEND = (
+    "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
+    " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
+)
 _MOST_SENTENCES = 5
 
 
@@ -99,14 +103,19 @@ def scorers(cells: list[Cell]) -> Table:
 
 
 def arms(cell: Cell) -> Table:
-    """The success of each arm, its difference to base, and that of its best take."""
-    rows = [
+    """The success of each arm, its difference to base, that of its best take, and below them what decides."""
+    rows: list[tuple[object, ...]] = [
         (
             name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == BASE else in_points(arm.gain),
             spread(arm.gain_seed_sd), in_points(arm.selected_gain),
         )
         for name, arm in (cell.arms.arms.items() if cell.arms is not None else ())
     ]  # fmt: skip
+    if cell.arms is not None:
+        decisive = {"retrieve − cooled": cell.arms.content, "retrieve on best take": cell.arms.combine}
+        controls = {f"{name} − {arm.control}": arm.beyond_control for name, arm in cell.arms.controlled.items()}
+        known = {name: one for name, one in (decisive | controls).items() if one is not None and one.value is not None}
+        rows += [(Entry(name, "best"), "", "", in_points(one), "", "") for name, one in known.items()]
     head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
     return Table("", head, rows)
 
@@ -165,7 +174,6 @@ def _r(estimate: Estimate | None) -> Entry:
 
 def check(tried: Check) -> Table:
     """What was tried at held-out demonstrations: what needs none first, then each configuration of retrieval."""
-    from besttake.reporting.checks import named
 
     def row(label: str, *entries: object, chosen: bool = False) -> tuple[object, ...]:
         mark = "best" if chosen else ""
@@ -181,7 +189,7 @@ def check(tried: Check) -> Table:
     for one in tried.tried:
         entries = _error(one.error), _added(one.added), number(one.reach, 2), _error(one.chunk)
         helps = "helps" if one.helps else ""
-        rows.append(row(named(one.config), *entries, helps, chosen=one.config == tried.chosen))
+        rows.append(row(retrieval_name(one.config), *entries, helps, chosen=one.config == tried.chosen))
     for name, group in tried.groups.items():
         prior = f"prior {group.prior:g}" if group.prior else "no prior"
         rows.append(row(f"in {name}: {prior}", "", _added(group.added)))

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from besttake.arms import BASE
 from besttake.core.offline import Check
-from besttake.reporting import checks, figures, tables, words
+from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
     bounds,
@@ -187,8 +187,8 @@ def checked(tried: Mapping[str, Check]) -> list[Part]:
     """What retrieval does for each policy at held-out demonstrations, what was chosen in bold."""
     parts: list[Part] = []
     for uri, check in tried.items():
-        parts += [_BLANK, Sentence(f"{uri}: {checks.sentence(check)}", "best")]
-        parts += [] if check.reason else [tables.check(check), Sentence(checks.LEGEND, "none")]
+        parts += [_BLANK, Sentence(f"{uri}: {words.check_sentence(check)}", "best")]
+        parts += [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
     return parts
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
+from besttake.core.stats import Estimate
 from besttake.reporting.numbers import (
     count,
     duration,
@@ -26,8 +28,10 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
+    from besttake.core.offline import Check
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
+    from besttake.core.retrieve import RetrievalConfig
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
     from besttake.verbs.compare import Change
@@ -46,6 +50,12 @@ _REASONS = {
     "not-run": "This run did not measure it.",
     "left-out": "The check at held-out demonstrations expects nothing of retrieved actions, so they were not run.",
 }
+
+
+_VARIANTS = {
+    "onset_alignment": "onset", "rerank": "re-ranking", "gripper_gating": "gripper gating",
+    "reliability": "reliability",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -446,3 +456,38 @@ def advice(plan: SampleSize) -> str:
         case "more-starts":
             return f"3 seeds per start and more starts: the ranking is good {known}"
     return "3 seeds per start, as in the paper; once the ranking is measured, 5 pay off if it is weak"
+
+
+def retrieval_name(config: RetrievalConfig, *, prior: bool = True) -> str:
+    """A configuration in short, without its noise: ``frame, prior 0.2, re-ranking``."""
+    extra = [text for name, text in _VARIANTS.items() if getattr(config, name)]
+    extra += [f"lead {config.lead}"] if config.rule == "next" and config.lead != 1 else []
+    extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
+    extra += ["weights " + "/".join(f"{w:g}" for w in config.weights)] if len(set(config.weights)) > 1 else []
+    return ", ".join([config.rule, *([f"prior {config.prior:g}"] if prior else []), *extra])
+
+
+def check_sentence(check: Check) -> str:
+    """What the check says, in one line."""
+    if check.reason:
+        return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
+    calm = f"at held-out demonstrations noise {check.noise:g} {'does best' if len(check.cooled) > 1 else 'was tried'}"
+    if not check.tried:
+        return calm
+    at = "the error of a sample at that noise by"
+    if not check.helps:
+        return f"{calm}, and no retrieved actions are shown to lower {at} {GAIN:g} or more"
+    best = check.best or simplest(check.tried)
+    where = {name: group for name, group in check.groups.items() if group.prior}
+    without = [name for name in check.groups if name not in where]
+    if not without and len({group.prior for group in where.values()} | {best.config.prior}) == 1:
+        how = f"retrieved actions ({retrieval_name(best.config)}) lower {at} {_lower(best.added)}"
+        return f"{calm}, and {how}: expect a gain over cooling"
+    parts = [f"{_lower(group.added)} in {name} (prior {group.prior:g})" for name, group in where.items()]
+    how = f"retrieved actions ({retrieval_name(best.config, prior=False)}) lower {at} {', '.join(parts)}"
+    return f"{calm}, and {how}: expect a gain over cooling there{', none in ' if without else ''}{', '.join(without)}"
+
+
+def _lower(added: Estimate) -> str:
+    value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
+    return estimate_plain(Estimate(value, low, high))
