@@ -27,7 +27,7 @@ from besttake.reporting.drawing import (
     spread,
 )
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, percent, points
-from besttake.reporting.tables import gain_headroom
+from besttake.reporting.tables import change_names, change_starts, gain_headroom
 
 if TYPE_CHECKING:
     from besttake.reporting.candidates import Curve
@@ -227,16 +227,6 @@ def changes(compared: Sequence[Change]) -> Figure | None:
     return dots(
         rows, "Change from the first run to the second", spread(_ends(rows), low=-0.1, high=0.1), style, zero=True
     )
-
-
-def change_names(change: Change) -> str:
-    """The policy, or both of them where they differ."""
-    return " → ".join(dict.fromkeys(change.policies))
-
-
-def change_starts(change: Change) -> str:
-    """``40 shared``: over which starts a change is."""
-    return f"{change.starts} shared" if change.paired else f"{change.starts}, not shared"
 
 
 def _change_tip(change: Change) -> str:

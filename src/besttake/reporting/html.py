@@ -32,7 +32,7 @@ from besttake.reporting.page import (
     template,
     title,
 )
-from besttake.reporting.table import Entry, Table, in_percent, in_points, plain, with_interval
+from besttake.reporting.table import Table, in_percent, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
 
@@ -162,7 +162,7 @@ def _verdict(result: Result, takes: PageTakes) -> Section:
 def _why(result: Result) -> Section:
     """The answers to the paper's questions, the options of each policy, and what is open."""
     parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
-    questions = tables.open_questions(result)
+    questions = tables.still_open(result)
     if questions.rows:
         parts += [title("What is open, and what it would cost to close", "open"), prose(_OPEN), questions.section()]
     if parts and result.notes:
@@ -347,34 +347,18 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
         if result.relation.r is not None:
             own = Section("within", "Within each policy", [tables.within_policies(result).section()])
             sections.append(own)
-    rows = [
-        (
-            run, cell.policy, cell.group, cell.starts, in_percent(tables.rates(cell)[0]),
-            *map(in_points, tables.gain_headroom(cell)), plain(cell.chosen.capture if cell.chosen else None),
-        )
-        for run, cell in zip(compared.runs, result.cells, strict=True)
-    ]  # fmt: skip
-    head = ("run", "policy", "tasks", "starts", "pass@1", "headroom", "gain", "capture")
     notes = [prose(sentence(note), "note") for note in result.notes]
-    sections.append(Section("tables", "Every cell", [Table("", head, rows).section(name="cells"), *notes], "Cells"))
+    sections.append(Section("tables", "Every cell", [compared.table.section(name="cells"), *notes], "Cells"))
     return Page(f"{len(runs)} runs compared", status, heading, sections).save(out)
 
 
 def _changed(compared: CompareResult) -> list[Section]:
     """What changed from one run to the next, and what each policy needs in either."""
     changes, (first, second) = compared.changes, compared.result.plan["runs"][:2]
-    rows = [
-        (
-            figures.change_names(one), one.group, one.arm, one.number, in_percent(one.before), in_percent(one.after),
-            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), figures.change_starts(one),
-        )
-        for one in changes
-    ]  # fmt: skip
     caption = "Change of success in points, second run minus first. Blue: better; orange: worse; hollow: not shown to \
 differ."
-    head = ("policy", "tasks", "arm", "of", first, second, "change", "shown", "starts")
     drawn = picture(figures.changes(changes), caption, style="options")
-    parts = [bullets(words.changed(changes)), drawn, Table("", head, rows).section(name="changed")]
+    parts = [bullets(words.changed(changes)), drawn, tables.changes(changes, first, second).section(name="changed")]
     needs = [
         (run, cell.policy, in_percent(tables.rates(cell)[0]), words.headline(cell))
         for run, cell in zip(compared.policy_runs, compared.result.policies, strict=True)

@@ -59,7 +59,7 @@ _VARIANTS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class AnswerLine:
     """One of the paper's questions as it is shown: the question, its answer, a sentence, and whether to act."""
 
     name: str
@@ -173,12 +173,12 @@ def rule(cell: Cell) -> str:
     return f"This run was extended: what was answered before stands, and at most {error} of its answers are wrong."
 
 
-def answers(cell: Cell, worth: float) -> list[Line]:
+def answers(cell: Cell, worth: float) -> list[AnswerLine]:
     """The paper's questions in words."""
     if cell.verdict is None:
         return []
     return [
-        Line(
+        AnswerLine(
             name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"),
             one.gain.value,
         )
@@ -305,28 +305,18 @@ def leak(cell: Cell) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Open:
-    """A question that a policy's takes leave open: the estimate so far, and the range of what would settle it."""
+def open_questions(cell: Cell, result: Result) -> list[tuple[str, ...]]:
+    """What a policy's takes leave open: the question, its gain so far, and the starts, takes and time that settle it.
 
-    part: str
-    question: str
-    so_far: str
-    starts: str
-    takes: str
-    time: str
-
-
-def still_open(cell: Cell, result: Result) -> list[Open]:
-    """The open questions of a policy. Takes are those of the arms that a question needs; time is at the pace of the
-    run's last invocation, and left out where that made none.
+    Takes are those of the arms that a question needs; time is at the pace of the run's last invocation, and empty where
+    that made none.
     """
     if cell.verdict is None:
         return []
     arms = len(cell.arms.arms) if cell.arms is not None else 1
     spent = result.cost.seconds.get("takes")
     pace = spent / result.cost.made if spent and result.cost.made else None
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for part, one in cell.verdict.answers.items():
         if one.further is None:
             continue
@@ -334,7 +324,7 @@ def still_open(cell: Cell, result: Result) -> list[Open]:
         time = _range(one.further, each * pace, duration) if pace is not None else ""
         so_far = estimate_points(one.gain) or one.gain.reason
         starts, takes = _range(one.further, 1, _count), _range(one.further, each, _count)
-        lines.append(Open(part, QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
+        lines.append((QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
     return lines
 
 
