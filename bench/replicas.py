@@ -20,18 +20,19 @@ import numpy as np
 
 from besttake.arms.base import Request
 from besttake.takes.draws import Draw
+from besttake.takes.engine import play
+from besttake.takes.jobs import Job
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.messages import Job
-from besttake.takes.pool import LocalPool
-from besttake.takes.ray import Cluster, Replicas
-from besttake.takes.replica import Assignment
-from besttake.takes.runner import Concurrency, play
+from besttake.takes.pool import WorkerPool
+from besttake.takes.ray import Assignment, Cluster, Replicas
+from besttake.takes.sizes import takes_per_worker
 from besttake.takes.store import Store
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 STEPS, CHUNK, STEP, CALL, WIDTH = 60, 5, 0.002, 0.060, 8
 WORKERS = 2
+SLOTS = takes_per_worker("auto", WORKERS, WIDTH, None, acting=False)
 
 
 class World:
@@ -100,10 +101,9 @@ def jobs(takes: int) -> list[Job]:
 
 def alone(path: Path, takes: int) -> str:
     """One replica in this process; prints how busy it was."""
-    with Store.write(path, Manifest()) as store, closing(LocalPool(WORKERS)) as pool:
-        under_way = Concurrency(None, on_load=lambda load, measured: print(f"  {load}: {measured}", flush=True))
+    with Store.write(path, Manifest()) as store, closing(WorkerPool(WORKERS)) as pool:
         pool.map(abs, range(WORKERS))
-        tally = play(jobs(takes), Sleeping(), draw, store, pool, batch=under_way)
+        tally = play(jobs(takes), Sleeping(), draw, store, pool, slots=SLOTS)
         print(f"one process: busy {tally.sampling:.1%} of the time, {takes} takes", flush=True)
         return store.digest()
 
@@ -111,7 +111,7 @@ def alone(path: Path, takes: int) -> str:
 def together(path: Path, cluster: Cluster, count: int, takes: int) -> tuple[float, str]:
     """Takes per second of replicas of which all have been at work before, and the digest of the takes."""
     notes: list[str] = []
-    assignment, everything = Assignment(Recipe(), World.spec, draw, None), jobs(10_000)
+    assignment, everything = Assignment(Recipe(), World.spec, draw, SLOTS), jobs(10_000)
     with Replicas(cluster, count, WORKERS, 0.0, None, notes.append) as replicas:
         with Store.write(path.with_name(f"{path.name} before"), Manifest()) as store:
             while not any(note.startswith(f"{count} replica") for note in notes):

@@ -20,11 +20,11 @@ from besttake import registry
 from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
+from besttake.takes.engine import play
+from besttake.takes.jobs import Job
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.messages import Job
-from besttake.takes.pool import LocalPool
-from besttake.takes.runner import play
+from besttake.takes.pool import WorkerPool
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import Start
@@ -69,14 +69,14 @@ def engine(work: list[TakeKey], workers: int) -> float:
     actor = SmallActor(POLICY, RetrievalConfig())
     jobs = [Job(key, env.task(key.task).horizon, (), "wrist", 5, True, actor=actor) for key in work]
     sampler = arm_sampler(policy, env.world, RetrievalConfig())
-    pool = LocalPool(workers)
+    pool = WorkerPool(workers)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             with Store.write(Path(scratch) / "warm", Manifest()) as store:
-                play(jobs[:: max(1, len(jobs) // 64)], sampler, draw, store, pool, batch=_BATCH * workers)
+                play(jobs[:: max(1, len(jobs) // 64)], sampler, draw, store, pool, slots=_BATCH)
             with Store.write(Path(scratch) / "run", Manifest()) as store:
                 began = time.perf_counter()
-                play(jobs, sampler, draw, store, pool, batch=_BATCH * workers)
+                play(jobs, sampler, draw, store, pool, slots=_BATCH)
                 return len(work) / (time.perf_counter() - began)
     finally:
         pool.close()
@@ -86,7 +86,7 @@ def alone(processes: int) -> float:
     """Physics steps per second of processes that share nothing."""
     from bench.rollouts import stepping  # by its importable name, which the workers need
 
-    pool = LocalPool(processes)
+    pool = WorkerPool(processes)
     try:
         pool.map(stepping, [80] * processes)
         return sum(pool.map(stepping, [8000] * processes))

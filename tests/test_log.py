@@ -39,9 +39,9 @@ def test_workers_log_as_their_parent_does() -> None:
     code = """
 import logging
 from besttake import log
-from besttake.takes.pool import LocalPool
+from besttake.takes.pool import WorkerPool
 log.show(logging.INFO)
-pool = LocalPool(1)
+pool = WorkerPool(1)
 pool.map(logging.getLogger("besttake.somewhere").info, ["from a worker"])
 pool.close()
 """

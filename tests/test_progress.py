@@ -23,19 +23,22 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
     whole = Whole({"a": 100, "b": 100}, clock)
     whole.begin(Pace("check", "samples", clock, total=10), plays=False)
     clock.now = 7.0
-    assert whole.text() == "check 0/10 samples, 0/200 takes"
+    assert whole.text() == "check 0/10 samples, 0 of at most 200 takes"
     whole.end()
     whole.begin(Pace("takes a", "takes", clock, total=100), plays=True)
     clock.now = 57.0
     for i in range(50):
-        whole.saw("base" if i % 2 else "cooled", i % 4 == 1)
+        whole.saw("a", "base" if i % 2 else "cooled", i % 4 == 1)
     # 150 takes at one a second, and one more check of 7 s
     assert whole.left() == pytest.approx(150 + 7)
-    assert whole.text() == "takes a, 50/200 takes, pass@1 so far 52 %, 3 min left"
+    assert whole.text() == "takes a, 50 of at most 200 takes, pass@1 so far 52 %, 3 min left"
     whole.expect("b", 25)
     assert whole.left() == pytest.approx(75 + 7)
+    whole.expect("a", 100)
+    whole.saw("b", "base", False)
+    assert whole.text() == "takes a, 51/125 takes, pass@1 so far 0 %, 80 s left", "policies are not pooled"
     whole.end()
-    assert whole.text().startswith("50/125 takes")
+    assert whole.text().startswith("51/125 takes")
 
 
 def test_the_first_steps_give_no_rate() -> None:

@@ -35,10 +35,9 @@ from besttake.policies import remote_wire
 from besttake.policies.lerobot_checkpoint import check_processors
 from besttake.recordings.read import read_file
 from besttake.result import Result
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.testbed.demos import TestbedDemos
 from besttake.types import EncoderSpec
 
@@ -174,7 +173,7 @@ def _libraries(scratch: Path) -> list[Format]:
     def use(path: Path) -> None:
         library = Library.open(path.parent)
         library.encoder()
-        library.view("pick", "").candidates(library.retrieval or _default(), 4)
+        library.view("pick", "").candidates(_default(), 4)
         library.frame_image(0)
 
     def cache(path: Path) -> None:

@@ -14,18 +14,17 @@ import numpy as np
 from bench.campaign.stage import Attempt, check, stage
 from bench.campaign.tiny import TAKES, World, environment_of, make_world, numbers
 from besttake.errors import BestTakeError
-from besttake.measure.scores import Scores
 from besttake.progress import Reporter
 from besttake.result import Result
-from besttake.takes.film import Film
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.pool import Workers
+from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.report import report
+from besttake.verbs.runs import summarise
 
 _TOGETHER = 8
 _TAKES = 4
@@ -37,7 +36,7 @@ _TAKES = 4
 )  # fmt: skip
 def run_mutations(scratch: Path) -> Iterator[Attempt]:
     world = make_world(scratch)
-    with environment_of(world.cache), Workers(1) as workers, _staying(workers):
+    with environment_of(world.cache), WorkerPool(1) as workers, _staying(workers):
         killed = _killed(world, scratch / "killed")
         read = _read(world.reference)
 
@@ -191,17 +190,17 @@ def _told(result: Result) -> dict[str, Any]:
     return {name: kept[name] for name in ("cells", "policies", "digest", "relation", "worth")}
 
 
-def _staying(workers: Workers) -> Any:
+def _staying(workers: WorkerPool) -> Any:
     """Every diagnosis has these workers, and leaves them for the next."""
 
     class Kept:
-        def __enter__(self) -> Workers:
+        def __enter__(self) -> WorkerPool:
             return workers
 
         def __exit__(self, *_: object) -> None:
             pass
 
-    return patch("besttake.verbs.diagnose.diagnosis.Workers", lambda *_: Kept())
+    return patch("besttake.verbs.diagnose.diagnosis.WorkerPool", lambda *_: Kept())
 
 
 def _killed(world: World, place: Path) -> Path:

@@ -19,8 +19,8 @@ from bench.campaign.stage import Broken, check
 from besttake.config import load_plan
 from besttake.errors import BestTakeError
 from besttake.progress import Reporter
-from besttake.takes.summary import summarise
 from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.runs import summarise
 
 PLAN = """\
 policy: testbed:half

@@ -116,8 +116,8 @@ SCORER = "coverage"
 class Retrieval(BaseModel):
     """Settings of the arm ``retrieve``: how it finds a demonstrated chunk and how the policy uses it.
 
-    A setting that is left out (None) comes from the tuned library or from the check on held-out demonstrations, else
-    from the defaults of `besttake.core.retrieve.RetrievalConfig`.
+    A setting that is left out (None) comes from the check on held-out demonstrations, else from the
+    defaults of `besttake.core.retrieve.RetrievalConfig`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -233,11 +233,6 @@ class Plan(BaseModel):
         description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
     )
     retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
-    tune: Literal["offline", "rollouts"] = Field(
-        default="offline",
-        description="Choose retrieval settings on held-out demonstrations (offline), or also by rollouts on tuning"
-        " starts (rollouts).",
-    )
     check_states: int = Field(
         default=240,
         ge=0,
@@ -287,7 +282,7 @@ class Plan(BaseModel):
         description="Simulator processes per replica; auto is one per core, as memory allows.",
     )
     batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
-        default="auto", description="Takes in progress at once per replica; auto chooses from measured times."
+        default="auto", description="Takes in progress at once per replica; auto keeps workers and policy busy."
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
         default="auto",
@@ -295,8 +290,7 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 20 times the slowest answer"
-        " so far, at least 300).",
+        description="Replace a worker that does not answer for this many seconds (default: 1800)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",

@@ -101,13 +101,18 @@ class Pace:
 
 @dataclass
 class Whole:
-    """A run with all of its stages: ``planned`` takes of each policy, those done, and what single takes show so far."""
+    """A run with all of its stages: the takes that each policy has at most to make, and those done.
+
+    ``singles`` are the outcomes of single takes of the ``policy`` that is playing.
+    """
 
     planned: dict[str, int]
     clock: Clock = time.monotonic
     stage: Pace | None = None
     done: int = 0
-    singles: list[int] = field(default_factory=lambda: [0, 0])
+    policy: str = ""
+    singles: list[bool] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
     _playing: float = 0.0
     _others: dict[str, list[float]] = field(default_factory=dict)
     _plays: bool = False
@@ -120,6 +125,7 @@ class Whole:
     def expect(self, policy: str, takes: int) -> None:
         """Note how many takes a policy really has to make."""
         self.planned[policy] = takes
+        self._known.add(policy)
 
     def begin(self, stage: Pace, plays: bool) -> None:
         """``stage`` begins; ``plays`` says that it makes takes."""
@@ -135,12 +141,13 @@ class Whole:
             self._others.setdefault(self.stage.name, []).append(took)
         self.stage, self._plays = None, False
 
-    def saw(self, arm: str, success: bool | None) -> None:
-        """A take is done; single takes of the arm base estimate pass@1."""
+    def saw(self, policy: str, arm: str, success: bool | None) -> None:
+        """Count a take; single takes of the arm base estimate pass@1 of their policy."""
         self.done += 1
+        if policy != self.policy:
+            self.policy, self.singles = policy, []
         if arm == "base" and success is not None:
-            self.singles[0] += 1
-            self.singles[1] += success
+            self.singles.append(success)
 
     def left(self) -> float | None:
         """Seconds for the takes to come, and for what every policy is asked besides; None while nobody can tell."""
@@ -159,10 +166,11 @@ class Whole:
         return "" if stage is None else stage.name if self._plays else stage.text().partition(", ")[0]
 
     def text(self) -> str:
-        """``takes testbed:half, 120/2400 takes, pass@1 so far 41 %, 2 min left``."""
-        own = self.doing()
-        single = f"pass@1 so far {100 * self.singles[1] / self.singles[0]:.0f} %" if self.singles[0] else ""
-        counted = f"{self.done}/{self.total} takes" if self.total else ""
+        """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
+        own, shown = self.doing(), self._plays and self.singles
+        single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
+        sure = self.planned.keys() <= self._known  # until then, the check of a policy may leave arms out
+        counted = f"{self.done}{'/' if sure else ' of at most '}{self.total} takes" if self.total else ""
         return ", ".join(filter(None, (own, counted, single, duration(self.left()))))
 
 

@@ -7,11 +7,10 @@ from besttake import registry
 from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 
 ENV = "testbed:pick"
 

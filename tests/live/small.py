@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import _row_of
 from besttake.takes.table import Table
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 
 STARTS, SEEDS = 30, 2
 MANIFEST = Manifest(

@@ -138,7 +138,7 @@ def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_p
     from besttake.reporting import ranking
     from besttake.reporting.html import make_compare_html
     from besttake.verbs.compare import compare
-    from besttake.verbs.ranked import RankedTake, RankResult
+    from besttake.verbs.rank import RankedTake, RankResult
 
     take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
     bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")

@@ -11,11 +11,10 @@ import pytest
 from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.types import U8, Demo
 
 MANIFEST = Manifest(identity={"seed": 0})

@@ -17,11 +17,10 @@ from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.scorers.base import Footage
 from besttake.scorers.frames import advance, warped
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.testing import check_scorer
 from besttake.testing.methods import _footage, _Squares
 

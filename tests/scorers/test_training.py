@@ -15,11 +15,10 @@ from besttake.errors import BestTakeError
 from besttake.progress import as_reporter
 from besttake.scorers.classifier import TrainedScorer, choose_strength, features, fit, train_classifier
 from besttake.scorers.scoring import windowed
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.testing.methods import _Squares
 
 

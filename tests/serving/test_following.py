@@ -21,11 +21,11 @@ from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
 from besttake.takes.draws import Draw
+from besttake.takes.engine import play
+from besttake.takes.jobs import Job
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
-from besttake.takes.messages import Job
-from besttake.takes.pool import LocalPool
-from besttake.takes.runner import play
+from besttake.takes.pool import WorkerPool
 from besttake.takes.store import Store
 from besttake.types import F32, Observation, Start
 
@@ -60,10 +60,10 @@ def played(directory: Path, library: Library, config: RetrievalConfig, arm: str)
         Job(TakeKey("p", "testbed:pick", TASK, start, arm, 0), STEPS, ("wrist",), "wrist", stride=5, goes_on=True)
         for start in starts()
     ]
-    pool = LocalPool(1)
+    pool = WorkerPool(1)
     try:
         with Store.write(directory, Manifest()) as store:
-            tally = play(jobs, sampler, lambda key: Draw(SEED, key.task, key.start, 0), store, pool, batch=2)
+            tally = play(jobs, sampler, lambda key: Draw(SEED, key.task, key.start, 0), store, pool, slots=2)
             assert (tally.done, tally.failed) == (2, 0)
             return {take.key.start: take.actions for _, take in store.takes()}
     finally:

@@ -3,14 +3,14 @@ from __future__ import annotations
 from besttake import registry
 from besttake.demos.build import BuildHooks, build
 from besttake.encoders.pixels import Pixels
-from besttake.takes.pool import LocalPool
+from besttake.takes.pool import WorkerPool
 
 
 def test_demonstrations_made_by_workers_are_those_made_here(tmp_path):
     source = registry.demos("testbed?demos_per_task=2&stride=8")
     here = build(source, Pixels(), tmp_path / "here")
     asked = []
-    pool = LocalPool(2)
+    pool = WorkerPool(2)
 
     def share(function, items):
         asked.extend(items)

@@ -48,10 +48,9 @@ def check(library: Library) -> Check:
 
 def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
+    base = RetrievalConfig.from_dict(plan.retrieval.given())
     policy = policy or registry.policy("testbed:half")
-    return choose("testbed:half", policy, plan, open_envs(plan), library, base, Reporter(False))
+    return choose(policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
 def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: Check) -> None:
@@ -309,15 +308,3 @@ def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> N
     labels = [row[0].text for row in tables.check(made).rows]
     assert labels[:3] == ["mean action", "base", "noise 0.7"]
     assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
-
-
-def test_rollouts_decide_where_asked_and_are_made_once(
-    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "shortlist", lambda _: [check.tried[0].config, check.tried[1].config])
-    monkeypatch.setattr(module, "_STARTS", 2)
-    made = planned(library, tune="rollouts", arms="base,retrieve", workers=1)
-    assert made.config in (check.tried[0].config, check.tried[1].config)
-    assert "rollouts on 2 tuning starts choose" in made.notes[0]
-    monkeypatch.setattr(module, "Bench", lambda *_: pytest.fail("they were made already"))
-    assert planned(library, tune="rollouts", arms="base,retrieve", workers=1) == made

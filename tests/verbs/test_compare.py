@@ -16,12 +16,11 @@ from scipy import stats as sps
 from besttake.core.relation import CellGains
 from besttake.errors import PlanError, RunError
 from besttake.measure.cell import relation_of
-from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_compare_html
 from besttake.reporting.numbers import number
-from besttake.reporting.outputs import comparison
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import comparison, layout
 from besttake.result import Relation, Result
+from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.takes.table import Table
 from besttake.verbs.compare import compare
@@ -96,7 +95,7 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
 
     shutil.copytree(runs[0], tmp_path / "grown")
     with contextlib.closing(Table(tmp_path / "grown")) as table:
-        rows = table.content().rows.values()
+        rows = table.content.rows.values()
         other = [replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start in (7, 8)]
         assert len(other) == 18
         table.add(other)

@@ -13,9 +13,8 @@ import pytest
 from besttake.config import Plan
 from besttake.result import Result
 from besttake.scorers.classifier import Model, Trained
-from besttake.verbs.diagnose import finished
-from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.diagnose.finished import finished_result
+from besttake.verbs.diagnose import diagnosis
+from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
 from besttake.verbs.diagnose.setup import with_possible_arms
 
 PLAN = {
@@ -84,7 +83,7 @@ def test_other_versions_and_changed_files_are_noticed(run: Path, monkeypatch: py
     assert known(run) is None
     os.utime(run / "result.json")
     assert known(run) is not None
-    monkeypatch.setattr(finished, "versions", lambda: {"numpy": "0"})
+    monkeypatch.setattr(diagnosis, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
 
 
@@ -93,9 +92,9 @@ def test_files_in_folders_are_noticed(tmp_path: Path) -> None:
     inside.parent.mkdir(parents=True)
     inside.write_bytes(b"x")
     now = time.time()
-    assert finished._changed(tmp_path / "data", now - 60)
-    assert not finished._changed(tmp_path / "data", now + 60)
-    assert not finished._changed(tmp_path / "none", 0)
+    assert diagnosis._changed(tmp_path / "data", now - 60)
+    assert not diagnosis._changed(tmp_path / "data", now + 60)
+    assert not diagnosis._changed(tmp_path / "none", 0)
 
 
 def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ import pytest
 
 from besttake.cli.main import main
 from besttake.errors import RunError
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 from besttake.verbs.runs import merge
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.errors import BestTakeError, PlanError
-from besttake.reporting import outputs
+from besttake.reporting import terminal
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal import layout
 from besttake.verbs.rank import rank
@@ -156,7 +156,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6
     assert len(page) < 400_000
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(outputs.ranking(result), 300))
+    console.print(layout(terminal.ranking(result), 300))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text
     assert "only the first 1.4 s" in text
@@ -225,7 +225,7 @@ def test_what_is_unlike_the_demonstrations_is_marked(demos: Path, tmp_path: Path
     assert marks["like"] == ""
     assert marks["noise"] == "unlike the demonstrations: no better than shuffled pixels"
     assert marks["far"].startswith("unlike the demonstrations")
-    assert (result.yardsticks.demos, result.yardsticks.held_out is not None) == (4, True)
+    assert (result.references.demos, result.references.held_out is not None) == (4, True)
     assert any("held out" in note for note in result.notes)
 
 
@@ -239,7 +239,7 @@ def test_held_out_demonstrations_score_as_ranking_them_against_the_others_says(d
                 shutil.copyfile(demos / f"demo{j}.mp4", others / f"demo{j}.mp4")
         (take,) = rank([demos / f"demo{i}.mp4"], others, encoder="hog", scorer="manifold").takes
         scores.append(take.score)
-    held_out = rank([demos / "demo0.mp4"], demos, encoder="hog", scorer="manifold").yardsticks.held_out
+    held_out = rank([demos / "demo0.mp4"], demos, encoder="hog", scorer="manifold").references.held_out
     assert held_out == pytest.approx(min(score for score in scores if score is not None), abs=1e-3)
 
 

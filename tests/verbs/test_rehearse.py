@@ -9,7 +9,7 @@ import pytest
 import besttake
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
+from besttake.verbs.diagnose.setup import rehearse, rehearsed
 
 POLICIES = """
 import numpy as np

@@ -8,6 +8,7 @@ from besttake.config import Plan, load_plan
 from besttake.demos.resolve import open_or_build
 from besttake.errors import LibraryError
 from besttake.types import EnvSpec, TaskSpec
+from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.setup import _retrieval
 
 SLIDES = '''
@@ -49,3 +50,12 @@ def test_demonstrations_without_events_are_matched_by_frame_unless_another_rule_
     assert _retrieval(plan, {"e": env}, library).rule == "frame"
     with pytest.raises(LibraryError, match="no events beyond episode starts; retrieve by `rule` frame"):
         _retrieval(load_plan(None, {"policy": "p", "env": "e", "rule": "next"}), {"e": env}, library)
+
+
+def test_demonstrations_that_do_not_exist_are_reported_before_a_policy_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "load_policy", lambda *_: pytest.fail("the policy was loaded"))
+    plan = Plan(policy="testbed:half", env="testbed:pick", demos="data/tpyo", starts=2)
+    with pytest.raises(LibraryError, match="data/tpyo is neither a library"):
+        diagnosis.diagnose(plan, tmp_path / "run")

@@ -21,9 +21,9 @@ from besttake.measure.partial import read_round
 from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
-from besttake.takes.summary import summarise
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
+from besttake.verbs.runs import summarise
 
 BUDGET = 240
 PLAN: dict[str, Any] = {

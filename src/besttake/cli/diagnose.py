@@ -120,11 +120,11 @@ def probe(
       besttake probe --policy testbed:half --policy testbed:strong --env testbed
       besttake probe --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero --json
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(outputs.probe(result), result.to_json(), as_json)
+    show(terminal.probe(result), result.to_json(), as_json)
     drawn = result.plot() if figure is not None else None
     if figure is not None and drawn is not None:
         write_text(figure, drawn.svg())
@@ -142,7 +142,7 @@ def run(
     plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter, watched: Watched = UNWATCHED
 ) -> None:
     """Diagnose, write the report, and print the verdicts; with a live page as long as that takes."""
-    from besttake.reporting.outputs import diagnosis, undecided
+    from besttake.reporting.terminal import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 

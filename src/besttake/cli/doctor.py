@@ -32,10 +32,10 @@ def doctor(
       besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
       besttake doctor --demos lerobot:org/libero --policy lerobot:org/pi0_libero --env libero:spatial
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.doctor import doctor as look
 
     result = look(policy, env, demos, trust_remote_code=trust_remote_code)
-    show(outputs.doctor(result), result.to_json(), as_json)
+    show(terminal.doctor(result), result.to_json(), as_json)
     if not result.healthy:
         raise typer.Exit(1)

@@ -30,7 +30,7 @@ _GROUPS = {
     "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
     "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder"),
-    "Retrieval and cooling": ("noise", "prior", "rule", "tune", "candidates"),
+    "Retrieval and cooling": ("noise", "prior", "rule", "candidates"),
     "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
     "If the data does not say": (
         "gripper_dim",
@@ -139,7 +139,7 @@ def plan_table() -> str:
         "## Retrieval settings",
         "",
         "These keys belong under `retrieval`; `noise`, `prior` and `rule` may also stand at the top level. A key that",
-        "you leave out comes from the tuned library or from the check before the run ([retrieval.md](retrieval.md)),",
+        "you leave out comes from the check before the run ([retrieval.md](retrieval.md)),",
         "else it has its default.",
         "",
         *_rows(Retrieval.model_fields),

@@ -1,4 +1,4 @@
-"""``library build | show | check | tune``."""
+"""``library build | show | check``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, option, plan_flags
+from besttake.cli.flags import Flags, plan_flags
 from besttake.cli.help import Group
 from besttake.cli.options import Json, Quiet, Verbose, reporter, show
 
 app = typer.Typer(
     cls=Group,
-    help="Build, show, check and tune libraries of demonstrations.",
+    help="Build, show and check libraries of demonstrations.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -73,7 +73,7 @@ def build(
     from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
-    from besttake.reporting.outputs import built
+    from besttake.reporting.terminal import built
     from besttake.threads import one_thread
 
     if (source is None) == ("demos" not in given):
@@ -148,13 +148,13 @@ def show_library(
     from dataclasses import asdict
 
     from besttake.demos.library import Library
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.diagnose.choice import kept
 
     library = Library.open(directory)
     known = {one.policy: one.check for one in kept(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
-    show([*outputs.library(library), *outputs.checked(known)], summary, as_json)
+    show([*terminal.library(library), *terminal.checked(known)], summary, as_json)
     if contact_sheets is not None:
         from besttake.demos.contact_sheet import draw_all
 
@@ -182,7 +182,7 @@ def check(
       besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
     from besttake.demos.library import Library
-    from besttake.reporting.outputs import replayed
+    from besttake.reporting.terminal import replayed
     from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
@@ -195,35 +195,3 @@ def check(
     show(replayed(result), result.to_json(), as_json)
     if result.succeeded < len(result.demos):
         raise typer.Exit(1)
-
-
-@app.command()
-def tune(
-    directory: Directory,
-    env: Annotated[
-        str, typer.Option(metavar="URI", help="Environment to roll out in; only its tuning starts are used.")
-    ],
-    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for. Repeatable.")] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
-    seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
-    workers: Annotated[int, option("workers", help="Simulator processes (default 2).")] = 2,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Choose retrieval settings by rollouts on tuning starts, for several policies together, and store them.
-
-    Example:
-      besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
-    """
-    from besttake.errors import PlanError
-    from besttake.reporting import outputs
-    from besttake.verbs.tune import tune as choose
-
-    if not policy:
-        raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
-    tuned = choose(
-        directory, policy, env, starts=starts, seeds=seeds, workers=workers,
-        progress=reporter(quiet or as_json, verbose),
-    )  # fmt: skip
-    show(outputs.tuned(tuned), tuned.to_json(), as_json)

@@ -29,7 +29,7 @@ class Watched:
         """``work``, with a live page as long as that takes."""
         if not self.live:
             return work()
-        from besttake.live.server import AttachedPage
+        from besttake.live import AttachedPage
 
         with AttachedPage(out, self.port) as page:
             SafeConsole(stderr=True, soft_wrap=True).print(f"Live: {page.url}")
@@ -53,7 +53,7 @@ def watch(
       besttake runs watch runs/half --port 8123
     """
     from besttake.errors import Interrupted, RunError
-    from besttake.live.server import LiveServer, RunPage
+    from besttake.live import LiveServer, RunPage
     from besttake.sanitize import printable
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):

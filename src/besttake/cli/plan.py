@@ -38,7 +38,7 @@ def plan(
       besttake plan --pass1 0.64 --worth 3
       besttake plan --pilot runs/demo --budget 1500
     """
-    from besttake.reporting.outputs import plans as sized
+    from besttake.reporting.terminal import plans as sized
     from besttake.verbs.plan import plan as work_out
 
     plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)

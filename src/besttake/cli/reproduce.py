@@ -74,17 +74,17 @@ def reproduce(
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs import reproduce as paper
     from besttake.verbs.report import report
 
     if table is None:
         known = [paper.protocol(name) for name in paper.protocols()]
-        show(outputs.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        show(terminal.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
         return
     protocol = paper.protocol(table)
     if not policy:
-        show(outputs.protocol(protocol), protocol.to_dict(), as_json)
+        show(terminal.protocol(protocol), protocol.to_dict(), as_json)
         return
     form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
@@ -94,5 +94,5 @@ def reproduce(
         progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)
-    show(outputs.reproduction(result), result.to_json(), as_json)
+    show(terminal.reproduction(result), result.to_json(), as_json)
     check_failed(result.result, where, allowed=allow_failed)

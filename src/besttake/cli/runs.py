@@ -29,7 +29,7 @@ def runs_list(
       besttake runs list
       besttake runs list experiments/ --json
     """
-    from besttake.reporting.outputs import run_list
+    from besttake.reporting.terminal import run_list
     from besttake.verbs.runs import list_runs
 
     listed = list_runs(directory)
@@ -43,8 +43,8 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     Example:
       besttake runs show runs/demo --json
     """
-    from besttake.reporting.outputs import run_summary
-    from besttake.takes.summary import summarise
+    from besttake.reporting.terminal import run_summary
+    from besttake.verbs.runs import summarise
 
     summary = summarise(directory)
     show(run_summary(summary), summary.to_dict(), as_json)
@@ -127,7 +127,7 @@ def score(
       besttake score runs/tuning --train half.scorer
       besttake score runs/half --scorer classifier:half.scorer
     """
-    from besttake.reporting.outputs import scores
+    from besttake.reporting.terminal import scores
     from besttake.verbs.score import score as compare_scorers
 
     result = compare_scorers(
@@ -157,7 +157,7 @@ def compare(
       besttake compare runs/* --window episode     # as the paper reads them
     """
     from besttake.reporting.html import make_compare_html
-    from besttake.reporting.outputs import comparison
+    from besttake.reporting.terminal import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())

@@ -31,12 +31,8 @@ def serve(
     policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
     retrieve: Retrieve = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    noise: Annotated[
-        float | None, option("noise", help="Noise, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
-    prior: Annotated[
-        float | None, option("prior", help="Prior, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
+    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
     protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")
@@ -64,8 +60,8 @@ def serve(
     from besttake.core.retrieve import RetrievalConfig
     from besttake.errors import Interrupted, PlanError
     from besttake.policies import augmented
+    from besttake.policies.augmented import retrieval_from
     from besttake.sanitize import printable
-    from besttake.serving.retrieval import retrieval_from
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 

@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from besttake.reporting.charts import Frame, horizontal, shorten, spread, ticks
-from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
+from besttake.reporting.drawing import (
+    SERIES,
+    Area,
+    Element,
+    Figure,
+    Frame,
+    Label,
+    Mark,
+    Polyline,
+    horizontal,
+    shorten,
+    spread,
+    ticks,
+)
 from besttake.reporting.numbers import count, sentence
 from besttake.reporting.page import Page, Section, block, picture, prose
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from besttake.verbs.ranked import RankedTake, RankResult
+    from besttake.verbs.rank import RankedTake, RankResult
 
 _TIPS = 40
 """At most about so many points of a line say their numbers on hover."""

@@ -1,4 +1,8 @@
-"""The workers of a run. A pool carries orders and answers; it knows nothing of takes."""
+"""The workers of a run, as processes of this machine. A pool carries orders and answers; it knows nothing of takes.
+
+A worker that dies is replaced, and so is one that gives no answer in time: within the user's ``patience``, or within
+half an hour, which doubles (up to two hours) each time a worker was given up.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,26 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Pipe, wait
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from besttake.errors import RolloutError
-from besttake.takes.deadlines import LOOK, Deadlines
-from besttake.takes.messages import Answer, Order
+from besttake.takes.jobs import Order
 from besttake.takes.process import READY, WorkerProcess
 
 _LIVES = 3
 _STILLBORN = 5
 _WAIT, _LONGEST_WAIT = 0.25, 8.0
 _POLITE = 2.0
+_LOOK = 1.0
+"""Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
+_LIMIT, _LONGEST_LIMIT = 1800.0, 7200.0
+_OTHER_WORK = 10
+"""Other work, and a start, may take so many times the user's patience, which is meant for simulators."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,97 +37,77 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 
-class Pool(Protocol):
-    """``size`` numbered workers. Lists of orders sent to one are obeyed and answered one after the other.
+@dataclass
+class _Member:
+    """A worker, which messages it owes an answer to (True: orders), and for how many seconds it has been silent."""
 
-    ``stalled`` counts the workers that gave no answer in time and were replaced.
-    """
-
-    size: int
-    stalled: int
-
-    @property
-    def pids(self) -> list[int]:
-        """The workers' process ids."""
-        ...
-
-    def send(self, worker: int, orders: Sequence[Order]) -> None:
-        """Give ``worker`` a list of orders."""
-        ...
-
-    def receive(self) -> list[tuple[int, list[Answer] | None]]:
-        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced).
-
-        Empty where `wake` was called meanwhile.
-        """
-        ...
-
-    def wake(self) -> None:
-        """Let `receive` return, or the next one; from any thread."""
-        ...
-
-    def close(self) -> None:
-        """End all workers."""
-        ...
+    process: WorkerProcess = field(default_factory=WorkerProcess)
+    ready: bool = False
+    owed: deque[bool] = field(default_factory=deque)
+    silent: float = 0.0
 
 
-class LocalPool:
-    """Workers as processes of this machine, which share other work between takes.
+class WorkerPool:
+    """``size`` numbered workers, started when they are first needed, which also share other work between takes.
 
-    One that dies, or gives no answer in time (`besttake.takes.deadlines`), is replaced. ``stalled`` counts the latter.
+    Lists of orders sent to one worker are obeyed and answered one after the other. ``stalled`` counts the workers that
+    gave no answer in time and were replaced.
     """
 
     def __init__(self, size: int, patience: float | None = None) -> None:
         self.size, self.stalled = size, 0
-        self._members: list[WorkerProcess] = []
-        self._deadlines = Deadlines(size, patience)
-        self._ready = [False] * size
-        self._stillborn, self._closed = 0, False
+        self._patience, self._limit = patience, _LIMIT
+        self._members: list[_Member] = []
+        self._stillborn, self._closed, self._looked = 0, False, time.monotonic()
         self._woken, self._waker = Pipe(duplex=False)
         self._awake = threading.Lock()
-        try:
-            for _ in range(size):
-                self._members.append(WorkerProcess(shares=True))
-        except OSError as error:
-            self.close()
-            raise _cannot_start(size, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def pids(self) -> list[int]:
-        """The workers' process ids."""
-        return [member.pid for member in self._members]
+        """The process ids of the workers; none before the first message."""
+        return [member.process.pid for member in self._members]
 
     def send(self, worker: int, orders: Sequence[Order]) -> None:
         """Give ``worker`` a list of orders. A dead worker is noticed by `receive`."""
         self._post(worker, list(orders))
 
     def receive(self) -> list[tuple[int, Any]]:
-        """Answers of every worker that has some, waiting for the first, or for `wake`."""
+        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced).
+
+        Empty where `wake` was called meanwhile.
+        """
         answers: list[tuple[int, Any]] = []
         woken = False
         while not answers and not woken:
-            ready = wait([self._woken, *(member.pipe for member in self._members)], LOOK)
+            ready = wait([self._woken, *(member.process.pipe for member in self._members)], _LOOK)
             if woken := self._woken in ready:
                 self._woken.recv_bytes()
                 self._awake.release()
-            heard = [worker for worker, member in enumerate(self._members) if member.pipe in ready]
+            heard = [worker for worker, member in enumerate(self._members) if member.process.pipe in ready]
             for worker in heard:
+                member = self._members[worker]
+                member.silent = 0.0
                 try:
-                    message = self._members[worker].receive()
+                    message = member.process.receive()
                 except Exception:  # it may have died in the middle of a message
                     self._replace(worker, "died")
                     answers.append((worker, None))
                     continue
                 if isinstance(message, str) and message == READY:
-                    self._ready[worker], self._stillborn = True, 0
-                    self._deadlines.started(worker)
+                    member.ready, self._stillborn = True, 0
                 else:
-                    self._deadlines.answered(worker)
+                    member.owed.popleft()
                     answers.append((worker, message))
-            starting = [worker for worker in range(self.size) if not self._ready[worker]]
-            for worker, seconds in self._deadlines.overdue(heard, starting):
+            for worker in self._overdue(heard):
                 self.stalled += 1
-                self._replace(worker, f"gave no answer for {seconds:.0f} s")
+                self._limit = min(2 * self._limit, _LONGEST_LIMIT)
+                self._replace(worker, f"gave no answer for {self._members[worker].silent:.0f} s")
                 answers.append((worker, None))
         return answers
 
@@ -128,18 +117,46 @@ class LocalPool:
             with suppress(OSError):  # closed already
                 self._waker.send_bytes(b"!")
 
+    def _overdue(self, heard: Sequence[int]) -> list[int]:
+        """Look at the clock: the workers that have been silent for too long; not those just ``heard``."""
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, _LOOK), now
+        late = []
+        for worker, member in enumerate(self._members):
+            if member.owed and worker not in heard:
+                member.silent += passed
+                if member.silent > self._time_limit(member):
+                    late.append(worker)
+        return late
+
+    def _time_limit(self, member: _Member) -> float:
+        if self._patience is None:
+            return self._limit
+        if not member.ready:
+            return max(60.0, _OTHER_WORK * self._patience)
+        return self._patience if member.owed[0] else _OTHER_WORK * self._patience
+
     def _post(self, worker: int, message: Any) -> None:
-        self._deadlines.sent(worker, message)
-        self._members[worker].send(message)
+        try:
+            while len(self._members) < self.size:
+                self._members.append(_Member())
+        except OSError as error:
+            self.close()
+            raise _cannot_start(self.size, error) from error
+        member = self._members[worker]
+        if not member.owed:
+            member.silent = 0.0
+        member.owed.append(isinstance(message, list))
+        member.process.send(message)
 
     def _replace(self, worker: int, why: str) -> None:
         """Put a new process in the place of one. Those that die before they are ready are not replaced for ever."""
         if self._closed:
             raise RolloutError("the workers were ended")
         old = self._members[worker]
-        old.end()
-        _log.warning("worker %d (process %d) %s and is replaced", worker, old.pid, why)
-        if not self._ready[worker]:
+        old.process.end()
+        _log.warning("worker %d (process %d) %s and is replaced", worker, old.process.pid, why)
+        if not old.ready:
             self._stillborn += 1
             if self._stillborn >= _STILLBORN:
                 raise RolloutError(
@@ -147,10 +164,8 @@ class LocalPool:
                     " the same command again: finished takes are safe"
                 )
             time.sleep(min(_WAIT * 2**self._stillborn, _LONGEST_WAIT))
-        self._deadlines.replaced(worker)
-        self._ready[worker] = False
         try:
-            self._members[worker] = WorkerProcess(shares=True)
+            self._members[worker] = _Member()
         except OSError as error:
             raise _cannot_start(self.size, error) from error
 
@@ -190,10 +205,10 @@ class LocalPool:
         """End all workers, politely first."""
         self._closed = True
         for member in self._members:
-            member.hang_up()
+            member.process.hang_up()
         until = time.monotonic() + _POLITE
         for member in self._members:
-            member.end(patience=max(0.0, until - time.monotonic()))
+            member.process.end(patience=max(0.0, until - time.monotonic()))
         self._woken.close()
         self._waker.close()
 
@@ -202,33 +217,3 @@ def _cannot_start(size: int, error: OSError) -> RolloutError:
     return RolloutError(
         f"cannot start {size} workers: {error.strerror}; use fewer `workers`, or raise this shell's limits (ulimit)"
     )
-
-
-class Workers:
-    """``count`` worker processes: started when they are first needed, kept until the run's end."""
-
-    def __init__(self, count: int, patience: float | None = None) -> None:
-        self.count, self.patience = count, patience
-        self._pool: LocalPool | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.close()
-
-    def pool(self) -> LocalPool:
-        """The pool, started by the first call."""
-        if self._pool is None:
-            self._pool = LocalPool(self.count, self.patience)
-        return self._pool
-
-    @property
-    def running(self) -> LocalPool | None:
-        """The pool if its processes run already, else None."""
-        return self._pool
-
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-        """`map` by the worker processes, started if need be."""
-        return self.pool().map(function, items)

@@ -7,6 +7,7 @@ is doing.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -14,27 +15,27 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from besttake.errors import one_line
 from besttake.log import show_if_parent_does
-from besttake.takes.memory import Memory, created
 from besttake.takes.worker import Worker
 
 # As many simulators run as there are cores: threads of their own would only get into each other's way.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
-# Ctrl-C is the parent's business, from the first moment on, and its end is the worker's.
+# Ctrl-C is the parent's business, from the first moment on.
 _CODE = """\
 import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)
 import json, sys; sys.path[:] = json.loads(sys.argv[1])
-from besttake.takes.orphan import end_with_parent; end_with_parent(int(sys.argv[2]))
-from importlib import import_module; import_module(sys.argv[3]).serve(*map(int, sys.argv[4:]))
+from besttake.takes.process import serve; serve(*map(int, sys.argv[2:]))
 """
 
 READY = "ready"
@@ -42,25 +43,19 @@ READY = "ready"
 
 _STALLED = 60
 """A message that has begun and does not come to its end within so many seconds never will."""
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class WorkerProcess:
-    """The parent's side: a process that finds the same modules as this one, and its pipe.
+    """The parent's side: a process that finds the same modules as this one, and its pipe."""
 
-    It runs ``serve`` of ``module``. A simulator's pictures come by memory that it shares with us, if ``shares``.
-    """
-
-    def __init__(self, module: str = "besttake.takes.process", *, shares: bool = False) -> None:
+    def __init__(self) -> None:
         self.pipe, theirs = Pipe()
         _limit(self.pipe.fileno(), _STALLED)
         path = json.dumps([os.path.abspath(place) for place in sys.path])
-        memory: AbstractContextManager[tuple[Memory | None, list[int]]]
-        memory = created() if shares else nullcontext((None, []))
+        command = [sys.executable, "-c", _CODE, path, str(os.getpid()), str(theirs.fileno())]
         try:
-            with memory as (self._memory, shared):
-                passed = [theirs.fileno(), *shared]
-                command = [sys.executable, "-c", _CODE, path, str(os.getpid()), module, *map(str, passed)]
-                self._process = _started(command, passed)
+            self._process = _started(command, theirs.fileno())
         except BaseException:
             self.pipe.close()
             raise
@@ -79,19 +74,13 @@ class WorkerProcess:
 
     def receive(self) -> Any:
         """The next message; raises where the worker died, at the latest in the middle of it."""
-        message = self.pipe.recv()
-        return self._memory.get(message) if self._memory is not None and isinstance(message, list) else message
+        return self.pipe.recv()
 
     def hang_up(self) -> None:
         """Ask it to end, also where another thread waits for its answers."""
         with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as own:
             own.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
-
-    def wait(self, patience: float) -> None:
-        """Wait for it to end by itself, at most ``patience`` seconds."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
 
     def end(self, patience: float = 0.0) -> None:
         """Wait ``patience`` seconds for it to end by itself, and kill it if it has not."""
@@ -109,15 +98,15 @@ def _starter(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "starter", signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT}))
 
 
-def _started(command: Sequence[str], passed: Sequence[int]) -> subprocess.Popen[bytes]:
+def _started(command: Sequence[str], passed: int) -> subprocess.Popen[bytes]:
     """A process that is started by a thread that lasts as long as we do.
 
-    Linux ends a child when the *thread* that started it ends (`orphan`), and some of ours last for one course only.
+    Linux ends a child when the *thread* that started it ends, and some of ours end before the run does.
     """
 
     def start() -> subprocess.Popen[bytes]:
         # A user's own numbers of threads stay.
-        return subprocess.Popen(command, pass_fds=passed, stdin=subprocess.DEVNULL, env={**_ONE_THREAD, **os.environ})
+        return subprocess.Popen(command, pass_fds=[passed], stdin=subprocess.DEVNULL, env={**_ONE_THREAD, **os.environ})
 
     return _starter(os.getpid()).submit(start).result()
 
@@ -129,22 +118,19 @@ def _limit(descriptor: int, seconds: int) -> None:
             own.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
 
 
-def serve(descriptor: int, shared: int | None = None) -> None:
-    """The worker's side: obey orders until the parent hangs up. ``shared`` is the memory for pictures."""
+def serve(parent: int, descriptor: int) -> None:
+    """The worker's side: obey orders until the parent hangs up or ends."""
+    end_with_parent(parent)
     os.set_inheritable(descriptor, False)
     show_if_parent_does()
     pipe, worker = Connection(descriptor), Worker()
-    memory = None if shared is None else Memory(shared)
-    if shared is not None:
-        os.close(shared)
     with suppress(OSError):
         pipe.send(READY)
     while True:
         try:
             message = pipe.recv()
             if isinstance(message, list):
-                answers = worker.obey(message)
-                pipe.send(answers if memory is None else memory.put(answers))
+                pipe.send(worker.obey(message))
             else:
                 _send(pipe, _called(message))
         except (EOFError, OSError):
@@ -169,3 +155,26 @@ def _called(work: Callable[[], Any]) -> tuple[Any] | Exception:
         return (work(),)
     except Exception as error:
         return error
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when process ``parent`` has ended.
+
+    On Linux the kernel does it, also when this process is stuck in foreign code. Elsewhere a thread looks every second.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    _end_if_orphaned(parent)
+    threading.Thread(target=_look, args=(parent,), name="parent", daemon=True).start()
+
+
+def _look(parent: int) -> None:
+    while True:
+        time.sleep(1.0)
+        _end_if_orphaned(parent)
+
+
+def _end_if_orphaned(parent: int) -> None:
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,40 +1,205 @@
 """Several replicas as Ray actors: one queue of takes, one writer, on one machine or many.
 
-An actor is a policy with its simulators beside it, as processes of its own on the same node: only takes travel. Nodes
-need not share a file system: a library that a node lacks is sent there, and modules of the user's that ``python:``
-names go along with the job. Takes are the same bits whoever plays them.
+A replica is a policy with its simulators beside it, as processes of its own on the same node: only takes travel. It is
+told what to play (an `Assignment`) and then asked for takes, each by one call that returns when the take is over. The
+driver (`Replicas`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which
+are played again. Nodes need not share a file system: a library that a node lacks is sent there, and modules of the
+user's that ``python:`` names go along with the job. Takes are the same bits whoever plays them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import os
+import platform
+import shutil
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from besttake.errors import ComponentError, RolloutError, need, one_line
+from besttake.files import cache_dir, leads_out
 from besttake.registry import Uri
+from besttake.takes.draws import Draw
+from besttake.takes.engine import Engine, Queue, Tally, Writer
+from besttake.takes.jobs import End, Failed, Job, Sampler
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.messages import End, Failed, Job
-from besttake.takes.replica import THREADS, Assignment, Joined, LibraryCopy, Replica
-from besttake.takes.runner import Tally
-from besttake.takes.schedule import Queue
-from besttake.takes.sizes import ReplicaLayout, laid_out
+from besttake.takes.pool import WorkerPool
+from besttake.takes.sizes import ReplicaLayout, drawing, gpus, laid_out
 from besttake.takes.store import Store
-from besttake.takes.writer import Writer
-from besttake.types import F32
+from besttake.threads import one_thread
+from besttake.types import EnvSpec
 
 _LIVES = 3
 """A replica that dies so often without a single take in between is not replaced again."""
 _LONG = 60.0
 """Seconds after which we say who has joined, where not all have."""
 _MOST_CALLS = 10_000
+_THREADS = "OMP_NUM_THREADS"
+_HEAD = "library.json"
 
-OnVectors = Callable[[Mapping[bytes, F32], int], None]
-"""Gets embeddings of frames by their hashes, and how many were made for it."""
+
+class SamplerFactory(Protocol):
+    """How a replica makes the sampler that the driver has: small and picklable."""
+
+    @property
+    def library(self) -> str | None:
+        """The directory of the demonstrations."""
+        ...
+
+    def load(self) -> Any:
+        """The policy, which takes long."""
+        ...
+
+    def sampler(self, env: EnvSpec) -> Sampler:
+        """The sampler, for takes in ``env``, with a policy of its own."""
+        ...
+
+    def sampler_of(self, loaded: Any, env: EnvSpec) -> Sampler:
+        """A sampler of the loaded policy, for takes in ``env``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker."""
+
+    factory: SamplerFactory
+    env: EnvSpec
+    draw: Callable[[TakeKey], Draw]
+    slots: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A replica is ready to play ``takes`` at once with its ``workers`` on ``node``."""
+
+    node: str
+    workers: int
+    takes: int
+
+
+@dataclass(frozen=True)
+class LibraryCopy:
+    """A library as Ray objects, for nodes that do not share the driver's file system.
+
+    ``files`` by their path in its directory, and a ``name`` that is a hash of them all.
+    """
+
+    name: str
+    files: dict[str, Any]
+
+    @classmethod
+    def of(cls, directory: Path, put: Callable[[bytes], Any]) -> LibraryCopy:
+        """All files of ``directory``, but for links that lead out of it."""
+        digest, files = hashlib.sha256(), {}
+        own = (path for path in directory.rglob("*") if path.name != ".lock" and not leads_out(directory, path))
+        for path in sorted(path for path in own if path.is_file()):
+            data, name = path.read_bytes(), path.relative_to(directory).as_posix()
+            digest.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
+            files[name] = put(data)
+        return cls(digest.hexdigest()[:24], files)
+
+    def place(self, there: Path, get: Callable[[Any], bytes], home: Path) -> Path:
+        """``there``, if this node has the same library at that path, else a copy under ``home``, made if need be."""
+        head = self.files.get(_HEAD)
+        if head is not None and (there / _HEAD).is_file() and (there / _HEAD).read_bytes() == get(head):
+            return there
+        copy = home / self.name
+        if not copy.is_dir():
+            half = home / f"{self.name}.{uuid.uuid4().hex}.tmp"
+            for name, reference in self.files.items():
+                (half / name).parent.mkdir(parents=True, exist_ok=True)
+                (half / name).write_bytes(get(reference))
+            with suppress(OSError):  # another replica of this node was faster
+                half.rename(copy)
+            shutil.rmtree(half, ignore_errors=True)
+        return copy
+
+
+class Replica:
+    """The actor. ``threads`` is the driver's number of threads: sums over another number may differ in the last bit."""
+
+    def __init__(self, workers: int, patience: float | None, threads: str) -> None:
+        import ray
+
+        os.environ[_THREADS] = threads  # Ray sets it to the actor's cores
+        for gpu in gpus()[:1]:  # those that Ray gave to this actor
+            os.environ.update(drawing(gpu))
+        self._one_thread = one_thread()  # for as long as it is kept
+        self._one_thread.__enter__()
+        self._node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:6]})"
+        self._pool = WorkerPool(workers, patience)
+        self._one_at_a_time = asyncio.Lock()
+        self._assignment: Assignment | None = None
+        self._loaded: tuple[SamplerFactory, Any] | None = None
+        self._sampler: Any = None
+        self._engine: Engine | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: dict[TakeKey, Future[End | Failed]] = {}
+
+    async def begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
+        """Make ready for takes of ``assignment``; a node that lacks the ``library`` gets it."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._begin, assignment, library)
+
+    async def play(self, job: Job) -> End | Failed:
+        """Play a take."""
+        assert self._engine is not None
+        assert self._assignment is not None
+        future = self._waiting[job.key] = Future()
+        if job.actor is not None:  # a worker that acts itself does so by this node's library
+            job = replace(job, actor=self._assignment.factory)
+        self._engine.add([job])
+        return await asyncio.wrap_future(future)
+
+    def _begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
+        import ray
+
+        if self._engine is not None and self._thread is not None:
+            self._engine.stop()
+            self._thread.join()
+        try:
+            if library is not None and assignment.factory.library is not None:
+                place = library.place(Path(assignment.factory.library), ray.get, cache_dir() / "libraries")
+                factory: Any = assignment.factory
+                assignment = replace(assignment, factory=replace(factory, library=str(place)))
+            self._load(assignment)
+        except ray.exceptions.RayError:
+            raise
+        except Exception as error:  # which may not be one that can be sent
+            raise RolloutError(one_line(error, 300)) from None
+        self._engine = Engine(Queue(ended=False), self._sampler, assignment.draw, self._pool, assignment.slots)
+        self._assignment = assignment
+        self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
+        self._thread.start()
+        return Joined(self._node, self._pool.size, self._pool.size * assignment.slots)
+
+    def _load(self, assignment: Assignment) -> None:
+        """Make the sampler of an assignment; what the last one loaded is used again where it is the same."""
+        if self._loaded is None or self._loaded[0] != assignment.factory:
+            self._loaded = self._sampler = None  # their memory is needed for the next
+            self._loaded = assignment.factory, assignment.factory.load()
+        if self._sampler is None or self._assignment is None or self._assignment.env.name != assignment.env.name:
+            self._sampler = assignment.factory.sampler_of(self._loaded[1], assignment.env)
+
+    def _run(self, engine: Engine) -> None:
+        try:
+            engine.run(self._finish)
+        except BaseException as error:
+            for future in self._waiting.values():
+                future.set_exception(RolloutError(one_line(error, 300)))
+
+    def _finish(self, answer: End | Failed) -> None:
+        self._waiting.pop(_key(answer)).set_result(answer)
 
 
 class Cluster:
@@ -107,7 +272,7 @@ class Replicas:
         note: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._cluster, self._ray, self._note = cluster, cluster.ray, note
-        self._workers, self._gpus, self._patience = workers, gpus, patience
+        self.workers, self._gpus, self._patience = workers, gpus, patience
         self._said, self._since = "", time.monotonic()
         self._actors = [_Actor(self._start()) for _ in range(count)]
 
@@ -124,10 +289,9 @@ class Replicas:
         jobs: Sequence[Job],
         store: Store,
         on_take: Callable[[Row], None] = lambda row: None,
-        on_vectors: OnVectors = lambda vectors, encoded: None,
     ) -> Tally:
-        """Play ``jobs`` and keep their takes in ``store``; embeddings that it asks for go to ``on_vectors``."""
-        queue, beginning, playing, embedding = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor](), set[Any]()
+        """Play ``jobs`` and keep their takes in ``store``."""
+        queue, beginning, playing = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor]()
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
@@ -137,13 +301,8 @@ class Replicas:
         for actor in self._actors:
             begin(actor)
         with Writer(store, on_take) as writer:
-            while queue or playing or embedding:
-                for call in self._ended([*beginning, *playing, *embedding]):
-                    if call in embedding:
-                        embedding.discard(call)
-                        if (embedded := self._result(call)) is not None:
-                            on_vectors(*embedded)
-                        continue
+            while queue or playing:
+                for call in self._ended([*beginning, *playing]):
                     actor = (beginning if call in beginning else playing).pop(call)
                     if actor not in self._actors:
                         continue  # it was replaced
@@ -156,12 +315,9 @@ class Replicas:
                         actor.joined, actor.takes = result, result.takes
                         self._say_who_is_there()
                     else:
-                        answer, actor.takes = result
                         actor.deaths = 0
-                        del actor.jobs[_key(answer)]
-                        writer.put(answer)
-                        if assignment.embeds and isinstance(answer, End):
-                            embedding.add(actor.handle.embed.remote(answer.take.key))
+                        del actor.jobs[_key(result)]
+                        writer.put(result)
                 for actor in self._actors:
                     others = [other for other in self._actors if other.takes]
                     for job in hand_out(queue, actor.jobs, actor.takes, [other.jobs for other in others]):
@@ -179,7 +335,7 @@ class Replicas:
         ended, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
         return list(ended)
 
-    def _result(self, call: Any, actor: _Actor | None = None) -> Any:
+    def _result(self, call: Any, actor: _Actor) -> Any:
         """What a call gave; None where its actor, its node or an object was lost. What ``actor`` raised ends the run.
 
         That may be as early as when it reads a message, such as one that names a module that its node lacks.
@@ -188,7 +344,7 @@ class Replicas:
             return self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             cause = getattr(error, "cause", None) or error
-            if actor is None or isinstance(cause, self._ray.exceptions.RayError):
+            if isinstance(cause, self._ray.exceptions.RayError):
                 return None
             reason = str(cause).strip().splitlines()[-1][:300]
             raise RolloutError(f"replica {self._actors.index(actor) + 1}: {reason}") from None
@@ -197,9 +353,9 @@ class Replicas:
 
     def _start(self) -> Any:
         actor = self._ray.remote(max_restarts=0, max_concurrency=_MOST_CALLS)(Replica)
-        options = actor.options(num_cpus=self._workers, num_gpus=self._gpus, scheduling_strategy="SPREAD")
-        threads = os.environ.get(THREADS, str(os.cpu_count() or 1))
-        return options.remote(self._workers, self._patience, threads)
+        options = actor.options(num_cpus=self.workers, num_gpus=self._gpus, scheduling_strategy="SPREAD")
+        threads = os.environ.get(_THREADS, str(os.cpu_count() or 1))
+        return options.remote(self.workers, self._patience, threads)
 
     def _replace(self, actor: _Actor) -> _Actor:
         """Put a new actor in the place of one that died."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from besttake.errors import PlanError
-from besttake.takes.autoscale import Load
 
 AUTO = "auto"
 _PER_WORKER = 1 << 30
@@ -19,7 +18,6 @@ _IN_WORKER = 16
 _MOST = 512
 _NO_LIMIT = float("inf")
 _OWN_GROUPS, _ALL_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_MOST_TAKES = 4096
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -30,15 +28,20 @@ def worker_count(asked: int | str, replicas: int = 1) -> int:
     return max(1, min(cores() // replicas, memory() // _PER_WORKER // replicas, _MOST))
 
 
-def takes_under_way(asked: int | str, workers: int, width: int, *, acting: bool) -> int:
-    """The takes of a replica that are under way at once.
+def takes_per_worker(asked: int | str, workers: int, width: int, at_once: int | None, *, acting: bool) -> int:
+    """How many takes each worker has in progress at once: ``asked`` are in progress over all workers.
 
-    Each worker has one to play and one or two that wait for actions or for their turn, and two groups of ``width`` rows
-    are with the policy or about to be. With the policy in the worker (``acting``) it is what one call samples.
+    With ``auto``, each worker has one to play and one that waits for its turn, and two groups of ``width`` rows are
+    with the policy or about to be; 32 takes or more where the policy does not say its width. With the policy in the
+    worker (``acting``) it is what one call samples. A worker can hold ``at_once`` simulators, None: any number.
     """
     if asked != AUTO:
-        return int(asked)
-    return _IN_WORKER * workers if acting else max(32, 2 * workers) + 2 * width
+        takes = int(asked)
+    elif acting:
+        takes = _IN_WORKER * workers
+    else:
+        takes = 2 * workers + 2 * width if width else max(32, 2 * workers)
+    return max(1, min(takes // workers, at_once or takes))
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,6 @@ def laid_out(
             f" has {largest.get('CPU', 0.0):g} cores and {largest.get('GPU', 0.0):g} GPUs; use fewer `workers`"
         )
     return ReplicaLayout(count, own, each, room(own))
-
-
-def room_for(pids: Sequence[int], load: Load) -> int:
-    """How many more takes half of the free memory has room for, each as large as those that workers hold now."""
-    held = sum(map(_resident, pids))
-    return _MOST_TAKES if not held else int(memory() // 2 // max(1, held // max(1, load.takes)))
-
-
-def _resident(pid: int) -> int:
-    """The bytes of memory that a process holds; 0 where that is not known."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
 
 
 def cores() -> int:

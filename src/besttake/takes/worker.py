@@ -17,9 +17,8 @@ import numpy as np
 from besttake import registry
 from besttake.envs.base import Env, Restorable
 from besttake.errors import one_line
-from besttake.takes.film import Film
-from besttake.takes.messages import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
-from besttake.takes.take import Take
+from besttake.takes.jobs import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
+from besttake.takes.take import Film, Take
 from besttake.types import F32, U8, Observation, Start
 
 _SNAPSHOTS = 4
@@ -73,15 +72,14 @@ class Worker:
         slot = order.slot
         if isinstance(order, Begin):
             self._playing[slot] = _Playing(order)
-        playing, began = self._playing[slot], time.perf_counter()
+        playing = self._playing[slot]
         try:
             if isinstance(order, Begin):
                 playing.env = self._env(slot, order.job)
-                began = time.perf_counter()  # a simulator is made once
                 self._reset(playing.env, order.job)
             elif playing.execute(order.actions):
                 return End(slot, self._playing.pop(slot).take(), playing.seconds)
-            return playing.need(began)
+            return playing.need()
         except Exception as error:
             self._playing.pop(slot, None)
             env = self._envs.pop((slot, playing.job.key.env), None)
@@ -133,12 +131,12 @@ class _Playing:
         """How long the take has been under way."""
         return time.perf_counter() - self._began
 
-    def need(self, began: float) -> Need:
-        """Ask for the next actions: the engine, or the take's actor by its request. The turn ``began`` at this time."""
+    def need(self) -> Need:
+        """Ask for the next actions: the engine, or the take's actor by its request."""
         observation = self._look(replan=True)
         sent, self._states_sent = self._states_sent, len(self.states)
         states = np.stack(self.states[sent:])
-        need = Need(self.slot, observation, self.step, states, time.perf_counter() - began)
+        need = Need(self.slot, observation, self.step, states)
         if self.job.actor is not None:
             need.update(self.request)
         return need

@@ -34,8 +34,7 @@ from besttake.files import version
 from besttake.registry import Uri
 from besttake.reporting.table import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
-from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
-from besttake.verbs.diagnose.setup import gripper_of
+from besttake.verbs.diagnose.setup import gripper_of, rehearse, rehearsed
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _IMPORT_SECONDS = 120

@@ -2,17 +2,18 @@
 
 Takes are compared by time: frames of all of them are taken at the rate of the slowest recording, and by default over
 the window `common`, the stretch of time that all of them have, because where a recording stops at success its length
-gives the outcome away. Two yardsticks stand beside the takes: what the library's own demonstrations score when they are
-held out, and what the takes score with their pixels shuffled.
+gives the outcome away. Two reference scores stand beside the takes: what the library's own demonstrations score when
+they are held out, and what the takes score with their pixels shuffled.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,12 +28,15 @@ from besttake.encoders.cache import cached
 from besttake.errors import PlanError
 from besttake.files import as_paths
 from besttake.recordings.footage import FPS, Clock, RecordedTake, clock_of, films_of
-from besttake.reporting.numbers import count
+from besttake.reporting.numbers import count, number
+from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.scorers.apply import ScoredFootage, apply_scorers, embed
 from besttake.scorers.base import Footage, Scorer
 from besttake.threads import one_thread
 from besttake.types import U8
-from besttake.verbs.ranked import Picture, RankedTake, RankResult, Yardsticks
+
+if TYPE_CHECKING:
+    from besttake.reporting.drawing import Figure
 
 WINDOWS = ("common", "episode")
 UNLIKE = "unlike the demonstrations"
@@ -43,6 +47,98 @@ _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
 _SHOWN, _SIDE = 6, 112
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A frame of a take as JPEG, when it was seen, and the demonstration frame it is most like (empty: unknown)."""
+
+    seconds: float
+    frame: bytes = field(repr=False)
+    nearest: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class RankedTake:
+    """A take with its place (1 is best), its score and the frames it rests on.
+
+    Takes whose scores lie within each other's error share a place. ``error`` is the standard error of the score: how
+    much it changes when stretches of time are left out. ``unlike`` says why a take is marked "unlike the
+    demonstrations". ``best[i]`` is the highest cosine of the frame at ``seconds[i]`` to any demonstration frame,
+    ``nearest[i]`` that frame of the library; they are empty where the scorer does not compare frames with
+    demonstrations. A take that could not be read or scored has no place, and ``problem`` says why.
+    """
+
+    name: str
+    place: int | None
+    score: float | None
+    frames: int
+    scored: int
+    seconds: tuple[float, ...] = ()
+    best: tuple[float, ...] = ()
+    nearest: tuple[int, ...] = ()
+    problem: str = ""
+    error: float | None = None
+    unlike: str = ""
+    duration: float = 0.0
+    pictures: tuple[Picture, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class ReferenceScores:
+    """What a score is measured against: the lowest of ``demos`` held-out demonstrations, and shuffled pixels."""
+
+    held_out: float | None = None
+    demos: int = 0
+    shuffled: float | None = None
+
+
+@dataclass(frozen=True)
+class RankResult(Tabular):
+    """Takes from best to worst, and what their scores mean. Frames were compared ``rate`` times a second."""
+
+    takes: tuple[RankedTake, ...]
+    window: str
+    scorer: str
+    encoder: str
+    library: str
+    demos: int
+    frames: int
+    task: str
+    matched: str
+    notes: tuple[str, ...]
+    rate: float = 0.0
+    references: ReferenceScores = ReferenceScores()
+
+    def to_json(self) -> str:
+        """As JSON text, without the pictures."""
+        return json.dumps(self.document(), indent=1, allow_nan=False)
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, without the pictures."""
+        bare = replace(self, takes=tuple(replace(take, pictures=()) for take in self.takes))
+        document = asdict(bare)
+        for take in document["takes"]:
+            del take["pictures"]
+        return document
+
+    def plot(self) -> Figure | None:
+        """The score of each take over time, as an SVG figure; None where no take has a score."""
+        from besttake.reporting.ranking import traces
+
+        return traces(self, self.takes)
+
+    def _table(self) -> Table:
+        rows, places = [], [take.place for take in self.takes]
+        for take in self.takes:
+            tied = " (tied)" if places.count(take.place) > 1 else ""
+            place = Entry("" if take.place is None else f"{take.place}{tied}", value=take.place)
+            score, error = (Entry(number(value, 4), value=value) for value in (take.score, take.error))
+            note = Entry(take.problem, "worse") if take.place is None else Entry(take.unlike, "warn")
+            rows.append((place, take.name, score, error, take.scored, take.frames, note))
+        heading = f"{len(rows)} takes ranked by {self.scorer} on the window {self.window}, embedded by {self.encoder}"
+        columns: Head = ["place", "take", *right("score", "± error", "scored", "frames"), "note"]
+        return Table(heading, columns, rows, self.notes)
 
 
 def rank(
@@ -73,8 +169,8 @@ def rank(
         fps: Frames per second of takes that are folders of pictures (default: 10).
 
     Returns:
-        The takes from best to worst, each with its place, score and standard error, and two yardsticks: what held-out
-        demonstrations score, and what the takes score with shuffled pixels.
+        The takes from best to worst, each with its place, score and standard error, and two reference scores: what
+        held-out demonstrations score, and what the takes score with shuffled pixels.
 
     Raises:
         PlanError: There are no takes, one does not exist, or an argument is out of range.
@@ -89,12 +185,12 @@ def rank(
         library = open_or_build(str(demos), encoder)
         view, coder = library.view(task), cached(library.encoder())
         clock = clock_of(films, window, stride)
-        ranked, yardsticks = _Ranking(chosen, view, coder, clock, task).of(films)
+        ranked, references = _Ranking(chosen, view, coder, clock, task).of(films)
     return RankResult(
         takes=tuple(ranked), window=window, scorer=chosen.spec.name, encoder=coder.spec.name,
         library=library.head.source, demos=len(view.demos), frames=len(view.frames), task=task,
-        matched=view.matched, notes=tuple(_notes(clock, films, view, task, yardsticks)), rate=clock.rate,
-        yardsticks=yardsticks,
+        matched=view.matched, notes=tuple(_notes(clock, films, view, task, references)), rate=clock.rate,
+        references=references,
     )  # fmt: skip
 
 
@@ -126,22 +222,22 @@ class _Ranking:
     clock: Clock
     task: str
 
-    def of(self, films: Sequence[RecordedTake]) -> tuple[list[RankedTake], Yardsticks]:
-        """Takes from best to worst, then those without a score; and the yardsticks."""
+    def of(self, films: Sequence[RecordedTake]) -> tuple[list[RankedTake], ReferenceScores]:
+        """Takes from best to worst, then those without a score; and the reference scores."""
         compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
         judged = self._judged(footage) if footage else []
         takes = [self._ranked(*one) for one in zip(compared, footage, judged, strict=True)]
         without = [self._without_blocks(take) for take in footage]
         takes = [replace(take, error=_error(parts)) for take, parts in zip(takes, without, strict=True)]
-        yardsticks = Yardsticks()
+        references = ReferenceScores()
         # A scorer that looks at neither demonstrations nor embeddings says nothing about likeness.
         if footage and not self.scorer.spec.compares and set(self.scorer.spec.reads) & _LIKENESS:
-            yardsticks = Yardsticks(*self._held_out(), self._shuffled(footage))
+            references = ReferenceScores(*self._held_out(), self._shuffled(footage))
             few = self._values([_sampled(take) for take in footage])
-            takes = [replace(take, unlike=_unlike(take, one, yardsticks)) for take, one in zip(takes, few, strict=True)]
+            takes = [replace(take, unlike=_unlike(take, one, references)) for take, one in zip(takes, few, strict=True)]
         placed = _placed(list(zip(takes, without, strict=True)))
-        return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], yardsticks
+        return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], references
 
     def _left_out(self, films: Sequence[RecordedTake]) -> list[RankedTake]:
         left_out = []
@@ -257,9 +353,9 @@ def _placed(takes: Sequence[tuple[RankedTake, Sequence[float]]]) -> list[RankedT
     ordered = sorted(scored, key=lambda one: (-(one[0].score or 0.0), one[0].name))
     placed: list[RankedTake] = []
     first, place = ordered[0] if ordered else None, 1
-    for number, one in enumerate(ordered, start=1):
+    for rank_, one in enumerate(ordered, start=1):
         if first is not None and not _tied(first, one):
-            first, place = one, number
+            first, place = one, rank_
         placed.append(replace(one[0], place=place))
     return placed
 
@@ -285,13 +381,13 @@ def _error(replicates: Sequence[float]) -> float | None:
     return float(np.sqrt((len(replicates) - 1) * np.var(replicates)))
 
 
-def _unlike(take: RankedTake, sampled: float, yardsticks: Yardsticks) -> str:
+def _unlike(take: RankedTake, sampled: float, references: ReferenceScores) -> str:
     """Why a take is not like the demonstrations; empty where it may be."""
     if take.score is None:
         return ""
-    if yardsticks.shuffled is not None and sampled <= yardsticks.shuffled:
+    if references.shuffled is not None and sampled <= references.shuffled:
         return f"{UNLIKE}: no better than shuffled pixels"
-    if yardsticks.held_out is not None and take.score < yardsticks.held_out:
+    if references.held_out is not None and take.score < references.held_out:
         return f"{UNLIKE}: below every demonstration that was held out"
     return ""
 
@@ -312,7 +408,9 @@ def _kept(take: Footage, rows: Any) -> Footage:
     return replace(take, steps=steps, windows=(whole,), ends=(len(rows) - 1,), frames=frames, embeddings=embedded)
 
 
-def _notes(clock: Clock, films: Sequence[RecordedTake], view: View, task: str, yardsticks: Yardsticks) -> list[str]:
+def _notes(
+    clock: Clock, films: Sequence[RecordedTake], view: View, task: str, references: ReferenceScores
+) -> list[str]:
     readable = [film for film in films if clock.compares(film)]
     notes, lengths = [], {round(film.duration, 3) for film in readable}
     if len({round(film.rate, 2) for film in readable}) > 1:
@@ -328,9 +426,9 @@ def _notes(clock: Clock, films: Sequence[RecordedTake], view: View, task: str, y
         )
     if task and view.matched == "all":
         notes.append(f"no demonstration is of task {task!r}, so all were used")
-    if readable and yardsticks.held_out is None:
+    if readable and references.held_out is None:
         notes.append("no demonstration could be held out, so it is not known what one like these would score")
     elif readable:
-        held = count(yardsticks.demos, "demonstration")
-        notes.append(f"the lowest of {held} held out against the others scores {yardsticks.held_out:.4f}")
+        held = count(references.demos, "demonstration")
+        notes.append(f"the lowest of {held} held out against the others scores {references.held_out:.4f}")
     return notes

@@ -22,8 +22,8 @@ from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
 from besttake.takes.draws import Draw
-from besttake.takes.probing import observation_at, unprobed
 from besttake.types import F32, Observation, PolicySpec, TaskSpec, Warm
+from besttake.verbs.diagnose.probing import observation_at, unprobed
 
 NOISES = (1.0, 0.7, 0.5, 0.3, 0.1)
 PRIORS = (0.05, 0.1, 0.2, 0.3, 0.5)

@@ -1,4 +1,4 @@
-"""Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
+"""Which retrieval a diagnosis runs for a policy: as the plan says, or as the check chooses; then frozen.
 
 The check (`check`) runs before the first take. Its outcome is kept in the user's cache, by library and policy, so that
 every later run of that policy with that library has the same configuration. It is never read from the library itself: a
@@ -21,20 +21,15 @@ from besttake.config import Plan
 from besttake.core.offline import Check, lowest, simplest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
-from besttake.errors import PlanError
 from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import checks
-from besttake.reporting.numbers import estimate_percent, estimate_points
-from besttake.takes.sizes import worker_count
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.diagnose.check import Asked, check_retrieval_of
-from besttake.verbs.rollouts import Bench, judged, shortlist
 
 FOLDER = "checks"
 _VERSION = 4
-_STARTS = 10
 _ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
 _log = logging.getLogger(__name__)
 
@@ -50,14 +45,14 @@ class Choice:
 
 
 def choose(
-    uri: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
+    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy`` (``uri``); ``base`` has its settings and what was tuned before.
+    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings.
 
-    A plan that names a rule and both dials gets exactly what it names, and so does one with a tuned library; the check
-    is then made for the report only. Otherwise it chooses what the plan leaves open. Where no prior helps, the arms
-    that retrieve are left out, unless the plan names its arms or settings of retrieval itself.
+    A plan that names a rule and both dials gets exactly what it names, and the check is made for the report only.
+    Otherwise the check chooses what the plan leaves open. Where no prior helps, the arms that retrieve are left out,
+    unless the plan names its arms or settings of retrieval itself.
     """
     specs = specs_of(plan.arms)
     retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
@@ -65,15 +60,13 @@ def choose(
     able = policy.spec.cools or policy.spec.warm_start  # others, as behind a server, have nothing to choose
     if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
-    given, settled = plan.retrieval.given(), _settled(plan, library)
+    given, settled = plan.retrieval.given(), _settled(plan)
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
     note = f"{name}: {checks.sentence(check)}"
     if check.reason or settled:
         runs = f"{f'it runs as {checks.named(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
         said = "" if settled else f"; {runs}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or not check.helps else ())
-    if plan.tune == "rollouts" and retrieving:
-        return rolled({uri: policy}, plan, envs, library, check, reporter)
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     config = config_of(check, base, tasks)
     if not check.helps and retrieving and "arms" not in plan.model_fields_set and not {*given} - {"noise"}:
@@ -83,50 +76,19 @@ def choose(
     return Choice(config, check, notes=(note,))
 
 
-def rolled(
-    model: Mapping[str, Policy], plan: Plan, envs: Mapping[str, EnvSpec], library: Library, check: Check,
-    reporter: Reporter,
-) -> Choice:  # fmt: skip
-    """What rollouts on tuning starts choose of what the check names; made once, and kept."""
-    (policy,) = model.values()
-    name, uri = policy.spec.name, next(uri for uri, env in envs.items() if env.tuning or uri == [*envs][-1])
-    env = replace(envs[uri], tasks=plan.chosen_tasks(envs[uri]))
-    if not env.tuning:
-        raise PlanError(f"`tune` rollouts: {uri} keeps no starts apart for tuning; choose offline")
-    starts = tuple(env.tuning[:_STARTS])
-    given = {**plan.retrieval.given(), "env": f"{uri} {env.fingerprint}"}
-    key = _key(policy.spec, library, env.tasks, Asked(len(starts), 1, plan.seed, given))
-    place = _place(library) / f"{key}.tuned"
-    try:
-        values = read_sealed_json(place)
-        config, note = RetrievalConfig.from_dict(values["config"]), str(values["note"])
-    except (OSError, ValueError, KeyError, TypeError):
-        configs = shortlist([check])
-        bench = Bench(library, dict(model), uri, env, starts, 1, plan.seed)
-        tuned = judged(bench.outcomes(configs, worker_count(plan.workers), reporter), configs, 1)
-        config, won = tuned.config, tuned.winner
-        note = (
-            f"{name}: rollouts on {won.takes} tuning starts choose {won.name}: success {estimate_percent(won.success)},"
-            f" beyond cooling at its noise {estimate_points(won.content)}"
-        )
-        _keep(place, {"config": config.to_dict(), "note": note})
-    return Choice(config, check, notes=(note,))
-
-
 def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter) -> Check:
-    """The check of what ``plan`` leaves open, or of the one configuration that it or the library names."""
+    """The check of what ``plan`` leaves open, or of the one configuration that it names."""
     given = plan.retrieval.given()
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else dict(given)
+    fixed = RetrievalConfig.from_dict(given).to_dict() if _settled(plan) else dict(given)
     if plan.event_angle is not None:
         fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
 
 
-def _settled(plan: Plan, library: Library) -> bool:
+def _settled(plan: Plan) -> bool:
     """Whether nothing is left to choose."""
-    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()} or library.retrieval is not None
+    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()}
 
 
 def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:

@@ -3,49 +3,53 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import besttake
 from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
-from besttake.errors import RunError
+from besttake.errors import BestTakeError, RunError
 from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import CellData
 from besttake.measure.looks import load_history, with_outgrown
 from besttake.measure.partial import ROUNDS
-from besttake.measure.scores import Scores, run_digest
 from besttake.progress import Reporter, as_reporter
+from besttake.registry import Uri
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
 from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
-from besttake.takes.pool import Workers
+from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verbs.diagnose.finished import finished_result
-from besttake.verbs.diagnose.identity import manifest_of, versions
 from besttake.verbs.diagnose.playing import check_replicas, replica_count
-from besttake.verbs.diagnose.record import record
-from besttake.verbs.diagnose.scored import say_what_was_mended
-from besttake.verbs.diagnose.session import Session
+from besttake.verbs.diagnose.record import Session, log_repairs, record
 from besttake.verbs.diagnose.setup import (
     Setup,
+    check_starts_and_demos,
     load_policy,
+    manifest_of,
     open_envs,
     scorer_notes,
     set_up,
+    versions,
     with_possible_arms,
 )
 from besttake.verbs.diagnose.until import budget_of
 
-__all__ = ["diagnose", "versions"]
+_SPEED = {"workers", "batch", "patience", "on"}
+"""Keys of a plan that change no number."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,44 +78,105 @@ def diagnose(
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
-    allowed = uploads_allowed(allowed=plan.allow_upload)
-    with one_thread(), allowed, ExitStack() as closing:
+    with one_thread(), uploads_allowed(allowed=plan.allow_upload), ExitStack() as closing:
         with session.timed("set-up"):
             envs = open_envs(plan)
-            for uri, env in envs.items():
-                plan.chosen_starts(plan.offered(env), uri)
+            check_starts_and_demos(plan, envs)  # before a policy is loaded, which may take minutes
             loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
             count = worker_count(plan.workers, replica_count(plan, loaded[plan.policy[0]].spec))
-            workers = closing.enter_context(Workers(count, plan.patience))
+            workers = closing.enter_context(WorkerPool(count, plan.patience))
             setup = set_up(plan, envs, session.reporter, workers.map)
         session.notes += setup.notes
         with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
-            _forget_the_bad(store, session.reporter)
+            drop_failed_takes(store, session.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
-            with session.reporter.whole(_to_make(setup, store)) as session.whole:
+            with session.reporter.whole(_most_takes(setup, store)) as session.whole:
                 recorded = record(setup, loaded, store, workers, session)
                 with session.timed("statistics"):
-                    each = partial(_counted, workers=workers, reporter=session.reporter)
-                    history = load_history(_previous(store), recorded.settings)
+                    each = partial(_measure_cells, workers=workers, reporter=session.reporter)
+                    history = load_history(_previous_result(store), recorded.settings)
                     earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
                     cells, policies, relation = measure(recorded, earlier, each)
             result = Result(
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
-                digest=_digest(store), plan=plan.model_dump(mode="json"), versions=versions(),
-                library=None if setup.library is None else setup.library.summary(), worth=plan.worth / 100,
-                cells=[worded(c) for c in cells],
-                policies=[worded(c) for c in policies], relation=relation,
-                cost=count_cost(recorded, session.seconds, session.encoded, session.made),
-                checks=session.checks,
-                notes=_all_notes(setup, recorded.policies, session.notes),
+                digest=run_digest(store.digest(), Scores.open(store.path)), plan=plan.model_dump(mode="json"),
+                versions=versions(), library=None if setup.library is None else setup.library.summary(),
+                worth=plan.worth / 100, cells=[worded(c) for c in cells], policies=[worded(c) for c in policies],
+                relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
+                checks=session.checks, notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
             store.keep("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
     return result
 
 
-def _to_make(setup: Setup, store: Store) -> dict[str, int]:
-    """About how many takes each policy has to make: all that are planned, or of a run until decided, its budget."""
+def finished_result(plan: Plan, out: str | Path) -> Result | None:
+    """Return the result of the run ``out`` if it answers ``plan`` as it is; None if something has to be done.
+
+    Something has to be done if a take or a scorer failed, a file is damaged, a file or folder that the plan names (or
+    BestTake itself) was changed after the result, and for code of the user's own (``python:``, ``gym:MODULE:ID``).
+    """
+    directory = Path(out)
+    try:
+        result = Result.load(directory)
+        made = (result.besttake, result.versions, _without_speed(result.plan))
+        if made != (version(), versions(), _without_speed(plan.model_dump(mode="json"))):
+            return None
+        single = [uri for uri in (plan.demos, plan.encoder) if isinstance(uri, str)]
+        uris = [Uri.parse(text) for text in (*plan.policy, *plan.env, *plan.arms, *plan.scorer, *single)]
+        written = (directory / "result.json").stat().st_mtime
+        own_code = any(uri.scheme == "python" or (uri.scheme == "gym" and ":" in uri.rest) for uri in uris)
+        if own_code or any(_changed(path, written) for path in _paths(uris)):
+            return None
+        return result if _is_whole(directory, plan, result) else None
+    except (BestTakeError, OSError, RuntimeError, ValueError):
+        return None
+
+
+def _without_speed(plan: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plan.items() if name not in _SPEED}
+
+
+def _paths(uris: Sequence[Uri]) -> Iterator[Path]:
+    """Yield BestTake's own code and everything on the disk that a URI names."""
+    yield Path(besttake.__file__).parent
+    for uri in uris:
+        yield from (Path(text).expanduser() for text in (f"{uri.scheme}:{uri.rest}", uri.rest, *uri.options.values()))
+
+
+def _changed(path: Path, since: float) -> bool:
+    """Whether a file, or any file of a folder, is newer than ``since``."""
+    if not path.is_dir():
+        return path.is_file() and path.stat().st_mtime > since
+    inside = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
+    return any(file.lstat().st_mtime > since for file in inside if file.suffix != ".pyc")
+
+
+def _is_whole(directory: Path, plan: Plan, result: Result) -> bool:
+    """Whether no take failed, every scorer of the plan gave scores, and all files are what was written."""
+    with Store.open(directory) as store:
+        if store.damaged() or any(row.status != "done" for row in store.rows()):
+            return False
+        takes = store.digest()
+    scores = Scores.open(directory)
+    known = {name.partition(":")[0] for name in scores.scorers} if scores is not None else set()
+    asked = {Uri.parse(uri).scheme for uri in plan.scorer} if scores is not None else set()
+    return asked <= known and run_digest(takes, scores) == result.digest
+
+
+def drop_failed_takes(store: Store, reporter: Reporter) -> None:
+    """Drop takes that are damaged or failed, so that they are made again."""
+    damaged, failed = store.damaged(), [row for row in store.rows() if row.status == "error"]
+    store.forget([*damaged, *failed])
+    log_repairs(store, reporter)
+    if damaged:
+        reporter.note(f"{len(damaged)} takes are damaged and will be made again")
+    if failed:
+        reporter.note(f"{len(failed)} takes failed before and will be tried again")
+
+
+def _most_takes(setup: Setup, store: Store) -> dict[str, int]:
+    """The most takes that each policy has to make: all that are planned, or of a run until decided, its budget."""
     plan = setup.plan
     tasks = {uri: plan.chosen_tasks(env) for uri, env in setup.envs.items()}
     units = sum(len(tasks[uri]) * len(plan.chosen_starts(plan.offered(env), uri)) for uri, env in setup.envs.items())
@@ -123,13 +188,13 @@ def _to_make(setup: Setup, store: Store) -> dict[str, int]:
     return {uri: max(0, each - there[uri]) for uri in plan.policy}
 
 
-def _counted(
-    function: Callable[[CellData], Cell], cells: list[CellData], *, workers: Workers, reporter: Reporter
+def _measure_cells(
+    function: Callable[[CellData], Cell], cells: list[CellData], *, workers: WorkerPool, reporter: Reporter
 ) -> list[Cell]:
-    """`map` by the workers if they run, with progress."""
+    """Map ``function`` over ``cells`` with progress, by the workers if they run."""
     with reporter.stage("statistics", len(cells), "cells") as stage:
-        if workers.running is not None:
-            return workers.running.map(function, cells, lambda _: stage.advance())
+        if workers.pids:
+            return workers.map(function, cells, lambda _: stage.advance())
         done = []
         for cell in cells:
             done.append(function(cell))
@@ -137,28 +202,13 @@ def _counted(
         return done
 
 
-def _digest(store: Store) -> str:
-    return run_digest(store.digest(), Scores.open(store.path))
-
-
-def _previous(store: Store) -> Result | None:
+def _previous_result(store: Store) -> Result | None:
     """The last result of a run, whose looks count, or its copy where the file is damaged; None if there is none."""
     try:
         return Result.load(store.path / "result.json")
     except RunError:
         copy = store.copy_of("result.json")
         return None if copy is None else Result.from_bytes(copy)
-
-
-def _forget_the_bad(store: Store, reporter: Reporter) -> None:
-    """Drop takes that are damaged or failed, so that they are made again."""
-    damaged, failed = store.damaged(), [row for row in store.rows() if row.status == "error"]
-    store.forget([*damaged, *failed])
-    say_what_was_mended(store, reporter)
-    if damaged:
-        reporter.note(f"{len(damaged)} takes are damaged and will be made again")
-    if failed:
-        reporter.note(f"{len(failed)} takes failed before and will be tried again")
 
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:

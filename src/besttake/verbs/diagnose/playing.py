@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from functools import partial
 from importlib.util import find_spec
@@ -12,21 +11,17 @@ from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
-from besttake.encoders.cache import CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
-from besttake.takes.autoscale import Load, Measured
-from besttake.takes.jobs import Block, take_draw
+from besttake.takes.engine import Tally, play
+from besttake.takes.jobs import Block, Job, take_draw
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.messages import Job
-from besttake.takes.pool import Workers
-from besttake.takes.ray import Cluster, OnVectors, Replicas, own_modules
-from besttake.takes.replica import Assignment
-from besttake.takes.runner import Concurrency, Tally, play
-from besttake.takes.sizes import AUTO, cores, gpus, takes_under_way
+from besttake.takes.pool import WorkerPool
+from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules
+from besttake.takes.sizes import AUTO, cores, gpus, takes_per_worker
 from besttake.takes.store import Store
-from besttake.types import F32, EnvSpec, PolicySpec
+from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.diagnose.setup import Setup
 
 _log = logging.getLogger(__name__)
@@ -58,20 +53,11 @@ def _has_ray() -> bool:
     return find_spec("ray") is not None
 
 
-def settled(uri: str, spec: PolicySpec) -> str:
-    """The URI by which replicas make a policy: they take over the width that was measured here."""
-    return re.sub(r"^(lerobot:.*[?&]width=)auto(?=&|$)", rf"\g<1>{spec.width}", uri)
-
-
-def _no_vectors(vectors: Mapping[bytes, F32], encoded: int) -> None:
-    """Replicas embed nothing."""
-
-
 class Playing:
     """Plays takes of a policy that the run does not have yet, one environment after the other."""
 
     def __init__(
-        self, blocks: list[Block], policy: Policy, setup: Setup, store: Store, workers: Workers, reporter: Reporter,
+        self, blocks: list[Block], policy: Policy, setup: Setup, store: Store, workers: WorkerPool, reporter: Reporter,
         saw: Callable[[Row], None],
     ) -> None:  # fmt: skip
         self.blocks, self.policy, self.setup = blocks, policy, setup
@@ -81,7 +67,7 @@ class Playing:
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
         self._factory = SmallActor(
-            settled(uri, spec),
+            uri,
             setup.retrieval,
             library,
             setup.plan.candidates,
@@ -115,10 +101,7 @@ class Playing:
                 self._play(jobs, self.setup.envs[env])
 
     def _play(self, jobs: list[Job], env: EnvSpec) -> None:
-        reporter, plan, count = self.reporter, self.setup.plan, self.workers.count
-        acting = jobs[0].actor is not None
-        usual = takes_under_way(plan.batch, count, self.policy.spec.width, acting=acting)
-        batch = None if plan.batch == AUTO and not acting else usual
+        reporter = self.reporter
         with reporter.stage(f"takes {self.policy.spec.name[-24:]}", len(jobs), "takes", plays=True) as stage:
 
             def finished(row: Row) -> None:
@@ -127,36 +110,30 @@ class Playing:
                 if row.error:
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
 
-            if plan.on == "ray" or replica_count(plan, self.policy.spec) > 1:
-                assignment = Assignment(self._factory, env, partial(take_draw, plan.seed), batch, usual, self._embeds)
-                encoder = self.setup.encoder
-                keep: OnVectors = encoder.add if isinstance(encoder, CachedEncoder) else _no_vectors
-                tally = self._replicas().play(assignment, jobs, self.store, finished, keep)
+            if self.setup.plan.on == "ray" or replica_count(self.setup.plan, self.policy.spec) > 1:
+                tally = self._play_on_replicas(jobs, env, finished)
             else:
-                tally = self._play_here(jobs, env, Concurrency(batch, env.at_once, usual, self._loaded), finished)
-        _log.info("%d workers; %s", count, f"sampling {tally.sampling:.0%} of the time")
+                tally = self._play_here(jobs, env, finished)
+        _log.info("sampling %.0f %% of the time", 100 * tally.sampling)
         if tally.stalled:
             reporter.note(f"{tally.stalled} workers gave no answer in time; their takes were tried again")
         if tally.failed:
             reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.store.path}` says why")
 
-    @property
-    def _embeds(self) -> bool:
-        """Whether replicas embed the frames of their takes: where an encoder is costly."""
-        return isinstance(self.setup.encoder, CachedEncoder)
-
-    def _loaded(self, load: Load, measured: Measured) -> None:
-        """Say what was chosen."""
-        text = f"{load.workers} of {self.workers.count} workers, {load.takes} takes under way: {measured}"
-        self.reporter.note(text)
-
-    def _play_here(
-        self, jobs: list[Job], env: EnvSpec, concurrency: Concurrency, finished: Callable[[Row], None]
-    ) -> Tally:
+    def _play_here(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
         return play(
-            jobs, self._sampler(env), partial(take_draw, self.setup.plan.seed), self.store, self.workers.pool(),
-            batch=concurrency, on_take=finished,
+            jobs, self._sampler(env), partial(take_draw, self.setup.plan.seed), self.store, self.workers,
+            slots=self._slots(self.workers.size, jobs, env), on_take=finished,
         )  # fmt: skip
+
+    def _play_on_replicas(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
+        replicas, draw = self._replicas(), partial(take_draw, self.setup.plan.seed)
+        assignment = Assignment(self._factory, env, draw, self._slots(replicas.workers, jobs, env))
+        return replicas.play(assignment, jobs, self.store, finished)
+
+    def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
+        acting = jobs[0].actor is not None
+        return takes_per_worker(self.setup.plan.batch, workers, self.policy.spec.width, env.at_once, acting=acting)
 
     def _sampler(self, env: EnvSpec) -> ArmSampler:
         setup = self.setup

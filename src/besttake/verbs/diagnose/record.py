@@ -2,42 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 
 from besttake.arms.base import runnable, specs_of
 from besttake.conventions import check_compatible
-from besttake.errors import PlanError
+from besttake.core.offline import Check
+from besttake.core.probe import PolicyProbe
+from besttake.encoders.base import Encoder
+from besttake.encoders.cache import CachedEncoder
+from besttake.errors import BestTakeError, PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
-from besttake.measure.probes import Probed
+from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
+from besttake.progress import Reporter, Whole
+from besttake.scorers.scoring import score_takes
+from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
-from besttake.takes.key import TakeKey
-from besttake.takes.pool import Workers
-from besttake.takes.probing import probe_policy
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import SCORERS, Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.choice import Choice, choose
-from besttake.verbs.diagnose.identity import order_of
 from besttake.verbs.diagnose.playing import Playing
-from besttake.verbs.diagnose.rehearsal import rehearse, rehearsed
-from besttake.verbs.diagnose.scored import TakeScores, say_what_was_mended
-from besttake.verbs.diagnose.session import Play, Session
+from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.setup import (
     Setup,
+    context_of,
+    encoder_without_demos,
+    length_note,
     load_policy,
+    order_of,
+    rehearse,
+    rehearsed,
 )
 from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
+_log = logging.getLogger(__name__)
+_Play = Callable[[Collection[TakeKey]], None]
 
-def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Workers, session: Session) -> Recorded:
+
+@dataclass
+class Session:
+    """What one invocation keeps count of: seconds per stage, remarks, checks of retrieval, frames that it encoded.
+
+    ``made``: takes that it tried to make. ``rounds``: what a run until decided shows to those who watch, by policy.
+    """
+
+    reporter: Reporter
+    whole: Whole = field(default_factory=lambda: Whole({}))
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    checks: dict[str, Check] = field(default_factory=dict)
+    encoded: int = 0
+    made: int = 0
+    rounds: dict[str, list[PartialCell]] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Count the time within as ``stage``'s."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + took
+            _log.debug("%s: %.2f s", stage, took)
+
+    def beat(self) -> Beat:
+        """What is going on, for those who watch."""
+        return Beat(self.whole.doing(), self.whole.done, self.whole.total, self.whole.left())
+
+    def count_take(self, row: Row) -> None:
+        """Count a take that was stored."""
+        self.made += 1
+        self.whole.saw(row.key.policy, row.key.arm, row.success)
+
+    def note(self, text: str) -> None:
+        """Say something now, and keep it for the result."""
+        self.reporter.note(text)
+        self.notes.append(text)
+
+
+def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session) -> Recorded:
     """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
     """
     plan, specs, probes = setup.plan, {}, {}
-    settings, scoring = settings_of(setup), TakeScores(setup, store, session)
+    settings, scoring = _settings(setup), _Scoring(setup, store, session)
     planned: list[TakeKey] = []
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
@@ -48,30 +106,30 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
         with session.timed("check"):
             choice = _choose(uri, policy, setup, session)
-            setup = replace(setup, retrieval=choice.config)
+        own = replace(setup, retrieval=choice.config)
         left_out[uri] = choice.left_out
-        own = _admit(uri, policy.spec, setup, store, choice.left_out)
-        with Playing(own, policy, setup, store, workers, session.reporter, session.saw) as playing:
-            play = session.timing("takes", playing)
+        blocks = _admit(uri, policy.spec, own, store, choice.left_out)
+        with Playing(blocks, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
-                keys = [key for block in own for key in block.take_keys()]
+                keys = [key for block in blocks for key in block.take_keys()]
                 session.whole.expect(uri, len({*keys} - {row.key for row in store.rows()}))
-                play(keys)
+                with session.timed("takes"):
+                    play(keys)
             else:
-                course = _course(own, policy.spec, setup, settings, play, scoring)
+                course = _course(blocks, policy.spec, own, settings, play, scoring)
                 made = session.whole.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
-                played = play_until_decided(course, _share((budget - len(planned)) // left, course, store))
+                played = play_until_decided(course, _budget_share((budget - len(planned)) // left, course, store))
                 keys, stops = played.planned, {**stops, **played.stops}
                 session.whole.expect(uri, session.whole.done - made)
         planned += keys
         with session.timed("probe"):
             probes[uri] = _probe(policy, setup, session)
         specs[uri] = policy.spec
-        del policy, play, playing
+        del policy, play
     with session.timed("scoring"):
         scores = scoring.finish()
-        say_what_was_mended(store, session.reporter)
+        log_repairs(store, session.reporter)
     return Recorded(
         settings, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned), stops=stops,
@@ -79,16 +137,15 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     )  # fmt: skip
 
 
-def _share(share: int, course: Course, store: Store) -> int:
-    """The budget of one policy: its part of what is left, or the takes that are there, where these are more.
-
-    They are more where the budget has become smaller or more policies share it. Their results would be lost.
-    """
-    there = sum(row.key.policy == course.policy for row in store.rows())
-    least = len(begin_with(course.arms)) * course.settings.seeds
-    if max(share, there) < least:
-        raise PlanError(f"`budget`: {course.policy} gets {max(share, 0)} takes of it, and one start needs {least}")
-    return max(share, there)
+def _settings(setup: Setup) -> Settings:
+    """How to measure; for a run until decided also the place of each start in its order."""
+    plan = setup.plan
+    controls = {uri: spec.control for uri, spec in specs_of(plan.arms).items() if spec.control}
+    places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
+    return Settings(
+        plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
+        places,
+    )  # fmt: skip
 
 
 def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, session: Session) -> None:
@@ -104,53 +161,17 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, se
                 check_compatible(policy.spec, env)
                 if uri not in seen and rehearsed(uri, env_uri):
                     for note in rehearse(policy, uri, env_uri):
-                        session.notes.append(note)
-                        session.reporter.note(note)
-
-
-def settings_of(setup: Setup) -> Settings:
-    """How to measure; for a run until decided also the place of each start in its order."""
-    plan = setup.plan
-    controls = {uri: spec.control for uri, spec in specs_of(plan.arms).items() if spec.control}
-    places = {unit: i for i, unit in enumerate(order_of(setup))} if plan.until is not None else None
-    return Settings(
-        plan.seeds, plan.n, plan.worth / 100, setup.scorers[0].name, tuple(plan.arms), plan.probe_samples, controls,
-        places,
-    )  # fmt: skip
-
-
-def _course(
-    blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, play: Play, scoring: TakeScores
-) -> Course:
-    """What a policy is run on until it is decided."""
-    policy = blocks[0].policy
-    groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
-    order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
-
-    def observe(planned: Collection[TakeKey]) -> list[CellData]:
-        with scoring.session.timed("scoring"):
-            scores = scoring.so_far()
-        cells = cells_of(
-            Recorded(
-                settings, envs=setup.envs, policies={policy: spec}, rows=scoring.store.rows(), scores=scores, probes={},
-                goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned),
-            )
-        )  # fmt: skip
-        whole = [leading(merge_cells(policy, cells), set(planned), settings.places or {})] if len(cells) > 1 else []
-        scoring.session.keep_round(scoring.store, policy, [*whole, *cells], settings)
-        return cells
-
-    cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
-    return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
+                        session.note(note)
 
 
 def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
-    choice = choose(uri, policy, setup.plan, setup.envs, setup.library, setup.planned, session.reporter)
+    choice = choose(policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
+    for note in choice.notes:
+        session.note(note)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in (*choice.notes, *runnable(policy.spec, named)[1]):
+    for note in runnable(policy.spec, named)[1]:
         session.reporter.note(note)
-    session.notes += choice.notes
     if choice.check is not None:
         session.checks[uri] = choice.check
     return choice
@@ -173,9 +194,96 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
     ]
 
 
-def _probe(policy: Policy, setup: Setup, session: Session) -> Probed | None:
+def _course(
+    blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, playing: _Play, scoring: _Scoring
+) -> Course:
+    """What a policy is run on until it is decided."""
+    policy, session, store = blocks[0].policy, scoring.session, scoring.store
+    groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
+    order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
+
+    def play(keys: Collection[TakeKey]) -> None:
+        with session.timed("takes"):
+            playing(keys)
+
+    def observe(planned: Collection[TakeKey]) -> list[CellData]:
+        with session.timed("scoring"):
+            scores = scoring.so_far()
+        cells = cells_of(
+            Recorded(
+                settings, envs=setup.envs, policies={policy: spec}, rows=store.rows(), scores=scores, probes={},
+                goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned),
+            )
+        )  # fmt: skip
+        whole = [leading(merge_cells(policy, cells), set(planned), settings.places or {})] if len(cells) > 1 else []
+        session.rounds[policy] = [partial_cell(cell, settings, None) for cell in (*whole, *cells) if cell.units]
+        with suppress(BestTakeError, OSError):  # only those who watch need it
+            store.write_bytes(ROUNDS, round_json([cell for own in session.rounds.values() for cell in own]))
+        return cells
+
+    cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
+    return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
+
+
+def _budget_share(share: int, course: Course, store: Store) -> int:
+    """The budget of one policy: its part of what is left, or the takes that are there, where these are more.
+
+    They are more where the budget has become smaller or more policies share it. Their results would be lost.
+    """
+    there = sum(row.key.policy == course.policy for row in store.rows())
+    least = len(begin_with(course.arms)) * course.settings.seeds
+    if max(share, there) < least:
+        raise PlanError(f"`budget`: {course.policy} gets {max(share, 0)} takes of it, and one start needs {least}")
+    return max(share, there)
+
+
+def _probe(policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)
     session.notes += probed.notes(policy.spec.name)
     return probed
+
+
+class _Scoring:
+    """Scores the takes of a diagnosis: all at the end, or for a run until decided round by round."""
+
+    def __init__(self, setup: Setup, store: Store, session: Session) -> None:
+        self.setup, self.store, self.session = setup, store, session
+        # Without demonstrations, scorers that need none may still see embeddings.
+        self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder)
+        self._new = 0
+
+    def so_far(self, progress: bool | Reporter = False) -> Scores:
+        """The scores of all takes that are there; those that the run has already are read."""
+        scores = score_takes(
+            self.store, self.setup.library, self.encoder, self.setup.panel,
+            context=context_of(self.setup.envs.values()), progress=progress,
+        )  # fmt: skip
+        self._new += scores.new
+        return scores
+
+    def finish(self) -> Scores | None:
+        """The scores of all takes, None where there are none, with what there is to say about them."""
+        scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
+        if self.setup.library is None and not scores.scorers:
+            session.note(
+                "no demonstrations were named: nothing is scored, so selection cannot be judged; name some (`demos`),"
+                " or a scorer that needs none (`scorer` consensus)"
+            )
+            scores.lost = {name: why for name, why in scores.lost.items() if name not in SCORERS}
+        declared = {spec.name for spec in self.setup.scorers if spec.length}
+        session.notes += [length_note(name) for name in sorted(scores.length - declared)]
+        for why in scores.lost.values():
+            session.note(why)
+        session.encoded = self._new
+        if isinstance(encoder, CachedEncoder):
+            _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
+            session.encoded = encoder.encoded
+        return scores if scores.scorers else None
+
+
+def log_repairs(store: Store, reporter: Reporter) -> None:
+    """Say which parts of a run were damaged and have been repaired."""
+    while store.mended:
+        reporter.note(store.mended.pop(0))

@@ -1,34 +1,52 @@
 """What a plan names, made ready: environments, policies, library, encoder and retrieval settings.
 
-Everything that can be wrong with a plan is found here, before the first take.
+Everything that can be wrong with a plan is found here, before the first take. The user's own policy and env are also
+rehearsed (`rehearse`): takes can be repeated only if the env resets exactly and the policy takes its noise from the
+draw, and neither shows in a result.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import platform
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from besttake import registry
+from besttake.arms.base import identity as arms_identity
 from besttake.arms.base import specs_of
 from besttake.config import Plan
 from besttake.conventions import check_actions, check_library
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import BuildHooks, Options
 from besttake.demos.library import Library, check_camera, check_chunks, check_retrieval, check_tasks
-from besttake.demos.resolve import open_or_build
+from besttake.demos.resolve import open_or_build, source_of
 from besttake.encoders.base import Encoder, Fitted
 from besttake.encoders.cache import cached
-from besttake.errors import PlanError
-from besttake.measure.looks import Unit
+from besttake.envs.base import Env
+from besttake.errors import ComponentError, PlanError, blaming
+from besttake.files import version
+from besttake.measure.looks import Unit, random_order
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.scoring import Context, make_scorers, named_scorers
-from besttake.types import EnvSpec
+from besttake.takes.draws import Draw
+from besttake.takes.manifest import Extent, Manifest
+from besttake.types import F32, Array, EnvSpec, Observation, Start
 
+_NOT_REHEARSED = ("python", "vla-eval")
+"""Envs that are not rehearsed: one may be a robot whose scene a person sets up, the other takes minutes to build."""
+_STEPS = 5
+_CLOSE, _LEVELS = 1e-4, 8
+"""How far numbers and grey levels may be apart: a GPU does not add in the same order twice. Noise is far larger."""
 _log = logging.getLogger(__name__)
 
 
@@ -36,8 +54,8 @@ _log = logging.getLogger(__name__)
 class Setup:
     """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
 
-    ``planned`` is the retrieval by the plan and by what was tuned; ``retrieval`` is that of the policy at hand. The
-    first of ``scorers`` picks; takes are scored by all of ``panel``.
+    ``retrieval`` is that of the plan, until `choice` has chosen that of a policy. The first of
+    ``scorers`` picks; takes are scored by all of ``panel``.
     """
 
     plan: Plan
@@ -47,7 +65,6 @@ class Setup:
     retrieval: RetrievalConfig
     scorers: tuple[ScorerSpec, ...]
     notes: tuple[str, ...]
-    planned: RetrievalConfig
     panel: tuple[Scorer, ...]
 
     @property
@@ -70,6 +87,24 @@ def open_envs(plan: Plan) -> dict[str, EnvSpec]:
     return envs
 
 
+def units_of(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
+    """All starts of a plan: (env, task, start)."""
+    return [
+        (uri, task.name, start)
+        for uri, env in envs.items()
+        for task in plan.chosen_tasks(env)
+        for start in plan.chosen_starts(plan.offered(env), uri)
+    ]
+
+
+def check_starts_and_demos(plan: Plan, envs: Mapping[str, EnvSpec]) -> None:
+    """Raise an error if an env lacks a planned start, or if the demonstrations do not exist; loads nothing large."""
+    for uri, env in envs.items():
+        plan.chosen_starts(plan.offered(env), uri)
+    if plan.demos is not None and not (Path(plan.demos) / "library.json").is_file():
+        source_of(plan.demos)
+
+
 def set_up(
     plan: Plan, envs: Mapping[str, EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
 ) -> Setup:
@@ -79,22 +114,16 @@ def set_up(
     """
     made = make_scorers(named_scorers(plan.scorer))
     scorers = tuple(made[uri].spec for uri in plan.scorer)
-    starts = {
-        (uri, task.name, start)
-        for uri, env in envs.items()
-        for task in plan.chosen_tasks(env)
-        for start in plan.chosen_starts(plan.offered(env), uri)
-    }
-    check_not_trained_on(scorers, starts)
+    check_not_trained_on(scorers, units_of(plan, envs))
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
         panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
-        return Setup(plan, envs, None, None, config, scorers, (), config, panel)
+        return Setup(plan, envs, None, None, config, scorers, (), panel)
     notes, retrieval, encoder = match_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), retrieval, (*made.values(),))
+    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), (*made.values(),))
 
 
 def with_possible_arms(plan: Plan) -> Plan:
@@ -189,10 +218,9 @@ def check_not_trained_on(scorers: Iterable[ScorerSpec], starts: Collection[Unit]
 
 
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
-    """The library's tuned settings, overridden by the plan's; checked against library and environments."""
-    tuned = library.retrieval if library is not None else None
-    config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval.given()})
-    if library is not None and tuned is None and plan.retrieval.rule is None and not library.has_events:
+    """The retrieval settings of the plan, checked against library and environments."""
+    config = RetrievalConfig.from_dict(plan.retrieval.given())
+    if library is not None and plan.retrieval.rule is None and not library.has_events:
         config = replace(config, rule="frame")  # the one rule that matches no events, and nobody named another
     specs = specs_of(plan.arms)
     needs = [uri for uri, spec in specs.items() if spec.library]
@@ -205,18 +233,13 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
         return config
     for env in envs.values():
         check_camera(library, env)
-    for uri, env in envs.items() if needs else ():
+    for env in envs.values() if needs else ():
         if retrieves:
             check_retrieval(library, env, config)
             check_library(library, env)
         else:
             check_chunks(library, env)
             check_actions(library, env)
-        tuned_on = library.tuned_on
-        if tuned_on is not None and tuned_on["env"] == uri:
-            both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(plan.offered(env), uri)})
-            if both:
-                raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
     return config
 
 
@@ -228,3 +251,146 @@ def spec_of(uri: str | registry.FromFile) -> EnvSpec:
         return env.spec
     finally:
         env.close()
+
+
+def manifest_of(setup: Setup, command: str) -> Manifest:
+    """What ``run.json`` says: identity (may not change when a run goes on) and extent (may only grow)."""
+    plan, library = setup.plan, setup.library
+    identity: dict[str, Any] = {
+        "seed": plan.seed,
+        "stride": plan.stride,
+        "until": plan.until and hashlib.sha256(json.dumps(order_of(setup)).encode()).hexdigest()[:16],
+        **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
+        **{f"code of {uri}": code for uri, env in setup.envs.items() if (code := _code(uri, env))},
+    }
+    if plan.until is not None:  # the takes follow from these, so with another value the answers so far would not hold
+        kept = None if plan.n == plan.seeds else plan.n
+        identity |= {"seeds": plan.seeds, "best_of": kept, "worth": plan.worth}
+        identity |= {"scorer": plan.scorer[0], "window": plan.window}
+    fingerprint = None if library is None else library.fingerprint
+    identity |= arms_identity(specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
+    return Manifest(
+        besttake=version(), command=command, plan=plan.model_dump(mode="json"), versions=versions(),
+        library=None if library is None else str(library.path), identity=identity,
+        extent=Extent(
+            policies=list(plan.policy), seeds=list(range(plan.seeds)), arms=list(plan.arms),
+            tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in plan.chosen_tasks(env)],
+            starts=sorted({start for _, _, start in units_of(plan, setup.envs)}),
+        ),
+    )  # fmt: skip
+
+
+def _code(uri: str, env: EnvSpec) -> str:
+    """What tells an edited env of the user's own from the one before, where its own fingerprint cannot."""
+    known = env.fingerprint and Uri.parse(uri).scheme == "python"  # its own, or else that of its file
+    return "" if known else registry.fingerprint_of_code(uri)
+
+
+def order_of(setup: Setup) -> list[Unit]:
+    """All starts of the plan, in random order across tasks."""
+    return random_order(units_of(setup.plan, setup.envs), setup.plan.seed)
+
+
+def versions() -> dict[str, str]:
+    """The versions that numbers may depend on."""
+    libraries = ("numpy", "scipy", "mujoco", "torch", "lerobot", "hf-libero", "mani-skill")
+    here = {"python": platform.python_version(), "machine": platform.machine()}
+    return here | {name: number for name in libraries if (number := version(name, ""))}
+
+
+def rehearsed(policy_uri: str, env_uri: str) -> bool:
+    """Whether this pair is worth a rehearsal: one of the two is the user's own, and the env may be played."""
+    policy, env = Uri.parse(policy_uri).scheme, Uri.parse(env_uri).scheme
+    return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
+
+
+def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> tuple[str, ...]:
+    """ComponentError when ``policy`` or the env does not repeat; else remarks for the user."""
+    env = registry.env(env_uri)
+    try:
+        if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
+            return ()
+        spec = env.spec
+        start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
+        with blaming(env_uri):
+            before = _reset(env, start, sorted(cameras))
+        notes: tuple[str, ...] = ()
+        with blaming(policy_uri):
+            if Uri.parse(policy_uri).scheme == "python":
+                notes = _check_policy(policy, before)
+            chunk = policy.sample([before], [_draw(0)])[0]
+        if Uri.parse(env_uri).scheme == "gym":
+            with blaming(env_uri):
+                _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
+        return notes
+    finally:
+        env.close()
+
+
+def _draw(seed: int) -> Draw:
+    return Draw(0, "rehearsal", start=0, seed=seed)
+
+
+def _reset(env: Env, start: Start, cameras: Iterable[str]) -> Observation:
+    env.reset(start)
+    return env.observe(tuple(cameras))
+
+
+def _check_policy(policy: Policy, seen: Observation) -> tuple[str, ...]:
+    """Same observation and draw, same chunk. Another draw should give another one, but need not at every state."""
+    spec = policy.spec
+    if not spec.seeded:
+        return ()
+    first, again, other = (policy.sample([seen], [_draw(seed)])[0] for seed in (0, 0, 1))
+    if _difference(first, again) > _CLOSE:
+        raise ComponentError(
+            f"{spec.name} gave two different chunks for the same observation and the same draw, so its takes could be"
+            " neither repeated nor paired. Take all noise from the draw (draw.normal(shape), draw.generator(), or"
+            " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If its"
+            " noise is out of your hands, say seeded=False in its spec"
+        )
+    same = _difference(first, other) <= _CLOSE
+    if spec.kind == "deterministic" and not same:
+        raise ComponentError(f"{spec.name} calls itself deterministic, but its chunk changes with the draw")
+    if spec.kind != "deterministic" and same:
+        return (
+            f"{spec.name} gave the same chunk for two draws: if it is deterministic, let its spec say so"
+            " (kind deterministic); if it samples, its noise does not come from the draw",
+        )
+    return ()
+
+
+def _check_env(env: Env, start: Start, actions: F32) -> None:
+    """Same start and actions, same states and pictures."""
+    name, first = env.spec.name, _played(env, start, actions)
+    again = _played(env, start, actions)
+    mend = (
+        "if the env is yours, draw everything random from self.np_random, after super().reset(seed=seed); if it is not,"
+        " rebuild=true in its URI may mend it; repeats=false accepts it as it is"
+    )
+    for step, (one, two) in enumerate(zip(first, again, strict=False)):
+        for what, least, a, b in zip(("state", "picture"), (_CLOSE, _LEVELS), one, two, strict=True):
+            if _difference(a, b) > least:
+                when = f"at step {step} of the same actions" if step else f"after reset(seed={start.index})"
+                raise ComponentError(
+                    f"{name}: {when} the {what} is not the same twice, so starts are not fixed; {mend}"
+                )
+
+
+def _played(env: Env, start: Start, actions: F32) -> list[tuple[Array, Array]]:
+    camera = env.spec.score_camera
+    seen = [_reset(env, start, (camera,))]
+    for action in actions:
+        over = env.step(action)
+        seen.append(env.observe((camera,)))
+        if over.done:
+            break
+    return [(each.state, each.images[camera]) for each in seen]
+
+
+def _difference(a: Array, b: Array) -> float:
+    """The largest difference, relative to the size of the numbers where they are large."""
+    if a.shape != b.shape:
+        return float("inf")
+    size = 1 if a.dtype == np.uint8 else np.maximum(1, np.abs(a))
+    return float(np.max(np.abs(a.astype(np.float64) - b) / size, initial=0.0))

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import toy
 
-from besttake.takes.pool import LocalPool
+from besttake.errors import RolloutError
+from besttake.takes.pool import WorkerPool
 
 WORLD = """
 from besttake.testbed.env import make as testbed
@@ -32,9 +34,9 @@ print(besttake.diagnose(plan, out="run").digest)
 HOLDS_WORKERS = """
 import signal
 import time
-from besttake.takes.pool import LocalPool
+from besttake.takes.pool import WorkerPool
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-pool = LocalPool(2)
+pool = WorkerPool(2)
 pool.map(abs, [1, 2, 3, 4])
 print(*pool.pids, flush=True)
 time.sleep(600)
@@ -82,7 +84,7 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path: Path, how: sign
 
 
 def test_ctrl_c_is_left_to_the_parent() -> None:
-    pool = LocalPool(1)
+    pool = WorkerPool(1)
     pool.map(toy.halved, [2])
     (pid,) = pool.pids
     os.kill(pid, signal.SIGINT)
@@ -92,7 +94,7 @@ def test_ctrl_c_is_left_to_the_parent() -> None:
 
 
 def test_a_worker_that_dies_idle_is_replaced() -> None:
-    pool = LocalPool(2)
+    pool = WorkerPool(2)
     pool.map(toy.halved, [2, 4])
     os.kill(pool.pids[1], signal.SIGKILL)
     assert gone(pool.pids[1])
@@ -101,7 +103,40 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
 
 
 def test_a_worker_has_one_blas_thread_and_the_module_path_of_its_parent() -> None:
-    pool = LocalPool(1)
+    pool = WorkerPool(1)
     assert pool.map(os.getenv, ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"]) == ["1", "1"]
     assert pool.map(toy.search_path, [0]) == [[os.path.abspath(place) for place in sys.path]]
+    pool.close()
+
+
+def test_work_that_raises_or_kills_its_worker_is_told(tmp_path: Path) -> None:
+    own = WorkerPool(2)
+    with pytest.raises(RolloutError, match="died or gave no answer 3 times"):
+        own.map(toy.halved, [2, 13])
+    own.close()
+    other = WorkerPool(1)
+    with pytest.raises(ValueError, match="7 is odd"):
+        other.map(toy.halved, [7])
+    other.close()
+
+
+def test_a_worker_killed_in_the_middle_of_its_answer_is_replaced(tmp_path: Path) -> None:
+    own = WorkerPool(1)
+    assert own.map(toy.cut_short, [str(tmp_path / "died")]) == ["whole"]
+    own.close()
+
+
+def test_workers_that_cannot_start_are_one_line_and_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("besttake.takes.process._CODE", "raise SystemExit(1)")
+    monkeypatch.setattr("besttake.takes.pool._WAIT", 0.01)
+    with closing(WorkerPool(2)) as own, pytest.raises(RolloutError, match="is memory short"):
+        own.map(toy.halved, [2, 4])
+
+
+def test_a_machine_that_slept_gives_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("besttake.takes.pool.time.monotonic", iter(range(0, 10**9, 3600)).__next__)
+    pool = WorkerPool(1, patience=30)
+    assert pool.map(toy.halved, [2, 4]) == [1, 2], "an hour between two looks counts as a second"
+    assert pool.stalled == 0
+    monkeypatch.undo()
     pool.close()

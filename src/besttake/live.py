@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
-from besttake.measure.scores import Scores, run_digest
 from besttake.reporting.html import report_page
 from besttake.reporting.live import State, live_page
 from besttake.reporting.page import Page, Section, prose
@@ -35,6 +34,7 @@ from besttake.result import Result
 from besttake.takes import heartbeat, table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import digest_of
 
 _log = logging.getLogger(__name__)
@@ -264,7 +264,7 @@ class AttachedPage:
     """The live page of the run in ``directory``, served by a process of its own that ends with this one."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live.server import main; main(*sys.argv[1:4])"
+        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live import main; main(*sys.argv[1:4])"
         own = [str(directory.resolve()), str(directory), str(port)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *own, *map(os.path.abspath, sys.path)],

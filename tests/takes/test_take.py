@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from besttake.errors import RunError
-from besttake.takes.film import Film
 from besttake.takes.key import TakeKey
-from besttake.takes.take import Take
+from besttake.takes.take import Film, Take
 
 
 @pytest.mark.parametrize("count", [1, 2, 17, 300])
