@@ -1,4 +1,4 @@
-"""``library build | show | check | tune``."""
+"""Commands that set up a diagnosis: ``library build | show | check | tune`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -7,34 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, option, plan_flags
-from besttake.cli.help import Group
-from besttake.cli.options import Json, Quiet, Verbose, reporter, show
-
-app = typer.Typer(
-    cls=Group,
-    help="Build, show, check and tune libraries of demonstrations.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from besttake.cli.flags import Flags, Json, Quiet, Verbose, option, plan_flags, reporter, show
 
 Directory = Annotated[Path, typer.Argument(metavar="LIBRARY", help="Directory of the library.")]
 
 
-Pad = Annotated[
-    str,
-    typer.Option(
-        metavar="hold|repeat",
-        help="Actions after the end of a demonstration: hold (for delta actions) or repeat (for absolute ones).",
-    ),
-]
-GripperAs = Annotated[
-    str | None,
-    typer.Option(metavar="OPEN,CLOSE", help="Convert gripper commands to these two values, e.g. -1,1 for LIBERO."),
-]
-
-
-@app.command()
 @plan_flags(
     "demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "event_turns",
     "eef_dims",
@@ -54,8 +31,14 @@ def build(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Directory to create.")],
     stride: Annotated[int, typer.Option(min=1, help="Embed every Nth frame, and the frames of events.")] = 1,
     max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many demonstrations per task.")] = None,
-    pad: Pad = "hold",
-    gripper_as: GripperAs = None,
+    pad: Annotated[
+        str,
+        typer.Option(metavar="hold|repeat", help="Actions after the end: hold (deltas) or repeat (absolute)."),
+    ] = "hold",
+    gripper_as: Annotated[
+        str | None,
+        typer.Option(metavar="OPEN,CLOSE", help="Convert gripper commands to these two values, e.g. -1,1 for LIBERO."),
+    ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as float16, at half the size.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out demonstrations that cannot be used, and list them.")
@@ -132,7 +115,6 @@ def _levels(text: str | None) -> tuple[float, float] | None:
     return opens, closes
 
 
-@app.command("show")
 def show_library(
     directory: Directory,
     contact_sheets: Annotated[
@@ -161,7 +143,6 @@ def show_library(
         draw_all(library, contact_sheets)
 
 
-@app.command()
 def check(
     directory: Directory,
     replay: Annotated[
@@ -197,7 +178,6 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
 def tune(
     directory: Directory,
     env: Annotated[
@@ -227,3 +207,34 @@ def tune(
         progress=reporter(quiet or as_json, verbose),
     )  # fmt: skip
     show(outputs.tuned(tuned), tuned.to_json(), as_json)
+
+
+def doctor(
+    demos: Annotated[
+        str | None, typer.Option(metavar="PATH|URI", help="Demonstrations to look at; a few are read.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(metavar="URI", help="Policy to load; shows what it needs.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Environment to open; shows what it offers and renders one picture."),
+    ] = None,
+    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check what is installed on this machine, and whether demonstrations, a policy and an environment fit together.
+
+    Without options it lists what works here. With any of --demos, --policy and --env it shows side by side what their
+    numbers mean (gripper, state, action, pictures), marks differences, and exits with code 1 if they do not fit.
+
+    Examples:
+      besttake doctor
+      besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
+      besttake doctor --demos lerobot:org/libero --policy lerobot:org/pi0_libero --env libero:spatial
+    """
+    from besttake.reporting import outputs
+    from besttake.verbs.doctor import doctor as look
+
+    result = look(policy, env, demos, trust_remote_code=trust_remote_code)
+    show(outputs.doctor(result), result.to_json(), as_json)
+    if not result.healthy:
+        raise typer.Exit(1)
