@@ -20,8 +20,8 @@ import numpy as np
 from bench.libero_bits import TASKS as ALL
 from bench.libero_bits import drifts
 from besttake import registry
-from besttake.envs.libero.control_step import OscStep
 from besttake.envs.libero.env import LiberoEnv
+from besttake.envs.libero.simulator import OscStep
 from besttake.types import Start
 
 TASKS = ("libero:object?task=0", "libero:spatial?task=3", "libero:goal?task=7", "libero:10?task=2")

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import numpy as np
 
 from besttake.config import Plan
-from besttake.live.server import AttachedPage
+from besttake.live import AttachedPage
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLAN = Plan(policy="testbed:half", env="testbed:pick", arms="base", stride=8, probe_states=0, seeds=3)

@@ -16,7 +16,7 @@ from besttake.errors import RunError
 from besttake.takes.key import TakeKey
 
 VERBS = (
-    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "tune",
+    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score",
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def env(name="LIBERO", **changes):
 
 
 def policy(**means):
-    return PolicySpec("lerobot:org/pi0", "flow", 50, 7, 10, convention=Convention(**means))
+    return PolicySpec("lerobot:org/pi0", "flow", 50, 7, 10, turns_gripper=True, convention=Convention(**means))
 
 
 def test_states_are_known_by_their_ranges():

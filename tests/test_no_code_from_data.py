@@ -13,7 +13,6 @@ import sqlite3
 import sys
 import types
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from besttake.demos.storage import LibraryHead
 from besttake.envs import vla_eval
 from besttake.errors import BestTakeError, ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
-from besttake.verbs.diagnose.check import Asked
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLANTED = "python:planted:make"
@@ -93,7 +91,6 @@ CODE = (
 def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatch: Any, capsys: Any) -> None:
     plant(library, encoder=uri)
     few = ("--probe-states", 4, "--check-states", 4)
-    monkeypatch.setattr("besttake.verbs.tune.Asked", partial(Asked, 4))
     (library.parent / "take").mkdir()
     Image.new("RGB", (32, 32)).save(library.parent / "take" / "0.png")
     for use in (
@@ -103,7 +100,6 @@ def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatc
         ["diagnose", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, "-o", "out", *few],
         ["probe", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, *few],
         ["serve", "--policy", "testbed:half", "--retrieve", library, "--port", "0"],
-        ["library", "tune", library, "--env", "testbed:pick", "--policy", "testbed:half"],
     ):
         code = call(monkeypatch, *use)
         said = capsys.readouterr().err
@@ -337,7 +333,6 @@ ORIGINS = {
     "recordings/footage.py": "the user's data set",
     "verbs/replay.py": "the user's env",
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
-    "verbs/tune.py": "the user's policies",
 }
 
 

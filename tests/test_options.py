@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from besttake import options
-from besttake.envs.process import global_seed
+from besttake.envs.base import global_seed
 from besttake.errors import ComponentError
 
 

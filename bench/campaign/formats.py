@@ -173,7 +173,7 @@ def _libraries(scratch: Path) -> list[Format]:
     def use(path: Path) -> None:
         library = Library.open(path.parent)
         library.encoder()
-        library.view("pick", "").candidates(library.retrieval or _default(), 4)
+        library.view("pick", "").candidates(_default(), 4)
         library.frame_image(0)
 
     def cache(path: Path) -> None:

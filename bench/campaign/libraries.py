@@ -56,5 +56,5 @@ def _used(path: Path) -> str:
         digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     for frame in (0, len(view.frames) - 1):
         digest.update(library.frame_image(frame).tobytes())
-    digest.update(repr((library.retrieval, library.head)).encode())
+    digest.update(repr(library.head).encode())
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from besttake.config import Plan, Retrieval
     from besttake.errors import BestTakeError
-    from besttake.policies.function import FunctionPolicy
+    from besttake.policies.base import FunctionPolicy
     from besttake.registry import trust
     from besttake.result import Result
     from besttake.verbs.compare import compare
@@ -32,18 +32,17 @@ if TYPE_CHECKING:
     from besttake.verbs.reproduce import reproduce
     from besttake.verbs.runs import Run
     from besttake.verbs.score import score
-    from besttake.verbs.tune import tune
 
     __version__: str
 
 __all__ = [
     "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
-    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust", "tune",
+    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
 ]  # fmt: skip
 
 _MODULES = {
     "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
-    "FunctionPolicy": "policies.function", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
+    "FunctionPolicy": "policies.base", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
 }  # fmt: skip
 """Where public names live; any other verb ``x`` is ``besttake.verbs.x.x``."""
 

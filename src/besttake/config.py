@@ -116,8 +116,8 @@ SCORER = "coverage"
 class Retrieval(BaseModel):
     """Settings of the arm ``retrieve``: how it finds a demonstrated chunk and how the policy uses it.
 
-    A setting that is left out (None) comes from the tuned library or from the check on held-out demonstrations, else
-    from the defaults of `besttake.core.retrieve.RetrievalConfig`.
+    A setting that is left out (None) comes from the check on held-out demonstrations, else from the
+    defaults of `besttake.core.retrieve.RetrievalConfig`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -269,8 +269,7 @@ def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
         raise ComponentError(other_state if known else unlike)
     if mine.gripper is not None and its.gripper is not None and mine.gripper.differs(its.gripper):
         turn = next((name for name, target in COMMANDS.items() if not target.differs(its.gripper)), "")
-        # Only 0 to 1 can be turned, and only the adapters of lerobot: and openvla: do it.
-        mends = mine.gripper.low == 0 and turn and policy.name.startswith(("lerobot:", "openvla:"))
+        mends = mine.gripper.low == 0 and turn and policy.turns_gripper
         hint = f"add ?gripper={turn} to the policy's URI" if mends else _OTHER
         problem = f"commands the gripper by {mine.gripper}, but {env.name} takes {its.gripper}"
         raise ComponentError(f"{policy.name} {problem}; {hint}")

@@ -169,6 +169,7 @@ class PolicySpec:
         small: Whether it is cheap enough that every worker may hold a copy, made from the same URI.
         width: Rows per forward pass, to which smaller batches are padded; 0 means any number.
         prompted: Whether it needs an instruction.
+        turns_gripper: Whether its URI takes ``?gripper=``, which turns commands from 0 to 1 into those of an env.
         fingerprint: Changes whenever the policy behaves differently, such as with other weights.
         notes: Remarks for the report.
         convention: What the numbers and images it was trained on mean, as far as its checkpoint tells.
@@ -187,6 +188,7 @@ class PolicySpec:
     small: bool = False
     width: int = 0
     prompted: bool = False
+    turns_gripper: bool = False
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
     convention: Convention = UNKNOWN

@@ -65,7 +65,6 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["library", "check", "nowhere"], "not a library"),
         (["library", "build", "magic:x", "-o", "out"], "no source of demonstrations of kind 'magic'"),
         (["library", "build", "testbed", "-o", "out", "--pad", "round"], "choose hold or repeat"),
-        (["library", "tune", "nowhere", "--env", "testbed"], "--policy is missing"),
         (
             ["probe", "--policy", "testbed:half", "--env", "testbed", "--demos", "nowhere"],
             "neither a library directory",

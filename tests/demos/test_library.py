@@ -240,17 +240,6 @@ def test_missing_damaged_and_newer_libraries_are_told_apart(library, two_tasks, 
         Library.open(copy.path)
 
 
-def test_a_tuned_configuration_is_frozen_into_the_library_without_changing_what_it_is(two_tasks, tmp_path):
-    made = build(two_tasks, Hog(), tmp_path / "tuned")
-    assert made.retrieval is None
-    config = RetrievalConfig(rule="current", prior=0.2, rerank=3)
-    tuned = made.with_retrieval(config, {"env": "testbed", "starts": [5000, 5001]})
-    assert tuned.retrieval == config
-    assert tuned.tuned_on == {"env": "testbed", "starts": [5000, 5001]}
-    assert tuned.fingerprint == made.fingerprint
-    assert Library.open(made.path).retrieval == config
-
-
 _STREAM = """
 import resource, sys
 import numpy as np

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from besttake.encoders.cache import CachedEncoder, frame_hash
+from besttake.encoders.cache import CachedEncoder
 from besttake.errors import ComponentError
 from besttake.testing import check_encoder
 from besttake.types import EncoderSpec
@@ -106,12 +106,3 @@ def test_a_damaged_cache_and_an_encoder_without_a_fingerprint_are_said_plainly(t
         CachedEncoder(Means(), tmp_path)
     with pytest.raises(ComponentError, match="no fingerprint"):
         CachedEncoder(Means(""), tmp_path)
-
-
-def test_embeddings_that_were_made_elsewhere_are_kept(tmp_path):
-    frames, here = pictures(6), Means()
-    encoder = CachedEncoder(here, tmp_path)
-    encoder.add(dict(zip(map(frame_hash, frames), Means().encode(frames), strict=True)), 5)
-    assert encoder.encoded == 5
-    np.testing.assert_array_equal(encoder.encode(frames), Means().encode(frames))
-    assert here.seen == 0

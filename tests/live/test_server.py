@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from besttake import live as module
 from besttake.errors import ComponentError
-from besttake.live import server as module
-from besttake.live.server import AttachedPage, LiveServer, RunPage
+from besttake.live import AttachedPage, LiveServer, RunPage
 from besttake.result import Result
 
 PLAN = (

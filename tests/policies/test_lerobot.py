@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from besttake import registry
 from besttake.errors import ComponentError, MissingExtra
 from besttake.policies.lerobot import layered
+from besttake.policies.lerobot_checkpoint import settle_dtype
 from besttake.policies.lerobot_families import Diffusion
 
 without_lerobot = pytest.mark.skipif(importlib.util.find_spec("lerobot") is not None, reason="lerobot is installed")
@@ -32,13 +34,18 @@ def test_a_missing_library_names_the_extra():
         ("lerobot:org/name?width=wide", "width=wide is not a whole number of at least 1"),
         ("lerobot:org/name?colour=red", "no option colour"),
         ("lerobot:org/name?dtype=int8", "dtype=int8 is not one of float32, bfloat16, float16"),
-        ("lerobot:org/name?compile=perhaps", "compile=perhaps is not true or false"),
-        ("lerobot:org/name?compile=1&width=auto", "compile=1 is for one width; try width=auto without it"),
     ],
 )
 def test_wrong_options_are_said_before_anything_is_loaded(uri, words):
     with pytest.raises(ComponentError, match=words):
         registry.policy(uri)
+
+
+def test_a_class_that_does_not_know_a_precision_is_one_line() -> None:
+    with pytest.raises(ComponentError, match="dtype=float16: a pi0 policy computes in float32 or bfloat16"):
+        settle_dtype(SimpleNamespace(type="pi0", dtype="float32", device="cpu"), "float16", "x")
+    with pytest.raises(ComponentError, match="dtype=float32: a wall_x policy computes in bfloat16 alone"):
+        settle_dtype(SimpleNamespace(type="wall_x", device="cpu"), "float32", "x")
 
 
 def test_a_diffusion_latent_repeats_the_ends_of_the_chunk_where_it_has_none():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake.arms.base import Request
-from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
+from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 
 class ToyEnv:
@@ -111,12 +111,11 @@ class Recipe:
     width: int = 0
     missing: bool = False
     library: str | None = None
-    eye: bool = False
 
     def load(self) -> Sleeping:
         if self.missing:
             raise FileNotFoundError("no weights here")
-        return Sleeping(self.seconds, self.width, Eye() if self.eye else None)
+        return Sleeping(self.seconds, self.width)
 
     def sampler(self, env: EnvSpec) -> Sleeping:
         return self.load()
@@ -125,18 +124,11 @@ class Recipe:
         return loaded
 
 
-class Eye:
-    """The mean colour of a frame."""
-
-    def encode(self, images: U8) -> F32:
-        return images.mean((1, 2)).astype(np.float32)
-
-
 class Sleeping(Noise):
     """Noise that takes its time; ``busy`` counts it."""
 
-    def __init__(self, seconds: float, width: int = 0, encoder: Eye | None = None) -> None:
-        self.seconds, self.width, self.busy, self.encoder = seconds, width, 0.0, encoder
+    def __init__(self, seconds: float, width: int = 0) -> None:
+        self.seconds, self.width, self.busy = seconds, width, 0.0
         self._lock = threading.Lock()
 
     def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:

@@ -48,8 +48,7 @@ def check(library: Library) -> Check:
 
 def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    base = RetrievalConfig.from_dict({**tuned, **plan.retrieval.given()})
+    base = RetrievalConfig.from_dict(plan.retrieval.given())
     policy = policy or registry.policy("testbed:half")
     return choose(policy, plan, open_envs(plan), library, base, Reporter(False))
 

@@ -96,7 +96,7 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(
 
     shutil.copytree(runs[0], tmp_path / "grown")
     with contextlib.closing(Table(tmp_path / "grown")) as table:
-        rows = table.content().rows.values()
+        rows = table.content.rows.values()
         other = [replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start in (7, 8)]
         assert len(other) == 18
         table.add(other)

@@ -124,13 +124,12 @@ def test_an_encoder_that_did_not_make_the_library_is_refused(made, tmp_path, cap
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", ["diagnose", "probe", "tune"])
+@pytest.mark.parametrize("command", ["diagnose", "probe"])
 def test_a_task_that_was_not_demonstrated_is_refused(made, tmp_path, capsys, command):
     library = made(tasks=("drawer", "push"))
     words = {
         "diagnose": ["diagnose", *PICK, "--demos", library, "-o", tmp_path / "run"],
         "probe": ["probe", *PICK, "--demos", library],
-        "tune": ["library", "tune", library, *PICK],
     }[command]
     code, lines = said(capsys, *words)
     assert code == 2
@@ -139,7 +138,6 @@ def test_a_task_that_was_not_demonstrated_is_refused(made, tmp_path, capsys, com
     assert "demonstrations of pick" in lines[0]
     assert "drawer, push" in lines[0]
     assert not (tmp_path / "run").exists()
-    assert Library.open(library).retrieval is None
 
 
 def probed(library, task="pick"):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from besttake.core.retrieve import RetrievalConfig
 from besttake.result import Cell, Dfe, Estimate
 from besttake.verbs.doctor import Check, DoctorResult, Pairing
 from besttake.verbs.ingest import IngestResult, ingest
@@ -13,7 +12,6 @@ from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
 from besttake.verbs.rank import RankedTake, RankResult
 from besttake.verbs.reproduce import Compared, ReproduceResult, protocol
-from besttake.verbs.tune import Trial, Tuned
 
 
 def ranked() -> RankResult:
@@ -59,10 +57,6 @@ RESULTS = {
     "doctor": lambda _: DoctorResult(
         (Check("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
     ),
-    "tune": lambda _: Tuned(
-        RetrievalConfig(),
-        (Trial("frame, plain", RetrievalConfig(), Estimate(0.75), Estimate(0.1), Estimate(0.05), 40),),
-    ),
     "ingest": ingested,
     "probe": lambda _: probed(),
     "reproduce": reproduced,
@@ -71,7 +65,6 @@ SHOWS = {
     "rank": ("3 takes ranked by manifold", "a&lt;b&gt;.mp4", "0.91", "has a damaged video", "only the first 3 frames"),
     "plan": ("+/- 3 points", "any policy"),
     "doctor": ("does not work", "python", "no camera &lt;wrist&gt;"),
-    "tune": ("Chosen: frame, plain", "0.75"),
     "ingest": ("8 outcomes of 1 recording", "0.5", "not known"),
     "probe": ("Demonstration-fit error", "all tasks", "0.3"),
     "reproduce": ("Selection improves every backbone", "pass@1", "64.2", "60.5", "starts is &lt;10&gt;"),

@@ -15,7 +15,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError, MissingExtra, PlanError
 from besttake.takes.sizes import drawing, gpus
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.diagnose.playing import replica_count, settled
+from besttake.verbs.diagnose.playing import replica_count
 
 
 def planned(**changes: object) -> Plan:
@@ -44,14 +44,6 @@ def test_auto_is_a_replica_per_gpu_for_policies_that_may_need_one(monkeypatch: p
     assert replica_count(planned(replicas=2), large) == 2
     monkeypatch.setattr("besttake.verbs.diagnose.playing.find_spec", lambda name: None)
     assert replica_count(planned(), large) == 1
-
-
-def test_replicas_take_over_the_width_that_was_measured_here() -> None:
-    spec = replace(registry.policy("testbed:half").spec, width=16)
-    assert settled("lerobot:org/name?width=auto&steps=4", spec) == "lerobot:org/name?width=16&steps=4"
-    assert settled("lerobot:org/name?steps=4&width=auto", spec) == "lerobot:org/name?steps=4&width=16"
-    for uri in ("lerobot:org/name?width=8", "lerobot:org/name?map=width=automatic", "python:mine:make?width=auto"):
-        assert settled(uri, spec) == uri
 
 
 def test_a_replica_whose_policy_is_another_one_than_the_runs_does_not_play() -> None:

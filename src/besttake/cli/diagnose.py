@@ -271,7 +271,7 @@ def run(
     live_port: int | None = None,
 ) -> None:
     """Diagnose, write the report, and print the verdicts; with a live page (``live_port``) as long as that takes."""
-    from besttake.live.server import AttachedPage
+    from besttake.live import AttachedPage
     from besttake.reporting.outputs import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report

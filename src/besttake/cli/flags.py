@@ -154,7 +154,7 @@ def plan_table() -> str:
         "## Retrieval settings",
         "",
         "These keys belong under `retrieval`; `noise`, `prior` and `rule` may also stand at the top level. A key that",
-        "you leave out comes from the tuned library or from the check before the run ([retrieval.md](retrieval.md)),",
+        "you leave out comes from the check before the run ([retrieval.md](retrieval.md)),",
         "else it has its default.",
         "",
         *_rows(Retrieval.model_fields),

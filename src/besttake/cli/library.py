@@ -1,4 +1,4 @@
-"""Commands that set up a diagnosis: ``library build | show | check | tune`` and ``doctor``."""
+"""Commands that set up a diagnosis: ``library build | show | check`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -176,37 +176,6 @@ def check(
     show(replayed(result), result.to_json(), as_json)
     if result.succeeded < len(result.demos):
         raise typer.Exit(1)
-
-
-def tune(
-    directory: Directory,
-    env: Annotated[
-        str, typer.Option(metavar="URI", help="Environment to roll out in; only its tuning starts are used.")
-    ],
-    policy: Annotated[list[str] | None, option("policy", help="Policy to tune for. Repeatable.")] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Tuning starts per task.")] = 10,
-    seeds: Annotated[int, typer.Option(min=1, help="Takes per start.")] = 1,
-    workers: Annotated[int, option("workers", help="Simulator processes (default 2).")] = 2,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Choose retrieval settings by rollouts on tuning starts, for several policies together, and store them.
-
-    Example:
-      besttake library tune libraries/mine --env testbed --policy testbed:half --policy testbed:mid
-    """
-    from besttake.errors import PlanError
-    from besttake.reporting import outputs
-    from besttake.verbs.tune import tune as choose
-
-    if not policy:
-        raise PlanError("`policy` is missing; name the policies to tune for together, e.g. testbed:half")
-    tuned = choose(
-        directory, policy, env, starts=starts, seeds=seeds, workers=workers,
-        progress=reporter(quiet or as_json, verbose),
-    )  # fmt: skip
-    show(outputs.tuned(tuned), tuned.to_json(), as_json)
 
 
 def doctor(

@@ -163,7 +163,7 @@ app = _made(
     _kept(_HELP), epilog=_EXIT, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-library_app = _made("Build, show, check and tune libraries of demonstrations.")
+library_app = _made("Build, show and check libraries of demonstrations.")
 runs_app = _made("List, show, merge and watch run directories.")
 
 
@@ -181,7 +181,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 for group, functions in _COMMANDS.items():
     for function in functions:
         _add(app, function.__name__, function, group)
-for function in (library.build, library.show_library, library.check, library.tune):
+for function in (library.build, library.show_library, library.check):
     _add(library_app, function.__name__.removesuffix("_library"), function)
 for function in (runs.runs_list, runs.runs_show, runs.runs_merge, runs.runs_watch):
     _add(runs_app, function.__name__.removeprefix("runs_"), function)

@@ -81,7 +81,7 @@ def runs_watch(
       besttake runs watch runs/half --port 8123
     """
     from besttake.errors import Interrupted, RunError
-    from besttake.live.server import LiveServer, RunPage
+    from besttake.live import LiveServer, RunPage
     from besttake.sanitize import printable
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):
@@ -248,12 +248,8 @@ def serve(
         typer.Option(metavar="LIBRARY|RUN", help="Retrieve from this library, or with the settings of this run."),
     ] = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    noise: Annotated[
-        float | None, option("noise", help="Noise, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
-    prior: Annotated[
-        float | None, option("prior", help="Prior, 0 to 1 (default: as tuned or diagnosed, or 0.1).")
-    ] = None,
+    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
     protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")
@@ -286,8 +282,8 @@ def serve(
     from besttake.core.retrieve import RetrievalConfig
     from besttake.errors import Interrupted, PlanError
     from besttake.policies import augmented
+    from besttake.policies.augmented import retrieval_from
     from besttake.sanitize import printable
-    from besttake.serving.retrieval import retrieval_from
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 

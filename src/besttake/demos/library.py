@@ -1,7 +1,7 @@
 """A library on disk: demonstrations with their embedded frames, states, actions, events and provenance.
 
 ```
-library.json         format, source, encoder, camera, sizes, demos with their events, retrieval (tuned) or null
+library.json         format, source, encoder, camera, sizes, demos with their events
 embeddings.npy       float32 or float16 (F, d)               frame_demo.npy, frame_step.npy   int64 (F,)
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
@@ -15,7 +15,7 @@ afterwards. A `View` is the part of a library that belongs to one task.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import accumulate
@@ -30,7 +30,7 @@ from besttake.core.events import event_starts, onset_frames, phases
 from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
 from besttake.core.search import Index, Rows, Space, Table
 from besttake.demos.base import CameraSource, ReplayableSource, is_wrist
-from besttake.demos.storage import FILE, LibraryHead, TunedHead
+from besttake.demos.storage import FILE, LibraryHead
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
 from besttake.files import short_hash
@@ -218,23 +218,6 @@ class Library:
         same = source is not None and source.fingerprint == self.head.source_fingerprint
         return source if same and isinstance(source, CameraSource) else None
 
-    @property
-    def retrieval(self) -> RetrievalConfig | None:
-        """The frozen configuration that `besttake library tune` wrote; None when it was never tuned."""
-        tuned = self.head.retrieval
-        return None if tuned is None else RetrievalConfig.from_dict(tuned.config)
-
-    @property
-    def tuned_on(self) -> Mapping[str, Any] | None:
-        """Which starts and demonstrations the frozen configuration was chosen on."""
-        return None if self.head.retrieval is None else self.head.retrieval.tuned_on
-
-    def with_retrieval(self, config: RetrievalConfig, tuned_on: Mapping[str, Any]) -> Library:
-        """Freeze ``config`` into the library, with what it was tuned on; the fingerprint stays."""
-        tuned = TunedHead(config=config.to_dict(), tuned_on=dict(tuned_on))
-        self.head.model_copy(update={"retrieval": tuned}).write(self.path)
-        return Library.open(self.path)
-
     def summary(self) -> dict[str, Any]:
         """A summary of the library as plain values, for JSON."""
         head = self.head
@@ -246,7 +229,6 @@ class Library:
             "events": sum(len(d.events) for d in self.demos), "stride": head.stride,
             "turns": "every" if head.event_config == head.event_config.every_turn() else "spaced",
             "left_out": [asdict(bad) for bad in head.left_out], "notes": list(head.notes),
-            "retrieval": None if head.retrieval is None else head.retrieval.model_dump(),
             "fingerprint": self.fingerprint,
         }  # fmt: skip
 

@@ -28,7 +28,7 @@ FORMAT = 1
 FILE = "library.json"
 PICTURE_PX = 128
 _NPY_HEADER = 128
-_BESIDE = ("source", "shows", "retrieval", "fingerprint")
+_BESIDE = ("source", "shows", "fingerprint")
 """Fields that the fingerprint does not cover."""
 
 
@@ -64,13 +64,6 @@ class DemoHead(_Part):
     source: dict[str, Any]
 
 
-class TunedHead(_Part):
-    """The retrieval configuration chosen for the library, and the ``env`` and ``starts`` it was chosen on."""
-
-    config: dict[str, Any]
-    tuned_on: dict[str, Any]
-
-
 class LibraryContent(_Part):
     """The part of the head that, with the files, defines the fingerprint of a library.
 
@@ -103,7 +96,6 @@ class LibraryHead(LibraryContent):
     files: dict[str, StoredFile]
     source: str
     shows: str | None = None
-    retrieval: TunedHead | None = None
     fingerprint: str
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -52,7 +52,7 @@ class CachedEncoder:
         missing = list(fresh)
         for first in range(0, len(missing), _BLOCK):
             block = missing[first : first + _BLOCK]
-            with self._one_at_a_time:  # takes are sampled in one thread while those that ended are embedded in another
+            with self._one_at_a_time:  # the engine samples in two threads
                 vectors = self._encoder.encode(images[[fresh[key] for key in block]])
             new = dict(zip(block, vectors, strict=True))
             self._write(new)
@@ -60,11 +60,6 @@ class CachedEncoder:
         self.encoded += len(fresh)
         self.reused += len(keys) - len(fresh)
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
-
-    def add(self, vectors: Mapping[bytes, F32], encoded: int) -> None:
-        """Store embeddings by frame hash that the same encoder made elsewhere; ``encoded`` of them were new there."""
-        self._write(vectors)
-        self.encoded += encoded
 
     def _write(self, vectors: Mapping[bytes, F32]) -> None:
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]

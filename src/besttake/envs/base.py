@@ -1,8 +1,18 @@
-"""The contract of an environment, which ``besttake.testing.check_env`` checks, and checks that environments share."""
+"""The contract of an environment, which ``besttake.testing.check_env`` checks, and what adapters of simulators share.
+
+They share checks of tasks, cameras and actions, what only a URI can declare, and settings of the whole process: the
+OpenGL back end, and the global random generators.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import ctypes.util
+import os
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
@@ -70,6 +80,7 @@ class Placeable(Protocol):
 
 
 _LISTED = 8
+_VISIBLE, _DRAWS_ON = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
 
 
 def check_task(spec: EnvSpec, task: str) -> None:
@@ -136,3 +147,77 @@ def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[s
     }
     rate, rebuild = None if fps is None else read.number("fps", fps), read.flag("rebuild", left.pop("rebuild", False))
     return Declared(starts, horizon, body, rate, rebuild), left
+
+
+def choose_gl() -> None:
+    """Set ``MUJOCO_GL`` to a back end that is installed, unless the user has; must precede the simulator's import."""
+    if not os.environ.get("MUJOCO_GL") and sys.platform == "linux":
+        if ctypes.util.find_library("EGL"):
+            os.environ["MUJOCO_GL"] = "egl"
+        elif ctypes.util.find_library("OSMesa"):
+            os.environ["MUJOCO_GL"] = "osmesa"
+    chosen = os.environ.get("MUJOCO_GL", "")
+    if chosen in ("egl", "osmesa"):
+        os.environ.setdefault("PYOPENGL_PLATFORM", chosen)
+
+
+def choose_device() -> None:
+    """Have robosuite draw on the GPU that this process computes on, else on EGL's first device.
+
+    EGL knows devices by number only, and lists none but those that have a driver for graphics. robosuite reads
+    ``CUDA_VISIBLE_DEVICES`` where nothing else is said, and fails unless it begins with the number of such a device.
+    """
+    if os.environ.get("MUJOCO_GL") != "egl":
+        return
+    visible = os.environ.get(_VISIBLE)
+    first = (visible or "").partition(",")[0].strip()
+    if visible is None or os.environ.get(_DRAWS_ON, first) != first:
+        return  # the simulator's or the user's choice
+    known = first.isdecimal() and int(first) < (egl_devices() or sys.maxsize)
+    os.environ[_DRAWS_ON] = first if known else "0"
+
+
+def egl_devices() -> int:
+    """The number of EGL devices; 0 if unknown."""
+    try:
+        egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
+        egl.eglGetProcAddress.restype = ctypes.c_void_p
+        place = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+    except (OSError, AttributeError):
+        return 0
+    count = ctypes.c_int(0)
+    if place:
+        ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(place)(
+            0, None, ctypes.byref(count)
+        )
+    return count.value
+
+
+@contextmanager
+def cuda_unmentioned() -> Iterator[None]:
+    """Without ``CUDA_VISIBLE_DEVICES``, which robosuite's import refuses where it does not name the device drawn on."""
+    visible = os.environ.pop(_VISIBLE, None)
+    try:
+        yield
+    finally:
+        if visible is not None:
+            os.environ[_VISIBLE] = visible
+
+
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """Seed numpy's, Python's and (if it is loaded) torch's global generators, and put them back afterwards."""
+    numpys, pythons = np.random.get_state(), random.getstate()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    torchs = torch.random.get_rng_state() if torch is not None else None
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(pythons)
+        if torch is not None:
+            torch.random.set_rng_state(torchs)

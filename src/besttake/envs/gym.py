@@ -17,8 +17,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from besttake.envs.base import check_action, check_cameras, check_task, declared
-from besttake.envs.process import choose_gl, global_seed
+from besttake.envs.base import check_action, check_cameras, check_task, choose_gl, declared, global_seed
 from besttake.errors import ComponentError, blaming, need, one_line
 from besttake.files import short_hash
 from besttake.options import Reader, names, value

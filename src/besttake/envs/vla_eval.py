@@ -17,9 +17,17 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from besttake.conventions import FAMILIES, Convention
-from besttake.envs.base import Declared, check_action, check_cameras, check_task, declared, named_task
+from besttake.envs.base import (
+    Declared,
+    check_action,
+    check_cameras,
+    check_task,
+    choose_gl,
+    declared,
+    global_seed,
+    named_task,
+)
 from besttake.envs.libero.install import import_libero, locate
-from besttake.envs.process import choose_gl, global_seed
 from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.files import short_hash, version
 from besttake.options import Reader, value

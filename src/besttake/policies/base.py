@@ -1,10 +1,20 @@
-"""The contract of a policy. Prove that yours keeps it with ``besttake.testing.check_policy``."""
+"""The contract of a policy, and the shortest way to keep it: a policy made of one function.
+
+Prove that yours keeps it with ``besttake.testing.check_policy``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import Parameter, getsourcefile, signature, unwrap
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from besttake.errors import ComponentError
+from besttake.files import short_hash
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warm
 
@@ -74,3 +84,89 @@ class Foresight(Protocol):
     def foresee(self, observations: Sequence[Observation], chunks: F32) -> U8:
         """The image expected after each chunk, uint8 (B, H, W, 3), from the score camera."""
         ...
+
+
+class FunctionPolicy:
+    """A policy made of one function, ``act``, which turns one observation into one chunk of actions.
+
+    The number of parameters of ``act`` without a default tells what the policy supports:
+
+    - ``act(observation)`` is deterministic: every take of a start is the same.
+    - ``act(observation, draw)`` samples, and takes all its noise from ``draw``, as ``draw.normal((n,))``.
+    - ``act(observation, draw, noise)`` can also be cooled: it multiplies its noise by ``noise``, which is 1, or less
+      if the policy is cooled.
+
+    Args:
+        act: The function. It returns ``horizon`` actions of ``action_dim`` numbers.
+        horizon: Number of actions in a chunk.
+        action_dim: Numbers per action.
+        replan: How many actions of a chunk are executed before ``act`` is called again (default: all).
+        others: Further fields of `PolicySpec`, such as ``cameras=("wrist",)``.
+
+    Examples:
+        >>> def act(observation, draw, noise):
+        ...     return [observation.state[:2] + 0.1 * noise * draw.normal((2,))] * 8
+        >>> FunctionPolicy(act, horizon=8, action_dim=2).spec.cools
+        True
+    """
+
+    def __init__(
+        self, act: Callable[..., Any], *, horizon: int, action_dim: int, replan: int | None = None, **others: Any
+    ) -> None:
+        takes = _positional(act)
+        others = {"name": getattr(act, "__name__", "policy"), "fingerprint": _fingerprint(act), **others}
+        self._act, self._takes = act, takes
+        self.spec = PolicySpec(
+            kind=others.pop("kind", "deterministic" if takes == 1 else "flow"), horizon=horizon, action_dim=action_dim,
+            replan=horizon if replan is None else replan, cools=takes > 2, **others,
+        )  # fmt: skip
+
+    def sample(
+        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
+    ) -> F32:
+        """Sample one chunk per row, float32 (B, horizon, action_dim), by calling ``act`` row by row."""
+        noises = [each.noise if each else 1.0 for each in warm or [None] * len(draws)]
+        return np.stack([self._chunk(row) for row in zip(observations, draws, noises, strict=True)])
+
+    def _chunk(self, arguments: tuple[Observation, Draw, float]) -> F32:
+        chunk = np.asarray(self._act(*arguments[: self._takes]), np.float32)
+        shape = (self.spec.horizon, self.spec.action_dim)
+        if chunk.shape != shape:
+            raise ComponentError(f"{self.spec.name} gave a chunk of shape {chunk.shape}, not {shape}")
+        return chunk
+
+
+def _positional(act: Callable[..., Any]) -> int:
+    """How many of observation, draw and noise ``act`` takes."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = list(signature(act).parameters.values())
+    except (TypeError, ValueError):  # C functions need not say what they take
+        parameters = []
+    # What has a default of its own, as act(observation, model=MODEL), is not ours to give.
+    takes = len([each for each in parameters if each.kind in kinds and each.default is Parameter.empty])
+    if not 1 <= takes <= 3:
+        raise ComponentError(
+            f"{getattr(act, '__name__', act)} takes {takes} arguments; a policy is act(observation),"
+            " act(observation, draw) or act(observation, draw, noise)"
+        )
+    return takes
+
+
+def _fingerprint(act: Callable[..., Any]) -> str:
+    """That of the file that holds ``act``, so that takes of an older version are not mistaken for its own."""
+    while isinstance(act, partial):
+        act = act.func
+    try:
+        file = getsourcefile(unwrap(act))
+    except TypeError:  # a callable object, or one of C
+        file = getsourcefile(type(act)) if type(act).__module__ != "builtins" else None
+    if file and Path(file).is_file():
+        return short_hash(Path(file).read_bytes())
+    code = getattr(act, "__code__", None)  # of a notebook
+    return "" if code is None else short_hash(code.co_code, *map(repr, filter(_plain, code.co_consts)))
+
+
+def _plain(constant: object) -> bool:
+    """Whether the text of a constant says all about it; that of a nested function has its address."""
+    return isinstance(constant, str | bytes | int | float | complex | None)

@@ -19,17 +19,12 @@ import numpy as np
 from besttake.conventions import COMMANDS, Gripper
 from besttake.core.retrieve import warm_start
 from besttake.errors import ComponentError, one_clear_error, one_line
-from besttake.files import version
 from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import (
-    AUTO,
     DTYPES,
     Checkpoint,
     LoadOptions,
-    best_width,
-    kept_width,
     load,
-    machine,
     steps_key,
     trained_on,
 )
@@ -74,10 +69,9 @@ def make(
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
     read = Reader(f"lerobot:{rest}")
     own = ("map", "state", "gripper", "width", "replan", "steps")
-    read.only((*own, *more), (*own, "device", "revision", "temperature", "dtype", "compile"))
+    read.only((*own, *more), (*own, "device", "revision", "temperature", "dtype"))
     cameras, taken = read.mapping("map", map), read.indexes("state", state)
-    measures = width == AUTO
-    wide, executed = 1 if measures else read.whole("width", width), read.optional_whole("replan", replan)
+    wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
     command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
     asked = LoadOptions(
         revision=more.get("revision"),
@@ -85,14 +79,9 @@ def make(
         steps=read.optional_whole("steps", steps),
         temperature=read.number("temperature", more["temperature"], least=0) if "temperature" in more else None,
         dtype=read.choice("dtype", more["dtype"], DTYPES) if "dtype" in more else None,
-        compiles=read.flag("compile", more.get("compile", False)),
     )
-    if measures and asked.compiles:
-        raise ComponentError(f"{read.uri}: compile=1 is for one width; try width=auto without it, and give the number")
-    policy = LerobotPolicy(
-        load(rest, asked, trust_remote_code=trust_remote_code is True), cameras, taken, wide, executed, command
-    )
-    return policy.measured() if measures else policy
+    checkpoint = load(rest, asked, trust_remote_code=trust_remote_code is True)
+    return LerobotPolicy(checkpoint, cameras, taken, wide, executed, command)
 
 
 class LerobotPolicy:
@@ -137,47 +126,20 @@ class LerobotPolicy:
         turned = "" if gripper is None else f"/g{gripper}"
         if temperature := getattr(config, "temperature", None):
             turned += f"/t{temperature:g}"
-        self._fingerprint = (checkpoint.fingerprint, f"f{FED}/r{steps}/s{denoising}{turned}{checkpoint.computes}")
+        settings = f"f{FED}/r{steps}/s{denoising}{turned}{checkpoint.computes}"
         self.spec = PolicySpec(
             name=name, kind=self._family.kind, horizon=horizon, action_dim=action_dim,
             replan=steps, cameras=tuple(dict.fromkeys(self._cameras.values())), width=self._width,
             state_dim=None if taken else self._state_dim, warm_start=warm_start, cools=self._family.cools,
-            fingerprint=f"/w{self._width}/".join(self._fingerprint),
+            fingerprint=f"{checkpoint.fingerprint}/w{self._width}/{settings}",
             convention=trained if gripper is None else replace(trained, gripper=gripper),
+            turns_gripper=True,
             prompted=self._family.prompted or any(hasattr(step, "tokenizer_name") for step in checkpoint.before.steps),
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip
         self._shape = (horizon, self.spec.action_dim)
         if type(self._family) is Seeded:
             self.spec = replace(self.spec, kind=self._tried())
-
-    def measured(self) -> LerobotPolicy:
-        """This policy with as many rows per call as suit the machine; what was measured once is kept.
-
-        Rows of another width round differently, so a run that goes on must find the same number again.
-        """
-        if not self._family.alone:
-            config = self._checkpoint.config
-            names = (
-                *self._fingerprint,
-                str(config.device),
-                *machine(config.device),
-                version("torch"),
-                version("lerobot"),
-            )
-            self._widen(kept_width(names, lambda: best_width(self._try)))
-        return self
-
-    def _try(self, width: int) -> None:
-        """Sample ``width`` different rows in one call."""
-        self._widen(width)
-        empty = self._empty()
-        seen = [replace(empty, instruction=f"row {row:02}") for row in range(width)]
-        self.sample(seen, [Draw(0, "trial", 0, row) for row in range(width)])
-
-    def _widen(self, width: int) -> None:
-        self._width = width
-        self.spec = replace(self.spec, width=width, fingerprint=f"/w{width}/".join(self._fingerprint))
 
     @property
     def cameras(self) -> dict[str, str]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +16,7 @@ import numpy as np
 from besttake import registry
 from besttake.conventions import Convention, Gripper, action_in, gripper_by_moments, gripper_in, state_in
 from besttake.errors import ComponentError, need, one_clear_error, one_line
-from besttake.files import cache_dir, read_json, short_hash, write_text
-from besttake.policies.checkpoints import digest, directory
+from besttake.files import read_json, sha256_of, short_hash
 from besttake.policies.lerobot_families import turned_gripper
 
 _FILES = ("*.json", "*.safetensors")
@@ -51,7 +46,7 @@ _ARM_AND_GRIPPER = 7
 class Checkpoint:
     """A loaded policy. ``before`` and ``after`` are its own processors, around the model; it samples ``under`` this.
 
-    ``computes``: the precision and whether it is compiled, where that is not the checkpoint's own, for fingerprints.
+    ``computes``: the precision, where that is not the checkpoint's own, for fingerprints.
     """
 
     name: str
@@ -75,7 +70,6 @@ class LoadOptions:
     steps: int | None = None
     temperature: float | None = None
     dtype: str | None = None
-    compiles: bool = False
 
 
 def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> Checkpoint:
@@ -110,10 +104,8 @@ def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> C
     policy.eval().requires_grad_(False)
     if asked.dtype == "float32":
         policy.float()
-    if asked.compiles:
-        compile_parts(policy, family, name)
-    precision = asked.dtype or "amp" * bool(config.use_amp)
-    computes = "".join(f"/{each}" for each in (precision, "compiled" * asked.compiles) if each)
+    precision = asked.dtype or ("amp" if config.use_amp else "")
+    computes = f"/{precision}" if precision else ""
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES), under, computes)
 
 
@@ -227,8 +219,7 @@ def _settle(config: Any, asked: LoadOptions, name: str) -> None:
     if asked.device:
         config.device = asked.device
     for flag in ("compile_model", "load_vlm_weights"):
-        # We compile the part whose shapes never change, and only if asked (`compile_parts`); the VLM's own weights
-        # would be overwritten by the checkpoint's.
+        # Compiling takes minutes; the VLM's own weights would be overwritten by the checkpoint's.
         if getattr(config, flag, False):
             setattr(config, flag, False)
     if getattr(config, "rtc_config", None) is not None:
@@ -279,7 +270,6 @@ def _check_weights(policy: Any, path: Path, name: str) -> None:
         raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
 
 
-AUTO = "auto"
 DTYPES = ("float32", "bfloat16", "float16")
 _OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype", "vlm_dtype", "use_bf16")
 """What configs call the precision of their model. A class that has none is run under torch's autocast; GR00T would end
@@ -287,15 +277,6 @@ it, and is told whether to compute in bfloat16."""
 
 _FIXED = {"wall_x": "bfloat16"}
 """Classes whose own code turns parts of what they compute into one precision."""
-
-_COMPILED = {"smolvla": "model.vlm_with_expert.forward", "act": "model"}
-"""The part of each class that does nearly all the work, whose shapes are always the same; only what was tried."""
-
-_WIDEST = 64
-_ENOUGH = 0.9
-"""A narrower call is chosen if it samples so many of the rows per second of the fastest."""
-_NO_GAIN = 1.02
-"""Twice the rows are tried only while doubling gives at least so many times the rows per second."""
 
 
 def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], AbstractContextManager[Any]]:
@@ -332,62 +313,26 @@ def _autocast(device: Any, dtype: str | None = None) -> Callable[[], AbstractCon
     return lambda: torch.autocast(kind, dtype=None if dtype is None else getattr(torch, dtype))
 
 
-def compile_parts(policy: Any, family: str, name: str) -> None:
-    """Compile the part of a policy that does the work, for the one shape that it will see."""
-    if family not in _COMPILED:
-        raise ComponentError(
-            f"lerobot:{name}: compile=1 is known for {', '.join(_COMPILED)}, not for {family} policies"
-        )
-    import torch
-
-    *way, last = _COMPILED[family].split(".")
-    owner = attrgetter(".".join(way))(policy) if way else policy
-    with one_clear_error(f"lerobot:{name}: compile=1: {{}}"):
-        setattr(owner, last, torch.compile(getattr(owner, last), dynamic=False))
-
-
-def best_width(sample: Callable[[int], object], clock: Callable[[], float] = time.perf_counter) -> int:
-    """How many rows to sample at a time: the fewest that come near the most rows per second, by trying.
-
-    ``sample`` samples that many rows in one call; what it raises (memory that runs out) ends the search.
-    """
-    rates: dict[int, float] = {}
-    width = 1
-    while width <= _WIDEST:
-        try:
-            sample(width)  # the first call of a shape also sets things up
-            began = clock()
-            sample(width)
-            rates[width] = width / max(clock() - began, 1e-9)
-        except (RuntimeError, MemoryError):
-            if not rates:
-                raise
-            break
-        if width > 1 and rates[width] < _NO_GAIN * rates[width // 2]:
-            break
-        width *= 2
-    return min(width for width, rate in rates.items() if rate >= _ENOUGH * max(rates.values()))
-
-
-def kept_width(names: Sequence[str], measure: Callable[[], int]) -> int:
-    """The width that was measured before for what ``names`` say, else ``measure`` it now and keep it."""
-    known_by = short_hash("\n".join(names))
-    kept = cache_dir() / "widths" / f"{known_by}.json"
+def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]) -> Path:
+    """The directory called ``name``, else the hub's repository ``name``, downloaded; ``uri`` is for the message."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+        raise ComponentError(f"{uri}: no such directory, and not a repository name (ORG/NAME)")
     try:
-        width = int(read_json(kept)["width"])
-        if 1 <= width <= _WIDEST:
-            return width
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    width = measure()
-    write_text(kept, f'{{"width": {width}}}\n', parents=True)
-    return width
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+    except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
+        reason = one_line(error, 200)
+        raise ComponentError(f"{uri}: not a directory here, and the hub did not give it ({reason})") from None
 
 
-def machine(device: Any) -> list[str]:
-    """What the speed of a policy depends on here."""
-    import torch
-
-    if str(device).startswith("cuda"):
-        return [torch.cuda.get_device_name(device)]
-    return [platform.machine(), platform.processor(), str(os.cpu_count()), str(torch.get_num_threads())]
+def digest(where: Path, patterns: Sequence[str]) -> str:
+    """A hash of the files that match, by content."""
+    parts: list[str | bytes] = []
+    for path in sorted(path for pattern in patterns for path in where.glob(pattern)):
+        blob = path.resolve().name  # the hub's cache names large files by their sha256
+        parts += [path.name, blob if len(blob) == 64 else bytes.fromhex(sha256_of(path))]
+    return short_hash(*parts)

@@ -21,8 +21,7 @@ from besttake.conventions import Gripper as GripperCommand
 from besttake.encoders.pretrained import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.options import Reader
-from besttake.policies.checkpoints import digest, directory
-from besttake.policies.lerobot_checkpoint import DTYPES
+from besttake.policies.lerobot_checkpoint import DTYPES, digest, directory
 from besttake.policies.remote import picture
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
@@ -90,7 +89,7 @@ class OpenvlaPolicy:
             name=self._name, kind="tokens" if hot else "deterministic", horizon=1, replan=1,
             action_dim=int(self._model.get_action_dim(self._key)), cameras=(settings.camera,), cools=hot,
             fingerprint=fingerprint, notes=notes, convention=convention_of(stats[self._key], settings.gripper),
-            prompted=True,
+            prompted=True, turns_gripper=True,
         )  # fmt: skip
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from besttake.verbs.reproduce import Protocol, ReproduceResult
     from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
-    from besttake.verbs.tune import Tuned
 
 _TONES = {"act": "better", "open": "warn", "rest": "none"}
 _BLANK = Sentence("")
@@ -234,16 +233,10 @@ def library(shown: Library) -> list[Part]:
         "encoder": f"{encoder['name']}, camera {summary['camera']}, {frames}",
         "holds": f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events",
         "tasks": ", ".join(f"{task} ({n})" for task, n in summary["tasks"].items()),
-        "retrieval": _settings(shown.retrieval) if shown.retrieval is not None else "not tuned (`library tune`)",
     }
     rows = [(d.id, d.task, d.length, shorten(", ".join(map(str, d.events)), 40)) for d in shown.demos]
     head = Table("", ("", ""), [(Entry(name, "best"), text) for name, text in about.items()])
     return [head, _BLANK, Table("", ("demo", "task", *right("steps"), "events at"), rows)]
-
-
-def _settings(config: Any) -> str:
-    """``rule frame, noise 0.1, prior 0.2``: all settings of retrieval by name."""
-    return ", ".join(f"{name} {value}" for name, value in config.to_dict().items() if value is not None)
 
 
 def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
@@ -251,15 +244,6 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
     held = f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events"
     left_out = [Sentence(f"left out {bad['id']}: {bad['reason']}", "warn") for bad in summary["left_out"]]
     return [Sentence(f"{directory}: {held}"), *notes(summary["notes"]), *left_out]
-
-
-def tuned(result: Tuned) -> list[Part]:
-    """What was rolled out, the highest success first, and the winner."""
-    winner = f"Chosen and kept in the library: {result.winner.name}, which succeeded most often on the tuning starts."
-    beyond = result.winner.content
-    if beyond.low is None or beyond.low <= 0:
-        winner += " It is not shown to gain more than cooling at the same noise."
-    return [result.table, Sentence(winner, "best"), Sentence(f"Frozen: {_settings(result.config)}")]
 
 
 def replayed(result: ReplayResult) -> list[Part]:

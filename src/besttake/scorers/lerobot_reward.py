@@ -32,7 +32,7 @@ from besttake.encoders.pretrained import random_weights
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader
-from besttake.policies.checkpoints import digest, directory
+from besttake.policies.lerobot_checkpoint import digest, directory
 from besttake.scorers.base import Footage, Reads, Score, ScorerSpec
 
 Rows = NDArray[np.int64]

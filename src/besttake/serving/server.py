@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from besttake.auth import is_loopback, shows_token
 from besttake.errors import ComponentError, need
 from besttake.policies.base import Policy
-from besttake.serving.batches import Batches
-from besttake.serving.served import Limits, Served
+from besttake.serving.served import Batches, Limits, Served
 from besttake.serving.sessions import SESSIONS
 
 _HEALTH_PATHS = ("/health", "/healthz")

@@ -24,8 +24,7 @@ from besttake.demos.base import is_wrist
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
-from besttake.serving.batches import Client
-from besttake.serving.served import MOST_STEPS, Served, ServedEpisode
+from besttake.serving.served import MOST_STEPS, Client, Served, ServedEpisode
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation, PolicySpec
 

@@ -15,10 +15,6 @@ from besttake.files import read_json, read_regular
 SCHEMA = 2
 
 
-class NewerRun(Exception):
-    """A run was written by a newer version."""
-
-
 class Extent(BaseModel):
     """Which takes are planned: every combination. A run may grow, so a later plan must contain all of an earlier one.
 
@@ -57,29 +53,25 @@ class Manifest(BaseModel):
     def read(cls, directory: Path) -> Manifest:
         """The manifest of a run; RunError when it is damaged or of a newer version."""
         try:
-            return cls.from_bytes(read_regular(directory / "run.json"))
-        except NewerRun as error:
-            raise RunError(f"{directory} {error}") from error
+            return cls.from_bytes(read_regular(directory / "run.json"), directory)
         except (OSError, ValueError) as error:
-            raise RunError(
-                f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`"
-            ) from error
+            raise _damaged(directory, error) from error
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Manifest:
-        """The manifest whose `to_bytes` this is; ValueError when it is damaged, `NewerRun` when it is newer."""
+    def from_bytes(cls, data: bytes, directory: Path) -> Manifest:
+        """The manifest of the run in ``directory`` whose `to_bytes` this is; RunError as of `read`."""
         try:
             values = read_json(data)
-            schema = int(values["schema"])
-            if schema > SCHEMA:
-                raise NewerRun(
-                    f"was written by a newer BestTake (schema {schema}, this one knows {SCHEMA}); upgrade besttake"
-                )
             if values.pop("sha256", None) != _checksum(values):
                 raise ValueError("its checksum is wrong")
-            return cls.model_validate(values)
-        except (KeyError, TypeError, ArithmeticError, AttributeError) as error:
-            raise ValueError(one_line(error, 100)) from error
+            if int(values["schema"]) <= SCHEMA:
+                return cls.model_validate(values)
+        except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError) as error:
+            raise _damaged(directory, error) from error
+        raise RunError(
+            f"{directory} was written by a newer BestTake (schema {values['schema']}, this one knows {SCHEMA});"
+            " upgrade besttake"
+        )
 
     def to_bytes(self) -> bytes:
         """The content of ``run.json``."""
@@ -113,6 +105,10 @@ def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
                 directory, f"its {name.replace('code of ', 'env ')} has changed since, in its code or its settings"
             )
         raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")
+
+
+def _damaged(directory: Path, error: Exception) -> RunError:
+    return RunError(f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`")
 
 
 def _another_plan(directory: Path, difference: str) -> RunError:

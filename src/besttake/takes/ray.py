@@ -18,14 +18,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from besttake.encoders.cache import frame_hash
 from besttake.errors import ComponentError, RolloutError, need, one_line
 from besttake.files import cache_dir, leads_out
 from besttake.registry import Uri
@@ -36,9 +35,8 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import ReplicaLayout, drawing, gpus, laid_out
 from besttake.takes.store import Store
-from besttake.takes.take import Take
 from besttake.threads import one_thread
-from besttake.types import F32, EnvSpec
+from besttake.types import EnvSpec
 
 _LIVES = 3
 """A replica that dies so often without a single take in between is not replaced again."""
@@ -47,11 +45,6 @@ _LONG = 60.0
 _MOST_CALLS = 10_000
 _THREADS = "OMP_NUM_THREADS"
 _HEAD = "library.json"
-_MOST_WAITING = 1 << 30
-"""Bytes of films that wait to be embedded; what comes beyond that is embedded where takes are scored."""
-
-OnVectors = Callable[[Mapping[bytes, F32], int], None]
-"""Gets embeddings of frames by their hashes, and how many were made for it."""
 
 
 class SamplerFactory(Protocol):
@@ -77,16 +70,12 @@ class SamplerFactory(Protocol):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker.
-
-    ``embeds``: the frames of finished takes are embedded, too, by the sampler's encoder, while others are played.
-    """
+    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker."""
 
     factory: SamplerFactory
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     slots: int
-    embeds: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,8 +145,6 @@ class Replica:
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._waiting: dict[TakeKey, Future[End | Failed]] = {}
-        self._embedding = ThreadPoolExecutor(1, "embedding")
-        self._films: dict[TakeKey, Take] = {}
 
     async def begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
         """Make ready for takes of ``assignment``; a node that lacks the ``library`` gets it."""
@@ -173,13 +160,6 @@ class Replica:
             job = replace(job, actor=self._assignment.factory)
         self._engine.add([job])
         return await asyncio.wrap_future(future)
-
-    async def embed(self, key: TakeKey) -> tuple[dict[bytes, F32], int]:
-        """The embeddings of a take's frames by their hashes, and how many the encoder had to make.
-
-        None where too many frames wait, or where it fails: they are embedded where takes are scored.
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._embedding, self._embed, key)
 
     def _begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
         import ray
@@ -219,24 +199,7 @@ class Replica:
                 future.set_exception(RolloutError(one_line(error, 300)))
 
     def _finish(self, answer: End | Failed) -> None:
-        key = _key(answer)
-        if isinstance(answer, End) and self._embeds():
-            self._films[key] = answer.take
-        self._waiting.pop(key).set_result(answer)
-
-    def _embeds(self) -> bool:
-        waiting = sum(len(take.film.data) for take in list(self._films.values()))
-        return self._assignment is not None and self._assignment.embeds and waiting < _MOST_WAITING
-
-    def _embed(self, key: TakeKey) -> tuple[dict[bytes, F32], int]:
-        encoder: Any = getattr(self._sampler, "encoder", None)
-        before = getattr(encoder, "encoded", 0)
-        vectors: dict[bytes, F32] = {}
-        # What goes wrong here goes wrong again where takes are scored, and is reported there.
-        with suppress(Exception):
-            frames = self._films.pop(key).frames()
-            vectors = dict(zip(map(frame_hash, frames), encoder.encode(frames), strict=True))
-        return vectors, getattr(encoder, "encoded", 0) - before
+        self._waiting.pop(_key(answer)).set_result(answer)
 
 
 class Cluster:
@@ -326,10 +289,9 @@ class Replicas:
         jobs: Sequence[Job],
         store: Store,
         on_take: Callable[[Row], None] = lambda row: None,
-        on_vectors: OnVectors = lambda vectors, encoded: None,
     ) -> Tally:
-        """Play ``jobs`` and keep their takes in ``store``; embeddings that it asks for go to ``on_vectors``."""
-        queue, beginning, playing, embedding = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor](), set[Any]()
+        """Play ``jobs`` and keep their takes in ``store``."""
+        queue, beginning, playing = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor]()
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
@@ -339,13 +301,8 @@ class Replicas:
         for actor in self._actors:
             begin(actor)
         with Writer(store, on_take) as writer:
-            while queue or playing or embedding:
-                for call in self._ended([*beginning, *playing, *embedding]):
-                    if call in embedding:
-                        embedding.discard(call)
-                        if (embedded := self._result(call)) is not None:
-                            on_vectors(*embedded)
-                        continue
+            while queue or playing:
+                for call in self._ended([*beginning, *playing]):
                     actor = (beginning if call in beginning else playing).pop(call)
                     if actor not in self._actors:
                         continue  # it was replaced
@@ -361,8 +318,6 @@ class Replicas:
                         actor.deaths = 0
                         del actor.jobs[_key(result)]
                         writer.put(result)
-                        if assignment.embeds and isinstance(result, End):
-                            embedding.add(actor.handle.embed.remote(result.take.key))
                 for actor in self._actors:
                     others = [other for other in self._actors if other.takes]
                     for job in hand_out(queue, actor.jobs, actor.takes, [other.jobs for other in others]):
@@ -380,7 +335,7 @@ class Replicas:
         ended, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
         return list(ended)
 
-    def _result(self, call: Any, actor: _Actor | None = None) -> Any:
+    def _result(self, call: Any, actor: _Actor) -> Any:
         """What a call gave; None where its actor, its node or an object was lost. What ``actor`` raised ends the run.
 
         That may be as early as when it reads a message, such as one that names a module that its node lacks.
@@ -389,7 +344,7 @@ class Replicas:
             return self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             cause = getattr(error, "cause", None) or error
-            if actor is None or isinstance(cause, self._ray.exceptions.RayError):
+            if isinstance(cause, self._ray.exceptions.RayError):
                 return None
             reason = str(cause).strip().splitlines()[-1][:300]
             raise RolloutError(f"replica {self._actors.index(actor) + 1}: {reason}") from None

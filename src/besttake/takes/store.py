@@ -15,7 +15,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from besttake import files
 from besttake.errors import RunError
 from besttake.takes import table
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.manifest import Manifest, NewerRun, check_same
+from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.table import Content, Table, damaged, explained, is_damage
 from besttake.takes.take import Take
 
@@ -95,7 +94,8 @@ class Store:
 
     @classmethod
     def _opened_to_write(cls, directory: Path, manifest: Manifest) -> Self:
-        mended, content, rows = _table_to_write(directory)
+        rows, mended = _table_to_write(directory)
+        content = rows.content
         try:
             old = _known_manifest(directory, content)
             if old is None and content.rows:
@@ -103,7 +103,7 @@ class Store:
                     f"{directory} has takes but no run.json; restore it, or choose another directory with `out`"
                 )
             if old is not None:
-                if not _intact(directory):
+                if content.manifest is not None and not _is_whole(directory):
                     mended.append("run.json was damaged and is restored from its copy")
                 manifest = old.continued_by(manifest, directory, begun=bool(content.rows))
             for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
@@ -271,7 +271,8 @@ class Store:
         self._rows |= {row.key: row for row in adopted}
         self._ordered = None
         if self.mended:
-            self._writer.replace(self.rows())
+            self._writer.clear()
+            self._writer.add(self.rows())
         self.torn = 0
 
 
@@ -343,28 +344,18 @@ def _read(directory: Path) -> Content | None:
             raise
 
 
-def _table_to_write(directory: Path) -> tuple[list[str], Content, Table]:
-    """The table of takes, made anew where it is damaged, what it holds, and what was damaged."""
+def _table_to_write(directory: Path) -> tuple[Table, list[str]]:
+    """The table of takes, an empty one where it is damaged, and what was damaged."""
     try:
-        return _table_and_content(directory, [])
+        return Table(directory), []
     except sqlite3.Error as error:
         if (directory / table.NAME).is_file() and not is_damage(error):
             raise
-    salvaged = table.rebuild(directory)
-    mended, _, rows = _table_and_content(directory, ["takes.sqlite was damaged and is made anew"])
-    return mended, replace(salvaged, torn=0), rows
+    table.remove(directory)
+    return Table(directory), ["takes.sqlite was damaged and is made anew"]
 
 
-def _table_and_content(directory: Path, mended: list[str]) -> tuple[list[str], Content, Table]:
-    rows = Table(directory)
-    try:
-        return mended, rows.content(), rows
-    except BaseException:
-        rows.close()
-        raise
-
-
-def _intact(directory: Path) -> bool:
+def _is_whole(directory: Path) -> bool:
     try:
         Manifest.read(directory)
     except RunError:
@@ -372,32 +363,12 @@ def _intact(directory: Path) -> bool:
     return True
 
 
-def _is_newer(copy: bytes) -> bool:
-    """Whether a newer version kept the copy, too; if not, ``run.json`` only looks newer and is damaged."""
-    try:
-        Manifest.from_bytes(copy)
-    except NewerRun:
-        return True
-    except ValueError:
-        return False
-    return False
-
-
 def _known_manifest(directory: Path, content: Content | None) -> Manifest | None:
     """What ``run.json`` says, or where it is damaged or gone its copy in the table; None where there is neither."""
     copy = None if content is None else content.manifest
-    if (directory / "run.json").is_file():
-        try:
-            return Manifest.read(directory)
-        except RunError as error:
-            if copy is None or (isinstance(error.__cause__, NewerRun) and _is_newer(copy)):
-                raise
-    if copy is None:
-        return None
-    try:
-        return Manifest.from_bytes(copy)
-    except ValueError as error:
-        raise RunError(f"{directory}/run.json is damaged ({error}); choose another directory with `out`") from error
+    if (directory / "run.json").is_file() and (copy is None or _is_whole(directory)):
+        return Manifest.read(directory)
+    return None if copy is None else Manifest.from_bytes(copy, directory)
 
 
 def _refuse_what_is_no_run(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum, and a copy of the run's manifest.
+"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum, and copies of small files of the run.
 
 Whoever reads it gets a snapshot of the whole table and writes nothing, also on a disk that is read-only and while
 another process writes. What a row says is believed only if its checksum is right.
@@ -45,6 +45,8 @@ _KINDS = (
     float | int,
 )  # fmt: skip
 """The types of `_FIELDS`."""
+_NO_ROOM = 64 * 1024
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 
 
 @dataclass
@@ -57,7 +59,10 @@ class Content:
 
 
 class Table:
-    """The table, opened by the one process that writes it."""
+    """The table, opened by the one process that writes it; ``content`` is what it held then.
+
+    sqlite3.DatabaseError when it is damaged.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._db = _connect(directory / NAME)
@@ -67,6 +72,7 @@ class Table:
             self._db.execute("pragma synchronous = normal")
             _check_schema(self._db)
             self._db.executescript(_TABLES)
+            self.content = _content(self._db)
         except BaseException:
             self._db.close()
             raise
@@ -75,10 +81,6 @@ class Table:
         """Close the database, once nobody writes into it."""
         with self._lock:
             self._db.close()
-
-    def content(self) -> Content:
-        """All of it; sqlite3.DatabaseError when it is damaged."""
-        return _content(self._db)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, or put them in the place of others of the same take."""
@@ -92,12 +94,10 @@ class Table:
         with self._lock, self._db:
             self._db.executemany(f"delete from takes where {where}", map(astuple, keys))
 
-    def replace(self, rows: Iterable[Row]) -> None:
-        """Hold ``rows`` and nothing else."""
-        marks = ", ".join("?" * (len(_FIELDS) + 1))
+    def clear(self) -> None:
+        """Drop all rows."""
         with self._lock, self._db:
             self._db.execute("delete from takes")
-            self._db.executemany(f"insert into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
 
     def keep_copy(self, name: str, data: bytes) -> None:
         """Keep a copy of a file of the run."""
@@ -139,25 +139,10 @@ def snapshot(directory: Path) -> Content:
     return _with_wal(path, wal)
 
 
-def rebuild(directory: Path) -> Content:
-    """Put an empty table in the place of a damaged one, and return what could be read of the old."""
-    path = directory / NAME
-    content = _salvage(path) if path.is_file() else Content()
-    for suffix in ("-wal", "-shm", ""):  # the log first: it must not be replayed into the new table
-        files.clear(path.with_name(NAME + suffix))
-    return content
-
-
-def _salvage(path: Path) -> Content:
-    """The rows that can still be read and have the right checksum."""
-    content = Content()
-    with suppress(sqlite3.Error), closing(_connect(path)) as db:
-        with suppress(sqlite3.Error):
-            content.manifest = _copy_of(db, "run.json")
-        with suppress(sqlite3.Error):
-            for line in _lines(db):
-                _take_in(content, line)
-    return content
+def remove(directory: Path) -> None:
+    """Remove a damaged table."""
+    for suffix in ("-wal", "-shm", ""):  # the log first: it must not be replayed into the next table
+        files.clear(directory / (NAME + suffix))
 
 
 def _with_wal(path: Path, wal: Path) -> Content:
@@ -177,18 +162,8 @@ def _with_wal(path: Path, wal: Path) -> Content:
             return _content(db)
 
 
-class _Connection(sqlite3.Connection):
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        """As ever; what sqlite3 says of a damaged table may quote bytes of it that are no text."""
-        try:
-            return super().execute(*arguments)
-        except UnicodeDecodeError as error:
-            raise sqlite3.DatabaseError("its schema is damaged") from error
-
-
 def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{how}"
-    db = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=_Connection)
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, check_same_thread=False)
     # Conditions of a foreign table are not worked out: one can ask for a gigabyte, or for years.
     db.execute("pragma ignore_check_constraints = on")
     db.execute("pragma trusted_schema = off")
@@ -204,19 +179,19 @@ def _state(path: Path) -> tuple[int, int, int] | None:
         return None
 
 
-def _columns(db: sqlite3.Connection) -> list[str]:
-    return [str(line[1]) for line in db.execute("pragma table_info(takes)")]
-
-
 def _content(db: sqlite3.Connection) -> Content:
+    _check_schema(db)
     fault = db.execute("pragma quick_check").fetchone()[0]
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
-    content, names = Content(), _columns(db)
-    if names and (gone := {*_FIELDS, "checksum"} - set(names)):
-        raise sqlite3.DatabaseError(f"it has no column {min(gone)}")
-    for line in _lines(db):
-        _take_in(content, line)
+    content = Content()
+    for *values, checksum in db.execute(f"select {_COLUMNS} from takes"):
+        if checksum is not None and checksum == _checksum(values) and _is_row(values):
+            success = None if values[7] is None else bool(values[7])
+            row = Row(TakeKey(*values[:6]), values[6], success, *values[8:])
+            content.rows[row.key] = row
+        else:
+            content.torn += 1
     with suppress(sqlite3.OperationalError):  # the writer was killed before it made the table of copies
         content.manifest = _copy_of(db, "run.json")
     return content
@@ -225,37 +200,19 @@ def _content(db: sqlite3.Connection) -> Content:
 def _check_schema(db: sqlite3.Connection) -> None:
     """Refuse what no run has: a view under the table's name could have no end, a trigger could drop what is added."""
     own = "type in ('view', 'trigger') or (type = 'index' and sql is not null)"
-    odd = db.execute(f"select type from sqlite_master where {own}").fetchone()
+    try:
+        odd = db.execute(f"select type from sqlite_master where {own}").fetchone()
+    except UnicodeDecodeError as error:  # what sqlite3 says of a damaged schema may quote bytes that are no text
+        raise sqlite3.DatabaseError("its schema is damaged") from error
     if odd:
         raise sqlite3.DatabaseError(f"it has a {odd[0]}, which no run has")
 
 
-def _lines(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """The lines of the table, by the names of columns that we know."""
-    _check_schema(db)
-    names = [name for name in _columns(db) if name in (*_FIELDS, "checksum")]
-    for line in db.execute(f"select {', '.join(names) or '*'} from takes"):
-        yield dict(zip(names, line, strict=True))
-
-
-def _take_in(content: Content, line: dict[str, Any]) -> None:
-    """Sort a line of the table by whether it is what was written."""
-    values: list[Any] = [line.get(name) for name in _FIELDS]
-    if line.get("checksum") is None or line["checksum"] != _checksum(values) or not _is_row(values):
-        content.torn += 1
-        return
-    success = None if values[7] is None else bool(values[7])
-    row = Row(TakeKey(*values[:6]), str(values[6]), success, *values[8:])
-    content.rows[row.key] = row
-
-
 def _is_row(values: Sequence[Any]) -> bool:
-    """Whether values have the types of a row: a checksum tells damage, not who wrote it."""
-    kinds = zip(values, _KINDS, strict=True)
-    return all(isinstance(value, kind) for value, kind in kinds) and _is_told(dict(zip(_FIELDS, values, strict=True)))
-
-
-def _is_told(row: dict[str, Any]) -> bool:
+    """Whether values have the types and ranges of a row: a checksum tells damage, not who wrote it."""
+    if not all(isinstance(value, kind) for value, kind in zip(values, _KINDS, strict=True)):
+        return False
+    row = dict(zip(_FIELDS, values, strict=True))
     counts = all(row[name] >= 0 for name in ("steps", "calls", "size"))
     outcome = row["success"] in ((0, 1) if row["status"] == "done" else (None, 0, 1))
     step = row["success_step"]
@@ -284,13 +241,9 @@ def _checksum(values: Sequence[Any]) -> str | None:
         return None
 
 
-_NO_ROOM = 64 * 1024
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
-
-
 @contextmanager
 def explained(directory: Path) -> Iterator[None]:
-    """Turn errors of files and of SQLite in a run directory into errors of ours."""
+    """Turn errors of files and of SQLite in a run directory into errors of ours, of one clear line."""
     try:
         yield
     except sqlite3.ProgrammingError:  # a mistake in this code
@@ -298,13 +251,26 @@ def explained(directory: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _of_sqlite(directory, error) from error
     except OSError as error:
-        raise _of_file(directory, error) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(directory) from error
+        raise RolloutError(
+            f"cannot use {error.filename or directory}: {error.strerror or error}; finished takes are safe: mend that"
+            " and run the same command again, or choose another directory with `out`"
+        ) from error
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether a database is not what SQLite wrote, as far as ``error`` tells."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ
+
+
+def damaged(directory: Path, reason: str) -> RunError:
+    """The table of takes cannot be read."""
+    return RunError(
+        f"{directory}/{NAME} is damaged ({reason}); run the same diagnosis again: it makes the table anew and"
+        " keeps every take whose file is whole"
+    )
 
 
 def _of_sqlite(directory: Path, error: sqlite3.Error) -> BestTakeError:
@@ -315,26 +281,8 @@ def _of_sqlite(directory: Path, error: sqlite3.Error) -> BestTakeError:
     if is_damage(error):
         return damaged(directory, " ".join(str(error).split()))
     return RolloutError(
-        f"{directory}/takes.sqlite cannot be used ({error}); finished takes are safe: look after the disk and run the"
+        f"{directory}/{NAME} cannot be used ({error}); finished takes are safe: look after the disk and run the"
         " same command again"
-    )
-
-
-def damaged(directory: Path, reason: str) -> RunError:
-    """The table of takes cannot be read."""
-    return RunError(
-        f"{directory}/takes.sqlite is damaged ({reason}); run the same diagnosis again: it makes the table anew and"
-        " keeps every take whose file is whole"
-    )
-
-
-def _of_file(directory: Path, error: OSError) -> BestTakeError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _full(directory)
-    where = error.filename or directory
-    return RolloutError(
-        f"cannot use {where}: {error.strerror or error}; finished takes are safe: mend that and run the same command"
-        " again, or choose another directory with `out`"
     )
 
 

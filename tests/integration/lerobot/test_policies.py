@@ -398,19 +398,6 @@ def test_another_precision_is_another_policy_with_nearly_the_same_actions(policy
     assert far == 0 if option == "dtype=float32" else 0 < far < (0.5 if name == "molmoact2" else 0.05)  # it is loud
 
 
-@pytest.mark.parametrize("name", ["act", "smolvla"])
-def test_a_compiled_policy_is_compiled_once_and_acts_as_before(policy, checkpoint, name):
-    compiled, own = registry.policy(f"lerobot:{checkpoint(name)}?width=4&compile=1"), policy(name)
-    assert compiled.spec.fingerprint == f"{own.spec.fingerprint}/compiled"
-    first = compiled.sample(observations(4), draws(4))
-    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    assert graphs > 0
-    check_policy(compiled, observations=observations(8), atol=0.0)
-    np.testing.assert_array_equal(first, compiled.sample(observations(4), draws(4)))
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs, "no shape is new after the first call"
-    np.testing.assert_allclose(first, own.sample(observations(4), draws(4)), atol=1e-4)
-
-
 def test_cameras_can_be_mapped_by_short_or_full_name(checkpoint):
     ours = registry.policy(f"lerobot:{checkpoint('act')}?map=image:front,observation.images.image2:hand")
     assert ours.cameras == {"observation.images.image": "front", "observation.images.image2": "hand"}

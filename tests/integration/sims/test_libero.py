@@ -13,7 +13,7 @@ import pytest
 from bench.libero_bits import besttakes, robosuites
 
 from besttake import registry, testing
-from besttake.envs.libero import control_step as libero_step
+from besttake.envs.libero import simulator as libero_step
 from besttake.envs.libero.env import LiberoEnv
 from besttake.envs.libero.harness import REST
 from besttake.envs.libero.install import import_libero, locate

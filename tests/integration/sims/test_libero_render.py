@@ -13,7 +13,7 @@ from besttake import registry
 from besttake.envs.libero import renderer as libero_render
 from besttake.envs.libero.env import LiberoEnv
 from besttake.envs.libero.install import import_libero, locate
-from besttake.envs.libero.renderer import Renderer, mesh_parts, unseen
+from besttake.envs.libero.renderer import Renderer, unseen
 from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")
@@ -39,7 +39,7 @@ def test_pictures_without_what_is_unseen_are_the_same(monkeypatch: pytest.Monkey
         mujoco.mj_forward(model, data)
         renderer = Renderer(model, -1)
         lean = renderer.picture(data, 0, 96)
-        left_out, geoms = left_out + int(unseen(model, data, 0, mesh_parts(model)).sum()), geoms + model.ngeom
+        left_out, geoms = left_out + int(unseen(model, data, 0).sum()), geoms + model.ngeom
         with monkeypatch.context() as patch:
             patch.setattr(libero_render, "unseen", lambda model, *_: np.zeros(model.ngeom, bool))
             assert np.array_equal(lean, renderer.picture(data, 0, 96)), f"seed {seed}"
@@ -56,13 +56,13 @@ def test_of_what_is_out_of_view_a_small_mirror_draws_what_it_shows(monkeypatch: 
         mujoco.mj_forward(model, data)
         renderer = Renderer(model, -1)
         lean = renderer.picture(data, 0, 128)
-        out = unseen(model, data, 0, mesh_parts(model))
+        out = unseen(model, data, 0)
         left_out, geoms = left_out + int(out.sum()), geoms + model.ngeom
         with monkeypatch.context() as patch:
             patch.setattr(libero_render, "unseen", lambda model, *_: np.zeros(model.ngeom, bool))
             assert np.array_equal(lean, renderer.picture(data, 0, 128)), f"seed {seed}"
             patch.setattr(libero_render, "_mirrors", lambda model: np.zeros(model.ngeom, bool))
-            beyond = unseen(model, data, 0, mesh_parts(model))
+            beyond = unseen(model, data, 0)
             patch.setattr(libero_render, "unseen", lambda *_, beyond=beyond: beyond)
             shown += not np.array_equal(lean, renderer.picture(data, 0, 128))
         renderer.free()
@@ -71,34 +71,16 @@ def test_of_what_is_out_of_view_a_small_mirror_draws_what_it_shows(monkeypatch: 
     assert shown >= 6, "mirrors that show nothing prove nothing"
 
 
-def test_a_mesh_of_many_faces_is_left_out_though_its_bounding_box_is_in_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_parts = 0
-    for seed in range(12):
-        model = _scene(np.random.default_rng([seed, 9]), mirrors=seed % 3)
-        data = mujoco.MjData(model)
-        mujoco.mj_forward(model, data)
-        renderer = Renderer(model, -1)
-        lean = renderer.picture(data, 0, 96)
-        tight, loose = unseen(model, data, 0, mesh_parts(model)), unseen(model, data, 0, {})
-        assert not (loose & ~tight).any()
-        by_parts += int((tight & ~loose).sum())
-        with monkeypatch.context() as patch:
-            patch.setattr(libero_render, "unseen", lambda *_, loose=loose: loose)
-            assert np.array_equal(lean, renderer.picture(data, 0, 96)), f"seed {seed}"
-        renderer.free()
-    assert by_parts >= 12
-
-
 def test_nothing_is_left_out_where_lights_cast_shadows_or_the_camera_is_not_a_plain_one() -> None:
     model = _scene(np.random.default_rng(1), mirrors=0)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    assert unseen(model, data, 0, mesh_parts(model)).any()
+    assert unseen(model, data, 0).any()
     model.light_castshadow[0] = True
-    assert not unseen(model, data, 0, mesh_parts(model)).any()
+    assert not unseen(model, data, 0).any()
     model.light_castshadow[0] = False
     model.cam_sensorsize[0] = 0.01
-    assert not unseen(model, data, 0, mesh_parts(model)).any()
+    assert not unseen(model, data, 0).any()
 
 
 def test_robosuites_own_renderer_and_ours_draw_beside_each_other_as_alone() -> None:

@@ -8,9 +8,8 @@ stepped by hand. Read the files in this order:
 * `env`: the env that users name (``libero:spatial``): tasks, starts, observations, snapshots.
 * `harness`: how LeRobot, openpi and vla-eval run LIBERO: cameras, flipped pictures, gripper signs, horizons, settling.
 * `install`: where the installation, its assets and its files of initial states are, and how to import it quietly.
-* `simulator`: one task as a simulator that renders on demand and can be saved and restored exactly.
-* `control_step`: robosuite's control step (25 physics steps) without its repeated work; it knows the one set-up that
-  LIBERO uses, and leaves any other to robosuite.
+* `simulator`: one task as a simulator that renders on demand and can be saved and restored exactly, with a control step
+  (25 physics steps) that lacks robosuite's repeated work.
 * `controller`: the operational space controller between two physics steps, in robosuite's own arithmetic.
 * `compiled`: the same, compiled by numba, and compared bit for bit with the interpreted steps before it is used.
 * `renderer`: pictures without the meshes that the camera cannot see.

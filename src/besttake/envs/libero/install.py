@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from besttake.envs.process import choose_device, choose_gl, cuda_unmentioned
+from besttake.envs.base import choose_device, choose_gl, cuda_unmentioned
 from besttake.errors import ComponentError, MissingExtra, one_clear_error
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"

@@ -29,8 +29,6 @@ _SHOWN, _HIDDEN = (1, 2), 5
 # In metres: far more than MuJoCo's float32 can lose.
 _MARGIN = 1e-3
 _DRAWN = ("mesh", "tex", "mat", "hfield", "skin")
-# A mesh with more faces is bounded part by part, with up to _CELLS parts along its longest side.
-_MANY_FACES, _CELLS = 1000, 4
 
 
 class Renderer:
@@ -49,7 +47,6 @@ class Renderer:
         self._options = mujoco.MjvOption()
         self._options.geomgroup[:] = [group in _SHOWN for group in range(len(self._options.geomgroup))]
         self._drawn = _drawn_digest(model)
-        self._parts = mesh_parts(model)
         self._set_model(model)
         with _giving_back():
             self._gl = GLContext(max_width=640, max_height=480, device_id=device)
@@ -68,7 +65,7 @@ class Renderer:
         model = self._model
         self._camera.fixedcamid = camera
         groups = model.geom_group.copy()
-        model.geom_group[unseen(model, data, camera, self._parts)] = _HIDDEN
+        model.geom_group[unseen(model, data, camera)] = _HIDDEN
         try:
             every = mujoco.mjtCatBit.mjCAT_ALL
             mujoco.mjv_updateScene(model, data, self._options, self._nothing, self._camera, every, self._scene)
@@ -130,19 +127,19 @@ def _giving_back() -> Iterator[None]:
             EGL.eglMakeCurrent(ours, EGL.EGL_NO_SURFACE, EGL.EGL_NO_SURFACE, EGL.EGL_NO_CONTEXT)
 
 
-def unseen(model: Any, data: Any, camera: int, parts: dict[int, F64]) -> NDArray[np.bool_]:
+def unseen(model: Any, data: Any, camera: int) -> NDArray[np.bool_]:
     """(ngeom,): which geoms cannot be seen by ``camera``, neither directly nor in a mirror.
 
-    ``parts`` are those of `mesh_parts`. What is transparent (drawn in an order of its own), infinite or of unknown
-    bounds is never left out, and nothing is where a light casts shadows or where the camera is not a plain one.
+    What is transparent (drawn in an order of its own), infinite or of unknown bounds is never left out, and nothing is
+    where a light casts shadows or where the camera is not a plain one.
     """
     nobody = np.zeros(model.ngeom, bool)
     if model.light_castshadow.any() or model.cam_sensorsize[camera].any() or _projection(model, camera):
         return nobody
     view = _Pyramid.of_camera(data.cam_xpos[camera], data.cam_xmat[camera].reshape(3, 3), model.cam_fovy[camera])
     solid = (model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE) & _opaque(model)
-    bounds = _Bounds(model, data, parts)
-    hidden: NDArray[np.bool_] = solid & bounds.outside(view)
+    boxes = _Boxes.of_geoms(model, data)
+    hidden: NDArray[np.bool_] = solid & view.excludes(boxes)
     mirrors = _mirrors(model)
     seen_mirrors = np.flatnonzero(mirrors & ~hidden)
     if mirrors.sum() > 1:
@@ -153,55 +150,8 @@ def unseen(model: Any, data: Any, camera: int, parts: dict[int, F64]) -> NDArray
         # The mirror is a plane itself, or the upper side of a box.
         box = model.geom_size[mirror] if model.geom_type[mirror] == mujoco.mjtGeom.mjGEOM_BOX else None
         reflected = view.mirrored(center if box is None else center + box[2] * axes[:, 2], axes[:, 2])
-        hidden &= bounds.outside(reflected if box is None else reflected.through(axes, box))
+        hidden &= (reflected if box is None else reflected.through(axes, box)).excludes(boxes)
     return hidden
-
-
-def mesh_parts(model: Any) -> dict[int, F64]:
-    """For each mesh of many faces, boxes (n, 2, 3) that together hold them: centre and half edges in the mesh's frame.
-
-    A mesh that is long and askew, or hollow, fills little of its one bounding box, which may be in view where the mesh
-    is not. Here each face belongs to a cell of a grid by its middle, and a cell's box is as large as its faces need.
-    """
-    return {mesh: _parts(model, mesh) for mesh in np.flatnonzero(model.mesh_facenum > _MANY_FACES).tolist()}
-
-
-def _parts(model: Any, mesh: int) -> F64:
-    first, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
-    vertices = model.mesh_vert[first : first + count].astype(np.float64)
-    first, count = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
-    faces = vertices[model.mesh_face[first : first + count]]
-    low, high = faces.min(axis=1), faces.max(axis=1)
-    middle = (low + high) / 2
-    middle -= middle.min(axis=0)
-    places = np.minimum(middle * (_CELLS / max(middle.max(), np.finfo(float).tiny)), _CELLS - 1).astype(int)
-    cells, cell = np.unique(places @ [1, _CELLS, _CELLS**2], return_inverse=True)
-    lows, highs = np.full((cells.size, 3), np.inf), np.full((cells.size, 3), -np.inf)
-    np.minimum.at(lows, cell, low)
-    np.maximum.at(highs, cell, high)
-    return np.stack([(lows + highs) / 2, (highs - lows) / 2], axis=1)
-
-
-class _Bounds:
-    """Boxes that hold what is drawn of each geom: one for each, and one for each part of those with ``parts``."""
-
-    def __init__(self, model: Any, data: Any, parts: dict[int, F64]) -> None:
-        self._data, self._parts = data, parts
-        self._whole = _Boxes.of_geoms(data, np.arange(model.ngeom), model.geom_aabb.reshape(-1, 2, 3))
-        has_mesh = (model.geom_type == mujoco.mjtGeom.mjGEOM_MESH) & np.isin(model.geom_group, _SHOWN)
-        self._with_parts = has_mesh & np.isin(model.geom_dataid, list(parts))
-        self._mesh = model.geom_dataid
-
-    def outside(self, view: _Pyramid) -> NDArray[np.bool_]:
-        """(ngeom,): which geoms lie wholly outside ``view``."""
-        outside = view.excludes(self._whole)
-        unsure = np.flatnonzero(~outside & self._with_parts)
-        if unsure.size:
-            parts = [self._parts[mesh] for mesh in self._mesh[unsure]]
-            geoms = np.repeat(unsure, [len(part) for part in parts])
-            inside = ~view.excludes(_Boxes.of_geoms(self._data, geoms, np.concatenate(parts)))
-            outside[unsure] = ~np.isin(unsure, geoms[inside])
-        return outside
 
 
 @dataclass(frozen=True)
@@ -213,10 +163,10 @@ class _Boxes:
     halves: F64
 
     @classmethod
-    def of_geoms(cls, data: Any, geoms: NDArray[np.int64], boxes: F64) -> _Boxes:
-        """A box for each of ``geoms``, given by its centre and half edges (n, 2, 3) in the geom's frame."""
-        axes = data.geom_xmat[geoms].reshape(-1, 3, 3)
-        return cls(data.geom_xpos[geoms] + np.einsum("nij,nj->ni", axes, boxes[:, 0]), axes, boxes[:, 1])
+    def of_geoms(cls, model: Any, data: Any) -> _Boxes:
+        """A box for each geom that holds all that is drawn of it."""
+        axes, bounds = data.geom_xmat.reshape(-1, 3, 3), model.geom_aabb.reshape(-1, 2, 3)
+        return cls(data.geom_xpos + np.einsum("nij,nj->ni", axes, bounds[:, 0]), axes, bounds[:, 1])
 
 
 @dataclass(frozen=True)

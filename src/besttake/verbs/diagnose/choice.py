@@ -1,4 +1,4 @@
-"""Which retrieval a diagnosis runs for a policy: as the plan says, as tuned, or as the check chooses; then frozen.
+"""Which retrieval a diagnosis runs for a policy: as the plan says, or as the check chooses; then frozen.
 
 The check (`check`) runs before the first take. Its outcome is kept in the user's cache, by library and policy, so that
 every later run of that policy with that library has the same configuration. It is never read from the library itself: a
@@ -48,11 +48,11 @@ def choose(
     policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings and what was tuned before.
+    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings.
 
-    A plan that names a rule and both dials gets exactly what it names, and so does one with a tuned library; the check
-    is then made for the report only. Otherwise it chooses what the plan leaves open. Where no prior helps, the arms
-    that retrieve are left out, unless the plan names its arms or settings of retrieval itself.
+    A plan that names a rule and both dials gets exactly what it names, and the check is made for the report only.
+    Otherwise the check chooses what the plan leaves open. Where no prior helps, the arms that retrieve are left out,
+    unless the plan names its arms or settings of retrieval itself.
     """
     specs = specs_of(plan.arms)
     retrieving = tuple(uri for uri, spec in specs.items() if "retrieval" in spec.settings)
@@ -60,7 +60,7 @@ def choose(
     able = policy.spec.cools or policy.spec.warm_start  # others, as behind a server, have nothing to choose
     if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
-    given, settled = plan.retrieval.given(), _settled(plan, library)
+    given, settled = plan.retrieval.given(), _settled(plan)
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
     note = f"{name}: {checks.sentence(check)}"
     if check.reason or settled:
@@ -77,19 +77,18 @@ def choose(
 
 
 def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter) -> Check:
-    """The check of what ``plan`` leaves open, or of the one configuration that it or the library names."""
+    """The check of what ``plan`` leaves open, or of the one configuration that it names."""
     given = plan.retrieval.given()
-    tuned = {} if library.retrieval is None else library.retrieval.to_dict()
-    fixed = RetrievalConfig.from_dict({**tuned, **given}).to_dict() if _settled(plan, library) else dict(given)
+    fixed = RetrievalConfig.from_dict(given).to_dict() if _settled(plan) else dict(given)
     if plan.event_angle is not None:
         fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
 
 
-def _settled(plan: Plan, library: Library) -> bool:
+def _settled(plan: Plan) -> bool:
     """Whether nothing is left to choose."""
-    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()} or library.retrieval is not None
+    return {"rule", "noise", "prior"} <= {*plan.retrieval.given()}
 
 
 def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from functools import partial
 from importlib.util import find_spec
@@ -12,7 +11,6 @@ from typing import Self
 
 from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
 from besttake.config import Plan
-from besttake.encoders.cache import CachedEncoder
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
@@ -20,10 +18,10 @@ from besttake.takes.engine import Tally, play
 from besttake.takes.jobs import Block, Job, take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
-from besttake.takes.ray import Assignment, Cluster, OnVectors, Replicas, own_modules
+from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules
 from besttake.takes.sizes import AUTO, cores, gpus, takes_per_worker
 from besttake.takes.store import Store
-from besttake.types import F32, EnvSpec, PolicySpec
+from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.diagnose.setup import Setup
 
 _log = logging.getLogger(__name__)
@@ -55,15 +53,6 @@ def _has_ray() -> bool:
     return find_spec("ray") is not None
 
 
-def settled(uri: str, spec: PolicySpec) -> str:
-    """The URI by which replicas make a policy: they take over the width that was measured here."""
-    return re.sub(r"^(lerobot:.*[?&]width=)auto(?=&|$)", rf"\g<1>{spec.width}", uri)
-
-
-def _no_vectors(vectors: Mapping[bytes, F32], encoded: int) -> None:
-    """Replicas embed nothing."""
-
-
 class Playing:
     """Plays takes of a policy that the run does not have yet, one environment after the other."""
 
@@ -78,7 +67,7 @@ class Playing:
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
         self._factory = SmallActor(
-            settled(uri, spec),
+            uri,
             setup.retrieval,
             library,
             setup.plan.candidates,
@@ -138,12 +127,9 @@ class Playing:
         )  # fmt: skip
 
     def _play_on_replicas(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
-        replicas, encoder = self._replicas(), self.setup.encoder
-        slots = self._slots(replicas.workers, jobs, env)
-        costly = isinstance(encoder, CachedEncoder)  # then replicas embed the frames of their takes
-        keep: OnVectors = encoder.add if isinstance(encoder, CachedEncoder) else _no_vectors
-        assignment = Assignment(self._factory, env, partial(take_draw, self.setup.plan.seed), slots, costly)
-        return replicas.play(assignment, jobs, self.store, finished, keep)
+        replicas, draw = self._replicas(), partial(take_draw, self.setup.plan.seed)
+        assignment = Assignment(self._factory, env, draw, self._slots(replicas.workers, jobs, env))
+        return replicas.play(assignment, jobs, self.store, finished)
 
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
         acting = jobs[0].actor is not None

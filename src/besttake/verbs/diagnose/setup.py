@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 class Setup:
     """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
 
-    ``retrieval`` is that of the plan and of what was tuned, until `choice` has chosen that of a policy. The first of
+    ``retrieval`` is that of the plan, until `choice` has chosen that of a policy. The first of
     ``scorers`` picks; takes are scored by all of ``panel``.
     """
 
@@ -218,10 +218,9 @@ def check_not_trained_on(scorers: Iterable[ScorerSpec], starts: Collection[Unit]
 
 
 def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None) -> RetrievalConfig:
-    """The library's tuned settings, overridden by the plan's; checked against library and environments."""
-    tuned = library.retrieval if library is not None else None
-    config = RetrievalConfig.from_dict({**(tuned.to_dict() if tuned is not None else {}), **plan.retrieval.given()})
-    if library is not None and tuned is None and plan.retrieval.rule is None and not library.has_events:
+    """The retrieval settings of the plan, checked against library and environments."""
+    config = RetrievalConfig.from_dict(plan.retrieval.given())
+    if library is not None and plan.retrieval.rule is None and not library.has_events:
         config = replace(config, rule="frame")  # the one rule that matches no events, and nobody named another
     specs = specs_of(plan.arms)
     needs = [uri for uri, spec in specs.items() if spec.library]
@@ -234,18 +233,13 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
         return config
     for env in envs.values():
         check_camera(library, env)
-    for uri, env in envs.items() if needs else ():
+    for env in envs.values() if needs else ():
         if retrieves:
             check_retrieval(library, env, config)
             check_library(library, env)
         else:
             check_chunks(library, env)
             check_actions(library, env)
-        tuned_on = library.tuned_on
-        if tuned_on is not None and tuned_on["env"] == uri:
-            both = sorted({*tuned_on["starts"]} & {*plan.chosen_starts(plan.offered(env), uri)})
-            if both:
-                raise PlanError(f"{library.path} was tuned on start {both[0]} of {uri}; evaluate on other `starts`")
     return config
 
 

@@ -12,7 +12,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.demos.library import Library
 from besttake.errors import PlanError
-from besttake.serving.retrieval import retrieval_from
+from besttake.policies.augmented import retrieval_from
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose.diagnosis import diagnose
 

@@ -264,7 +264,7 @@ class AttachedPage:
     """The live page of the run in ``directory``, served by a process of its own that ends with this one."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live.server import main; main(*sys.argv[1:4])"
+        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live import main; main(*sys.argv[1:4])"
         own = [str(directory.resolve()), str(directory), str(port)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *own, *map(os.path.abspath, sys.path)],
