@@ -135,11 +135,11 @@ def probe(
       besttake probe --policy testbed:half --policy testbed:strong --env testbed
       besttake probe --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero --json
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
-    show(outputs.probe(result), result.to_json(), as_json)
+    show(terminal.probe(result), result.to_json(), as_json)
     drawn = result.plot() if figure is not None else None
     if figure is not None and drawn is not None:
         write_text(figure, drawn.svg())
@@ -173,7 +173,7 @@ def plan(
       besttake plan --pass1 0.64 --worth 3
       besttake plan --pilot runs/demo --budget 1500
     """
-    from besttake.reporting.outputs import plans as sized
+    from besttake.reporting.terminal import plans as sized
     from besttake.verbs.plan import plan as work_out
 
     plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
@@ -236,17 +236,17 @@ def reproduce(
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs import reproduce as paper
     from besttake.verbs.report import report
 
     if table is None:
         known = [paper.protocol(name) for name in paper.protocols()]
-        show(outputs.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        show(terminal.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
         return
     protocol = paper.protocol(table)
     if not policy:
-        show(outputs.protocol(protocol), protocol.to_dict(), as_json)
+        show(terminal.protocol(protocol), protocol.to_dict(), as_json)
         return
     form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
@@ -256,7 +256,7 @@ def reproduce(
         progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)
-    show(outputs.reproduction(result), result.to_json(), as_json)
+    show(terminal.reproduction(result), result.to_json(), as_json)
     check_failed(result.result, where, allowed=allow_failed)
 
 
@@ -272,7 +272,7 @@ def run(
 ) -> None:
     """Diagnose, write the report, and print the verdicts; with a live page (``live_port``) as long as that takes."""
     from besttake.live import AttachedPage
-    from besttake.reporting.outputs import diagnosis, undecided
+    from besttake.reporting.terminal import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 

@@ -56,7 +56,7 @@ def build(
     from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
     from besttake.errors import Interrupted, PlanError
-    from besttake.reporting.outputs import built
+    from besttake.reporting.terminal import built
     from besttake.threads import one_thread
 
     if (source is None) == ("demos" not in given):
@@ -130,13 +130,13 @@ def show_library(
     from dataclasses import asdict
 
     from besttake.demos.library import Library
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.diagnose.choice import kept
 
     library = Library.open(directory)
     known = {one.policy: one.check for one in kept(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
-    show([*outputs.library(library), *outputs.checked(known)], summary, as_json)
+    show([*terminal.library(library), *terminal.checked(known)], summary, as_json)
     if contact_sheets is not None:
         from besttake.demos.contact_sheet import draw_all
 
@@ -163,7 +163,7 @@ def check(
       besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
     from besttake.demos.library import Library
-    from besttake.reporting.outputs import replayed
+    from besttake.reporting.terminal import replayed
     from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
@@ -200,10 +200,10 @@ def doctor(
       besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
       besttake doctor --demos lerobot:org/libero --policy lerobot:org/pi0_libero --env libero:spatial
     """
-    from besttake.reporting import outputs
+    from besttake.reporting import terminal
     from besttake.verbs.doctor import doctor as look
 
     result = look(policy, env, demos, trust_remote_code=trust_remote_code)
-    show(outputs.doctor(result), result.to_json(), as_json)
+    show(terminal.doctor(result), result.to_json(), as_json)
     if not result.healthy:
         raise typer.Exit(1)

@@ -25,7 +25,7 @@ def runs_list(
       besttake runs list
       besttake runs list experiments/ --json
     """
-    from besttake.reporting.outputs import run_list
+    from besttake.reporting.terminal import run_list
     from besttake.verbs.runs import list_runs
 
     listed = list_runs(directory)
@@ -38,7 +38,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     Example:
       besttake runs show runs/demo --json
     """
-    from besttake.reporting.outputs import run_summary
+    from besttake.reporting.terminal import run_summary
     from besttake.verbs.runs import summarise
 
     summary = summarise(directory)
@@ -145,7 +145,7 @@ def score(
       besttake score runs/tuning --train half.scorer
       besttake score runs/half --scorer classifier:half.scorer
     """
-    from besttake.reporting.outputs import scores
+    from besttake.reporting.terminal import scores
     from besttake.verbs.score import score as compare_scorers
 
     result = compare_scorers(
@@ -175,7 +175,7 @@ def compare(
       besttake compare runs/* --window episode     # as the paper reads them
     """
     from besttake.reporting.html import make_compare_html
-    from besttake.reporting.outputs import comparison
+    from besttake.reporting.terminal import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())
