@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 Live = Annotated[bool, typer.Option("--live", help="Serve a live page of the run on this machine.")]
 LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")]
+Choose = Annotated[
+    bool, typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies.")
+]
+Controls = Annotated[
+    bool, typer.Option("--controls", help="Also run cooled and shuffled, the controls that the paper lacks.")
+]
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
@@ -212,13 +218,8 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
     ] = None,
-    choose: Annotated[
-        bool,
-        typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies."),
-    ] = False,
-    controls: Annotated[
-        bool, typer.Option("--controls", help="Also run cooled and shuffled, the controls that the paper lacks.")
-    ] = False,
+    choose: Choose = False,
+    controls: Controls = False,
     allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -8,8 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from besttake.cli.flags import Flags, Json, Quiet, Verbose, option, plan_flags, reporter, show
+from besttake.config import parse_dims
+from besttake.errors import Interrupted, PlanError
 
 Directory = Annotated[Path, typer.Argument(metavar="LIBRARY", help="Directory of the library.")]
+Pad = Annotated[
+    str, typer.Option(metavar="hold|repeat", help="Actions after the end: hold (deltas) or repeat (absolute).")
+]
+GripperAs = Annotated[
+    str | None,
+    typer.Option(metavar="OPEN,CLOSE", help="Convert gripper commands to these two values, e.g. -1,1 for LIBERO."),
+]
 
 
 @plan_flags(
@@ -31,14 +40,8 @@ def build(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Directory to create.")],
     stride: Annotated[int, typer.Option(min=1, help="Embed every Nth frame, and the frames of events.")] = 1,
     max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many demonstrations per task.")] = None,
-    pad: Annotated[
-        str,
-        typer.Option(metavar="hold|repeat", help="Actions after the end: hold (deltas) or repeat (absolute)."),
-    ] = "hold",
-    gripper_as: Annotated[
-        str | None,
-        typer.Option(metavar="OPEN,CLOSE", help="Convert gripper commands to these two values, e.g. -1,1 for LIBERO."),
-    ] = None,
+    pad: Pad = "hold",
+    gripper_as: GripperAs = None,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as float16, at half the size.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out demonstrations that cannot be used, and list them.")
@@ -55,7 +58,6 @@ def build(
     """
     from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
-    from besttake.errors import Interrupted, PlanError
     from besttake.reporting.terminal import built
     from besttake.threads import one_thread
 
@@ -89,8 +91,6 @@ def build(
 
 
 def _dims(text: Any) -> Any:
-    from besttake.config import parse_dims
-    from besttake.errors import PlanError
 
     try:
         return parse_dims(text)
@@ -100,7 +100,6 @@ def _dims(text: Any) -> Any:
 
 def _levels(text: str | None) -> tuple[float, float] | None:
     """``"-1,1"`` -> (-1, 1)."""
-    from besttake.errors import PlanError
 
     if text is None:
         return None

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from besttake.cli.flags import Json, Quiet, Run, Verbose, command, option, pairs, reporter, show
+from besttake.errors import Interrupted, PlanError, RunError
+from besttake.sanitize import printable
 
 
 def runs_list(
@@ -80,9 +82,7 @@ def runs_watch(
       besttake runs watch runs/half
       besttake runs watch runs/half --port 8123
     """
-    from besttake.errors import Interrupted, RunError
     from besttake.live import LiveServer, RunPage
-    from besttake.sanitize import printable
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):
         raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
@@ -280,10 +280,7 @@ def serve(
     """
     from besttake import registry
     from besttake.core.retrieve import RetrievalConfig
-    from besttake.errors import Interrupted, PlanError
     from besttake.policies import augmented
-    from besttake.policies.augmented import retrieval_from
-    from besttake.sanitize import printable
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 
@@ -291,7 +288,9 @@ def serve(
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
-        model = augmented.retrieving(model, *retrieval_from(retrieve, policy, {"noise": noise, "prior": prior}))
+        model = augmented.retrieving(
+            model, *augmented.retrieval_from(retrieve, policy, {"noise": noise, "prior": prior})
+        )
     elif cooled:
         model = augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
