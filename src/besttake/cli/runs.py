@@ -241,6 +241,15 @@ def export(
         show(str(path))
 
 
+Cameras = Annotated[
+    str | None, typer.Option(metavar="OURS=THEIRS,…", help="Camera names of the clients, e.g. wrist=wrist_image.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ORIGIN", help="Web pages that may connect, e.g. http://localhost:3000. Repeatable."),
+]
+
+
 def serve(
     policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
     retrieve: Annotated[
@@ -256,13 +265,8 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 8000,
     token: Annotated[str | None, typer.Option(help="Token that clients must send (default: $BESTTAKE_TOKEN).")] = None,
-    cameras: Annotated[
-        str | None, typer.Option(metavar="OURS=THEIRS,…", help="Camera names of the clients, e.g. wrist=wrist_image.")
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Web pages that may connect, e.g. http://localhost:3000. Repeatable."),
-    ] = None,
+    cameras: Cameras = None,
+    allow_origin: Origins = None,
     max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
     batch: Annotated[
         int | None,
@@ -288,9 +292,8 @@ def serve(
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
     if retrieve is not None:
-        model = augmented.retrieving(
-            model, *augmented.retrieval_from(retrieve, policy, {"noise": noise, "prior": prior})
-        )
+        settings = augmented.retrieval_from(retrieve, policy, {"noise": noise, "prior": prior})
+        model = augmented.retrieving(model, *settings)
     elif cooled:
         model = augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
