@@ -24,10 +24,9 @@ from besttake.core.select import select
 from besttake.core.stats import difference_scale, mean_interval
 from besttake.measure.cells import ArmTakes, CellData, Settings, arm_takes
 from besttake.measure.looks import Past, looks_at
-from besttake.measure.questions import answer, questions_of
-from besttake.measure.scores import ScoreName
-from besttake.measure.verdict import judge
+from besttake.measure.verdict import answer, judge, questions_of
 from besttake.result import Verdict
+from besttake.takes.scores import ScoreName
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "fresh"
 ARMS = ("base", "cooled", "retrieve")

@@ -14,12 +14,12 @@ import numpy as np
 from bench.campaign.stage import Attempt, check, stage
 from bench.campaign.tiny import TAKES, World, environment_of, make_world, numbers
 from besttake.errors import BestTakeError
-from besttake.measure.scores import Scores
 from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
 from besttake.verbs.diagnose.diagnosis import diagnose

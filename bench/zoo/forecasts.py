@@ -17,7 +17,7 @@ from besttake.core.planning import Futures, forecast, futures
 from besttake.core.sequential import tracks
 from besttake.core.stats import Forecast
 from besttake.files import short_hash
-from besttake.measure.questions import Question
+from besttake.measure.verdict import Question
 
 PILOTS = (20, 60)
 MOST = 300

@@ -20,9 +20,8 @@ from bench.zoo.cells import Cell, cells
 from bench.zoo.tables import TRUTH, table
 from bench.zoo.takes import WORTH, Policy
 from besttake.files import short_hash
-from besttake.measure.questions import answer
 from besttake.measure.until import ROUND, Watch, begin_with
-from besttake.measure.verdict import answers_of
+from besttake.measure.verdict import answer, answers_of
 
 BUDGET, RUNS, MARGIN = 1500, 25, 0.02
 """Takes of a run until decided, simulated runs of each cell and kind, and how far a clear mean is from 0 and worth."""

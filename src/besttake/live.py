@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
-from besttake.measure.scores import Scores, run_digest
 from besttake.reporting.html import report_page
 from besttake.reporting.live import State, live_page
 from besttake.reporting.page import Page, Section, prose
@@ -35,6 +34,7 @@ from besttake.result import Result
 from besttake.takes import heartbeat, table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import digest_of
 
 _log = logging.getLogger(__name__)

@@ -213,7 +213,7 @@ class Verdict(_Model):
 
     ``takes``, ``demonstrations`` and ``both`` are the paper's questions: does keeping the best of N takes gain, do the
     retrieved actions add something at equal noise, does the pair beat either alone? ``questions`` has the answer to
-    each question of `besttake.measure.questions`, with its estimate and both p-values. ``any_chunk``: retrieved actions
+    each question of `besttake.measure.verdict`, with its estimate and both p-values. ``any_chunk``: retrieved actions
     help, but any demonstrated chunk may do as well.
 
     ``looks`` is the number of starts at each time the verdict was computed, including this one, and ``look_seeds`` the

@@ -8,8 +8,8 @@ from bench.zoo.tables import TRUTH
 from bench.zoo.verdicts import errors, fixed, until_decided, wrong
 
 from besttake.core.stats import Estimate, Finding, Forecast
-from besttake.measure.questions import ScoredTakes, questions_of
-from besttake.measure.verdict import answers_of
+from besttake.measure.cells import ScoredTakes
+from besttake.measure.verdict import answers_of, questions_of
 
 
 @pytest.mark.parametrize("gain", [-0.05, 0.0, 0.05])

@@ -10,8 +10,8 @@ import numpy as np
 
 from besttake.core.headroom import tally
 from besttake.core.stats import Finding
-from besttake.measure.questions import Question, ScoredTakes, answer, question, questions_of
-from besttake.measure.verdict import answers_of
+from besttake.measure.cells import ScoredTakes
+from besttake.measure.verdict import Question, answer, answers_of, question, questions_of
 from besttake.result import Answer
 
 KINDS = {

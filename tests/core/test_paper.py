@@ -29,7 +29,7 @@ from besttake.core.stats import (
     over_seeds,
 )
 from besttake.core.verdict import ask
-from besttake.measure.questions import ScoredTakes
+from besttake.measure.cells import ScoredTakes
 
 # Half of the last printed digit.
 ROUNDING = 0.05 + 1e-9

@@ -10,7 +10,7 @@ from besttake import result as r
 from besttake.measure import cell as measure
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import Past, cell_name, load_history
-from besttake.measure.scores import SCORERS, ScoreName
+from besttake.takes.scores import SCORERS, ScoreName
 
 WINDOWS = ("full", "common", "episode")
 

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 from besttake.config import load_plan
+from besttake.measure.cells import ScoredTakes
 from besttake.measure.looks import Past, looks_at, with_outgrown
-from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.measure.verdict import questions_of
 from besttake.takes.manifest import Extent
 from besttake.types import TaskSpec
 from besttake.verbs.diagnose.diagnosis import diagnose

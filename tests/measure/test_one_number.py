@@ -13,10 +13,10 @@ from besttake.core.stats import Estimate
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import Past, cell_name
-from besttake.measure.scores import ScoreName
 from besttake.reporting import figures, markdown
 from besttake.reporting.numbers import estimate_points
 from besttake.result import Cell
+from besttake.takes.scores import ScoreName
 
 WINDOWS = ("full", "common")
 ARMS = ("base", "cooled", "shuffled", "retrieve", "rerank")

@@ -9,7 +9,7 @@ import pytest
 
 from besttake.core.sequential import bounds
 from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
-from besttake.measure.questions import questions_of
+from besttake.measure.verdict import questions_of
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
 

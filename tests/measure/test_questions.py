@@ -4,8 +4,9 @@ from populations import PAIRS, draw
 from scipy.stats import binomtest
 
 from besttake.core import verdict
-from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.measure.cells import ScoredTakes
 from besttake.measure.until import Watch
+from besttake.measure.verdict import questions_of
 
 
 def arms(starts=300, **world):

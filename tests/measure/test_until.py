@@ -10,9 +10,9 @@ import pytest
 from besttake.core.planning import forecast
 from besttake.core.sequential import Looks
 from besttake.core.stats import Forecast
-from besttake.measure.questions import ScoredTakes, questions_of
+from besttake.measure.cells import ScoredTakes
 from besttake.measure.until import Watch, chance_within
-from besttake.measure.verdict import MOST, ahead
+from besttake.measure.verdict import MOST, ahead, questions_of
 
 
 def forecast_of(arms: dict[str, ScoredTakes], n: int, part: str, most: int = MOST) -> Forecast | None:

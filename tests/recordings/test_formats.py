@@ -15,8 +15,7 @@ from rich.console import Console
 
 from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
-from besttake.reporting.outputs import ingested
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import ingested, layout
 from besttake.verbs.ingest import ingest
 
 DATA = Path(__file__).parent / "data"

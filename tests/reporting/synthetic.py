@@ -13,11 +13,11 @@ import numpy as np
 
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.scores import SCORE_NAMES, SCORERS, ScoreName, Scores, TakeScore
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Dfe, Estimate, Fit, Relation, Result, Split
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import SCORE_NAMES, SCORERS, ScoreName, Scores, TakeScore
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
 

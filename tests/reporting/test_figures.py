@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from besttake.reporting.charts import Axis, spread, ticks
-from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
-from besttake.reporting.export.media import write_figures
+from besttake.reporting.drawing import PAGE, PRINT, Axis, Figure, Label, Mark, Polyline, spread, ticks
 from besttake.reporting.numbers import count, duration, interval, number, percent, points
+from besttake.reporting.writers import write_figures
 from besttake.result import Result
 
 

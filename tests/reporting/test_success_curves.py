@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.measure.scores import Scores
 from besttake.reporting.candidates import Candidate, candidates, success_curves
 from besttake.result import Result
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 
 

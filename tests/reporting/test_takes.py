@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from besttake.measure.scores import Scores
 from besttake.reporting import takes
 from besttake.result import Result
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.takes.take import Film
 

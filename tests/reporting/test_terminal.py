@@ -7,9 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from besttake.progress import SafeConsole
-from besttake.reporting.outputs import diagnosis
 from besttake.reporting.table import Column, Entry, Table
-from besttake.reporting.terminal import Part, layout, notes
+from besttake.reporting.terminal import Part, diagnosis, layout, notes
 from besttake.result import Result
 
 

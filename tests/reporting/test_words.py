@@ -15,13 +15,12 @@ from besttake.core.stats import Estimate, Forecast
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import load_history
-from besttake.measure.scores import ScoreName
 from besttake.reporting import html, markdown, words
 from besttake.reporting.numbers import estimate_points, percent, points
-from besttake.reporting.outputs import diagnosis
 from besttake.reporting.takes import PageTakes
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import diagnosis, layout
 from besttake.result import Cell, CellPath, Cost, Relation, Result
+from besttake.takes.scores import ScoreName
 
 WORTH = 0.03
 RATES = {

@@ -13,9 +13,9 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.demos.library import Library, View
 from besttake.errors import ComponentError, ContractError
-from besttake.measure.scores import ScoreName, Scores
 from besttake.scorers import scoring
 from besttake.scorers.base import Footage, Score, Scorer, ScorerSpec
+from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose

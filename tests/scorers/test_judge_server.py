@@ -20,9 +20,9 @@ from PIL import Image
 from besttake import registry
 from besttake.config import Plan, load_plan
 from besttake.errors import ComponentError, PlanError
-from besttake.measure.scores import Scores
 from besttake.scorers.base import Footage
 from besttake.scorers.judge import KEY, ChatServer, Judge, likely, stated, uploads_allowed
+from besttake.takes.scores import Scores
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.score import score

@@ -12,10 +12,10 @@ from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.errors import RunError
 from besttake.files import safetensors_metadata
-from besttake.measure.scores import ScoreName, Scores, run_digest
 from besttake.scorers import scoring
 from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import ScoreName, Scores, run_digest
 from besttake.takes.store import Store
 from besttake.types import F32, U8
 from besttake.verbs.runs import summarise

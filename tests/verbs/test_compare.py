@@ -16,12 +16,11 @@ from scipy import stats as sps
 from besttake.core.relation import CellGains
 from besttake.errors import PlanError, RunError
 from besttake.measure.cell import relation_of
-from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_compare_html
 from besttake.reporting.numbers import number
-from besttake.reporting.outputs import comparison
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import comparison, layout
 from besttake.result import Relation, Result
+from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.takes.table import Table
 from besttake.verbs.compare import compare

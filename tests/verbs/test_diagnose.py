@@ -16,11 +16,11 @@ import pytest
 from besttake.config import load_plan
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
-from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.types import F32, U8
 from besttake.verbs.diagnose.diagnosis import diagnose

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.reporting import outputs
+from besttake.reporting import terminal
 from besttake.reporting.terminal import layout
 from besttake.types import Demo
 from besttake.verbs import doctor as module
@@ -21,7 +21,7 @@ from besttake.verbs.doctor import Extra, doctor
 
 def printed(result: module.DoctorResult, path: Path) -> str:
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(outputs.doctor(result), 300))
+    console.print(layout(terminal.doctor(result), 300))
     return console.export_text()
 
 

@@ -18,9 +18,10 @@ from pyarrow import parquet
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
-from besttake.measure.scores import ScoreName
-from besttake.reporting.export import media, tables
-from besttake.reporting.export.dataset import CAMERA, Scene, write_dataset
+from besttake.reporting import writers
+from besttake.reporting import writers as tables
+from besttake.reporting.dataset import CAMERA, Scene, write_dataset
+from besttake.takes.scores import ScoreName
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
@@ -124,7 +125,7 @@ def test_a_name_is_never_a_latex_command_or_a_path(run: Path) -> None:
     assert r"\textbackslash{}input\{/etc/passwd\}\_50\%\&\#" in body
     with Store.open(run) as store:
         key = replace(store.rows()[0].key, policy="../../x:é\n", task="a/b")
-    assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", media.film_name(key, True))
+    assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", writers.film_name(key, True))
     with pytest.raises(PlanError, match="a name without folders"):
         Wanted(latex="../table")
     with pytest.raises(PlanError, match="a name without folders"):
@@ -140,7 +141,7 @@ def test_a_film_shows_the_frames_of_its_take(run: Path, tmp_path: Path) -> None:
         shown = np.stack([frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)])
     assert shown.shape == frames.shape
     assert np.abs(shown.astype(int) - frames).mean() < 6
-    odd = media.mp4(np.zeros((3, 7, 9, 3), np.uint8), 2.5)
+    odd = writers.mp4(np.zeros((3, 7, 9, 3), np.uint8), 2.5)
     with av.open(io.BytesIO(odd)) as film:
         assert [(f.height, f.width) for f in film.decode(video=0)] == [(8, 10)] * 3
 

@@ -11,8 +11,7 @@ from besttake.core import planning
 from besttake.core.stats import Finding, Forecast
 from besttake.errors import PlanError
 from besttake.reporting import words
-from besttake.reporting.outputs import plans
-from besttake.reporting.terminal import layout
+from besttake.reporting.terminal import layout, plans
 from besttake.result import Estimate
 from besttake.verbs.ingest import ingest
 from besttake.verbs.plan import PlanResult, plan

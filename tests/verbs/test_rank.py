@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.errors import BestTakeError, PlanError
-from besttake.reporting import outputs
+from besttake.reporting import terminal
 from besttake.reporting.ranking import make_html
 from besttake.reporting.terminal import layout
 from besttake.verbs.rank import rank
@@ -156,7 +156,7 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6
     assert len(page) < 400_000
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(outputs.ranking(result), 300))
+    console.print(layout(terminal.ranking(result), 300))
     text = console.export_text()
     assert "<b>odd & [red]'s.mp4" in text
     assert "only the first 1.4 s" in text

@@ -20,9 +20,9 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import PlanError
-from besttake.measure.scores import ScoreName, Scores
 from besttake.progress import as_reporter
 from besttake.result import Estimate, Result
+from besttake.takes.scores import ScoreName, Scores
 from besttake.verbs import reproduce
 
 TABLES = [f"table{number}" for number in range(1, 8)]

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from besttake.config import Plan
 from besttake.errors import BestTakeError, ComponentError, PlanError
-from besttake.measure.scores import Scores
-from besttake.reporting import outputs
+from besttake.reporting import terminal
 from besttake.reporting.terminal import layout
 from besttake.result import Result
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
@@ -102,7 +102,7 @@ def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
     assert len(json.loads(judged.to_json())["cells"]) == 2
     assert "my-calm" in judged._repr_html_()
     console = Console(width=200, file=io.StringIO(), record=True)
-    console.print(layout(outputs.scores(judged), 200))
+    console.print(layout(terminal.scores(judged), 200))
     lines = console.export_text().splitlines()
     assert [line.split()[:2] for line in lines if line.startswith("my-calm")] == [["my-calm", "!"]]
     assert [line.split()[:2] for line in lines if line.startswith("coverage")] == [["coverage", "*"]]

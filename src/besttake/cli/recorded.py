@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from besttake.cli.flags import option
-from besttake.cli.options import Json, Worth, command, pairs, show
+from besttake.cli.flags import Json, Worth, command, option, pairs, show
 from besttake.config import SCORER
 
 
@@ -46,8 +45,8 @@ def rank(
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
       besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
     """
-    from besttake.reporting.outputs import ranking
     from besttake.reporting.ranking import make_html
+    from besttake.reporting.terminal import ranking
     from besttake.verbs.rank import rank as order
 
     result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
@@ -88,7 +87,7 @@ def ingest(
       besttake ingest seed1.csv seed2.csv seed3.csv --policy-name pi0 --column success=done
       besttake ingest evals/ --policy-name evals/a=pi0 --policy-name evals/b=smolvla
     """
-    from besttake.reporting.outputs import ingested
+    from besttake.reporting.terminal import ingested
     from besttake.verbs.ingest import ingest as read
     from besttake.verbs.report import report
 

@@ -8,13 +8,17 @@ from functools import partial
 import numpy as np
 
 from besttake import result as r
+from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
+from besttake.core.headroom import mean, start_pass_at_k
+from besttake.core.probe import PolicyProbe
 from besttake.core.sequential import Looks
 from besttake.core.stats import Estimate, Finding
 from besttake.measure.cells import (
     ArmTakes,
     CellData,
     Recorded,
+    ScoredTakes,
     Settings,
     cells_of,
     leading,
@@ -22,14 +26,13 @@ from besttake.measure.cells import (
     probed_cells_of,
 )
 from besttake.measure.looks import History, Past, cell_name, looks_at, looks_until
-from besttake.measure.path import path_of
-from besttake.measure.probes import Probed
-from besttake.measure.questions import ScoredTakes, answer, beyond_control, question, questions_of
-from besttake.measure.rejection import rejection_of
-from besttake.measure.verdict import judge
+from besttake.measure.until import path_of
+from besttake.measure.verdict import answer, beyond_control, judge, question, questions_of
 from besttake.types import F64, EnvSpec, PolicySpec
 
 Findings = Mapping[str, Finding]
+_DRAWS = 2_000
+_FOLDS = 5
 
 
 def measure(
@@ -81,7 +84,7 @@ def probed_cells(
     settings: Settings,
     envs: Mapping[str, EnvSpec],
     policies: Mapping[str, PolicySpec],
-    probes: Mapping[str, Probed],
+    probes: Mapping[str, PolicyProbe],
     tasks: Collection[str] = (),
 ) -> list[r.Cell]:
     """Cells that know nothing but their demonstration-fit error, then one for each policy."""
@@ -99,7 +102,7 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
         errors=data.errors, missing=data.planned - takes - data.errors, window=data.windows[0], scorer=data.scorer,
         dfe=_dfe(data, settings.probe_samples),
     )  # fmt: skip
-    base = data.arms.get("base")
+    base = data.arms.get(BASE)
     if base is None or not base.takes:
         return whole.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
     past = (history or {}).get(cell_name(data.policy, data.env, data.group), Past())
@@ -137,7 +140,7 @@ def _notes(data: CellData, n: int) -> list[str]:
 
 def _by(data: CellData) -> str:
     """`` by coverage``: the scorer that picks, where it has no score and others have."""
-    base = data.arms["base"]
+    base = data.arms[BASE]
     return f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
 
 
@@ -145,7 +148,7 @@ def _looks(data: CellData, settings: Settings, past: Past) -> Looks:
     """How often the cell was looked at."""
     if settings.places is not None:
         return looks_until(data.units, settings.places)
-    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+    now = int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), settings.seeds
     return looks_at(data.units, now, past)
 
 
@@ -179,7 +182,7 @@ def _selector(outcomes: F64, selection: select.Selection, gain: Estimate) -> r.S
 
 
 def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Selectors:
-    base = data.arms["base"]
+    base = data.arms[BASE]
     outcomes, takes = base.outcomes, headroom.tally(base.outcomes)[0]
 
     def gain(selection: select.Selection) -> Estimate:
@@ -235,7 +238,7 @@ def _arms(data: CellData, findings: Findings, selectors: r.Selectors, settings: 
     arms = {name: _arm(data, name, findings, settings) for name, arm in data.arms.items() if arm.takes}
     if data.scored:
         chosen = selectors.scored[data.scorer][data.windows[0]]
-        arms["base"] = arms["base"].model_copy(update={"selected": chosen})
+        arms[BASE] = arms[BASE].model_copy(update={"selected": chosen})
     return r.Arms(arms=arms, content=_estimate(findings, "content"), combine=_estimate(findings, "combine"))
 
 
@@ -244,21 +247,21 @@ def _estimate(findings: Findings, name: str) -> Estimate:
 
 
 def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r.ArmResult:
-    arm, base, n, control = data.arms[name], data.arms["base"], settings.n, settings.controls.get(name)
+    arm, base, n, control = data.arms[name], data.arms[BASE], settings.n, settings.controls.get(name)
     scores = arm.score(data.score_name)
     over_seeds = stats.over_seeds(arm.outcomes)
     paired = arm.outcomes - base.outcomes
-    gains = stats.over_seeds(paired) if name != "base" and np.isfinite(paired).any() else None
+    gains = stats.over_seeds(paired) if name != BASE and np.isfinite(paired).any() else None
     selected = None
-    if scores is not None and name != "base":
+    if scores is not None and name != BASE:
         chosen = select.select(arm.outcomes, scores, n)
         selected = _selector(arm.outcomes, chosen, findings[f"{name}_selection"].estimate)
     return r.ArmResult(
         pass_1=_success(data.start_means(name)),
         pass_n=_success(headroom.start_pass_at_k(arm.outcomes, n)),
-        gain=findings[name].estimate if name != "base" else Estimate(0.0, 0.0, 0.0, len(data.units)),
+        gain=findings[name].estimate if name != BASE else Estimate(0.0, 0.0, 0.0, len(data.units)),
         selected=selected,
-        selected_gain=_estimate(findings, "gain" if name == "base" else f"{name}_selected"),
+        selected_gain=_estimate(findings, "gain" if name == BASE else f"{name}_selected"),
         seed_mean=over_seeds.mean, seed_sd=over_seeds.sd, takes=arm.takes, picked=_curves(arm, data),
         control=control, beyond_control=_estimate(findings, beyond_control(name, control)) if control else None,
         gain_seed_mean=gains.mean if gains else None, gain_seed_sd=gains.sd if gains else None,
@@ -284,7 +287,7 @@ def _retest(arm: ArmTakes) -> r.Retest | None:
 
 
 def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
-    base = data.arms["base"]
+    base = data.arms[BASE]
     scores = base.score(data.score_name)
     tasks = list(dict.fromkeys((env, task) for env, task, _ in data.units))
     lines = []
@@ -309,8 +312,8 @@ def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
 
 def relate(cells: Sequence[CellData], n: int) -> r.Relation:
     """The headroom relation of a choice among n over cells that have scores and more than one take per start."""
-    usable = [c for c in cells if c.scored and c.arms["base"].outcomes.shape[1] > 1]
-    return relation_of([relation_cell(c.policy, c.group, c.arms["base"].scored_by(c.score_name), n) for c in usable])
+    usable = [c for c in cells if c.scored and c.arms[BASE].outcomes.shape[1] > 1]
+    return relation_of([relation_cell(c.policy, c.group, c.arms[BASE].scored_by(c.score_name), n) for c in usable])
 
 
 def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relation.CellGains:
@@ -341,3 +344,30 @@ def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
 
 def _ends(value: Estimate) -> tuple[float, float] | None:
     return None if value.low is None or value.high is None else (value.low, value.high)
+
+
+def rejection_of(data: CellData, n: int) -> r.Rejection | None:
+    """What "retry until the score passes, at most n times" gives on base; None where there is nothing to reject by.
+
+    The threshold of each start comes from starts of other folds.
+    """
+    base, window = data.arms[BASE], data.windows[0]
+    scores, outcomes = base.score(data.score_name), base.outcomes
+    if scores is None or n < 2 or data.deterministic or window == "episode":
+        return None
+    # Neighbours fall into different folds, so that each fold has starts of every task.
+    folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
+    others = np.stack([folds != fold for fold in np.unique(folds)])
+    each = np.stack([scores] * len(others))
+    curve = [(rate, select.held_out(outcomes, each, folds, others, rate, n)) for rate in select.RATES]
+    chosen = select.held_out(outcomes, each, folds, others, None, n)
+    limit = select.threshold_at(scores, outcomes, select.choose_rate(outcomes, scores, n))
+    return r.Rejection(
+        n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
+        takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
+        success=stats.mean_interval(chosen.success, stats.unit_scale(), draws=_DRAWS),
+        gain=stats.mean_interval(chosen.success - start_pass_at_k(outcomes, 1), stats.pick_scale(), draws=_DRAWS),
+        curve=[
+            r.RejectionPoint(passing=rate, takes=mean(one.takes), success=mean(one.success)) for rate, one in curve
+        ],
+    )  # fmt: skip

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from besttake.arms import BASE
 from besttake.core import headroom, select
+from besttake.core.probe import PolicyProbe, TaskProbe
 from besttake.measure.looks import Unit
-from besttake.measure.probes import Probed, TaskProbe
-from besttake.measure.questions import ScoredTakes
-from besttake.measure.scores import SCORERS, ScoreName, Scores
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import SCORERS, ScoreName, Scores
 from besttake.types import F64, EnvSpec, PolicySpec
 
 
@@ -36,7 +37,7 @@ class Settings:
     n: int
     worth: float = 0.03
     scorer: str = "coverage"
-    arms: tuple[str, ...] = ("base",)
+    arms: tuple[str, ...] = (BASE,)
     probe_samples: int = 3
     controls: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[Unit, int] | None = None
@@ -55,7 +56,7 @@ class Recorded:
     policies: Mapping[str, PolicySpec]
     rows: Sequence[Row]
     scores: Scores | None
-    probes: Mapping[str, Probed | None]
+    probes: Mapping[str, PolicyProbe | None]
     goes_on: Mapping[str, bool]
     planned: Collection[TakeKey]
     stops: Mapping[str, Stop] = field(default_factory=dict)
@@ -66,6 +67,15 @@ class Recorded:
         """The scorers that were asked, the one that picks among them."""
         asked = tuple(self.scores.scorers) if self.scores is not None else ()
         return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer)))
+
+
+@dataclass(frozen=True)
+class ScoredTakes:
+    """The takes of one arm: ``outcomes`` (S, N), ``scores`` (S, N) on the window that decides, ``lengths`` (S, N)."""
+
+    outcomes: ArrayLike
+    scores: ArrayLike | None = None
+    lengths: ArrayLike | None = None
 
 
 @dataclass(frozen=True)
@@ -124,13 +134,13 @@ class CellData:
     @property
     def scored(self) -> bool:
         """Whether any take of the base arm has a score."""
-        base = self.arms.get("base")
+        base = self.arms.get(BASE)
         return base is not None and base.score(self.score_name) is not None
 
     def leaks(self, name: ScoreName) -> bool:
         """Whether a score gives away how long takes are: it depends on what follows its window, or follows their length
         in the window `episode`. Of one that says nothing where length is hidden, a single pair of takes can tell."""
-        base = self.arms["base"]
+        base = self.arms[BASE]
         scores, hidden = base.score(name), base.score(ScoreName(name.scorer, self.windows[0]))
         if name.scorer in self.length:
             return True
@@ -162,7 +172,7 @@ def probed_cells_of(
     scorer: str,
     envs: Mapping[str, EnvSpec],
     policies: Mapping[str, PolicySpec],
-    probes: Mapping[str, Probed],
+    probes: Mapping[str, PolicyProbe],
     tasks: Collection[str] = (),
 ) -> list[CellData]:
     """Cells without takes, which have a probe alone; ``tasks``: only these, all where there are none."""
@@ -187,7 +197,7 @@ def _groups(env: EnvSpec) -> dict[str, list[str]]:
     return groups
 
 
-def _probes(probed: Probed | None, env: str, tasks: Collection[str]) -> list[TaskProbe]:
+def _probes(probed: PolicyProbe | None, env: str, tasks: Collection[str]) -> list[TaskProbe]:
     answers = probed.tasks.items() if probed else ()
     return [probe for (uri, task), probe in answers if uri == env and task in tasks]
 

@@ -18,11 +18,11 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from besttake import result as r
+from besttake.arms import BASE
 from besttake.core.stats import YesNo
 from besttake.measure.cells import CellData, Settings, Stop, arm_takes
 from besttake.measure.looks import looks_until
-from besttake.measure.path import SHOWN, path_of
-from besttake.measure.until import Watch
+from besttake.measure.until import SHOWN, Watch, path_of
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 
@@ -63,12 +63,12 @@ def partial_cell(data: CellData, settings: Settings, planned: int | None) -> Par
         ],
     )  # fmt: skip
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
-    if "base" not in arms:
+    if BASE not in arms:
         return PartialCell(cell, {}, None, planned)
     path, order = path_of(data, own, Stop("going on")), looks_until(data.units, places).order
     watch = Watch.of(arms, order, settings.n, settings.worth)
     answers = {name: watch.tracks[name].answer(len(order)) for name in SHOWN if name in path.points}
-    means = data.start_means("base")
+    means = data.start_means(BASE)
     pass_1 = float(np.nanmean(means)) if np.isfinite(means).any() else None
     return PartialCell(cell.model_copy(update={"path": path}), answers, pass_1, planned)
 

@@ -13,12 +13,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake import result as r
+from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.core.headroom import tally
-from besttake.core.sequential import Looks, Track, tracks
+from besttake.core.sequential import Looks, Track, bounds_along, tracks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.looks import Unit
-from besttake.measure.questions import Question, ScoredTakes, questions_of
-from besttake.measure.verdict import ahead, answers_of
+from besttake.measure.cells import CellData, ScoredTakes, Settings, Stop
+from besttake.measure.looks import Unit, looks_until
+from besttake.measure.verdict import Question, ahead, answers_of, questions_of
 from besttake.result import Answer
 
 ROUND = 10
@@ -27,20 +29,27 @@ ROUND = 10
 Stopped = Literal["decided", "budget", "starts", "hopeless"]
 """Why a cell was stopped: it is decided, the budget is spent, there are no more starts, or what is left of the budget
 cannot decide it."""
+CellName = tuple[str, str]
+"""A cell of one policy: (env, task group)."""
+SHOWN = ("headroom", "gain", RETRIEVE, COOLED, "content")
+"""The questions whose path is kept: those that the first two answers rest on."""
+PAPER_STARTS = 500
+"""Starts of a cell in the paper's protocol: 50 of each of 10 tasks."""
+_STEP = 10
 
 
 def arms_of(question: str) -> frozenset[str]:
     """The arms whose takes a question is about."""
     pairs = {
-        "content": ("retrieve", "cooled"), "beyond_shuffled": ("retrieve", "shuffled"), "combine": ("base", "retrieve"),
+        "content": (RETRIEVE, COOLED), "beyond_shuffled": (RETRIEVE, SHUFFLED), "combine": (BASE, RETRIEVE),
     }  # fmt: skip
     if question in pairs:
         return frozenset(pairs[question])
     if question in ("headroom", "gain", "shortest"):
-        return frozenset({"base"})
+        return frozenset({BASE})
     if question.endswith("_selection"):
         return frozenset({question.removesuffix("_selection")})
-    return frozenset({"base", question.removesuffix("_selected")})
+    return frozenset({BASE, question.removesuffix("_selected")})
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Watch:
     ) -> Watch:  # fmt: skip
         """Watch takes (S, N) by arm, NaN where one was not made; ``order`` (T,) of the starts."""
         asked = [question for question in questions_of(arms, n) if not question.reason]
-        most = int(tally(arms["base"].outcomes)[0].max(initial=0))
+        most = int(tally(arms[BASE].outcomes)[0].max(initial=0))
         if not asked:
             return cls({}, n, most, deterministic, leak_free)
         values = np.stack([question.values[order] for question in asked], axis=1)
@@ -102,41 +111,37 @@ def _needed(
     if takes.answer == "open":
         # Without a score headroom may still be ruled out, and with it every gain.
         helps = not takes.reason or (takes.reason == "no-score" and is_open("headroom"))
-        parts["takes"] = frozenset({"base"} if helps else ())
-    if is_open("cooled"):
-        parts["cooling"] = frozenset({"base", "cooled"})
+        parts["takes"] = frozenset({BASE} if helps else ())
+    if is_open(COOLED):
+        parts["cooling"] = frozenset({BASE, COOLED})
     if demonstrations.answer == "open":
         alone = demonstrations.reason == "no-control"
         parts["demonstrations"] = frozenset(
-            {"base" if alone else "cooled", "retrieve"} if is_open("retrieve") or not alone else ()
+            {BASE if alone else COOLED, RETRIEVE} if is_open(RETRIEVE) or not alone else ()
         )
     elif (
         demonstrations.answer == "yes"
-        and "shuffled" in run
+        and SHUFFLED in run
         and ("beyond_shuffled" not in findings or is_open("beyond_shuffled"))
     ):
-        parts["demonstrations"] = frozenset({"retrieve", "shuffled"})
-    others = {arm for arm in run if arm not in ("base", "cooled", "shuffled", "retrieve") and is_open(arm)}
+        parts["demonstrations"] = frozenset({RETRIEVE, SHUFFLED})
+    others = {arm for arm in run if arm not in (BASE, COOLED, SHUFFLED, RETRIEVE) and is_open(arm)}
     if others:
-        parts["arms"] = frozenset({"base", *others})
+        parts["arms"] = frozenset({BASE, *others})
     return parts
 
 
 def begin_with(run: Collection[str]) -> frozenset[str]:
     """The arms of the first round: all but ``shuffled``, which is asked only where retrieval is chosen."""
-    return frozenset(run) - ({"shuffled"} if {"retrieve", "cooled"} <= set(run) else set())
+    return frozenset(run) - ({SHUFFLED} if {RETRIEVE, COOLED} <= set(run) else set())
 
 
 def chance_within(asked: Sequence[Question], order: NDArray[np.int64], worth: float, part: str, left: int) -> float:
     """The chance that a part of the verdict is settled by ``left`` further starts."""
-    question = {"cooling": "cooled", "demonstrations": "content"}.get(part, part)
+    question = {"cooling": COOLED, "demonstrations": "content"}.get(part, part)
     drawn = ahead(asked, Looks(order, until=True), worth, left, [question], draws=50)
     settled = drawn.settled(question) if drawn is not None else None
     return 1.0 if settled is None else float(np.mean(settled <= left))
-
-
-CellName = tuple[str, str]
-"""A cell of one policy: (env, task group)."""
 
 
 @dataclass
@@ -172,3 +177,41 @@ class Rounds:
     def has_starts(self, cell: CellName) -> bool:
         """Whether a cell has starts left."""
         return any(self.cell_of[unit] == cell and unit not in self.played for unit in self.order)
+
+
+def path_of(data: CellData, settings: Settings, stop: Stop) -> r.CellPath:
+    """The path of a cell along its starts, a point every `_STEP` of them and at the end."""
+    assert settings.places is not None
+    order = looks_until(data.units, settings.places).order
+    made = np.stack([np.isfinite(arm.outcomes).sum(axis=1) for arm in data.arms.values()])
+    spent = np.cumsum(made.sum(axis=0)[order])
+    arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
+    points, settled = {}, {}
+    for question in questions_of(arms, settings.n):
+        if question.name not in SHOWN or question.reason:
+            continue
+        values = question.values[order]
+        valid = np.flatnonzero(np.isfinite(values))
+        if not valid.size:
+            continue
+        ruling = question.ruling[order][:, None]
+        (track,) = tracks(values[:, None], [question.widest], [question.stake], settings.worth, ruling=ruling)
+        first = min(track.yes, track.no)
+        if first <= len(values):
+            settled[question.name] = int(spent[max(0, first - 1)])
+        counts = sorted({*range(_STEP, valid.size + 1, _STEP), valid.size})
+        ends = bounds_along(values[valid], question.widest, question.stake, counts)
+        points[question.name] = [
+            r.PathPoint(
+                starts=count, takes=int(spent[valid[count - 1]]), value=float(values[valid[:count]].mean()),
+                low=float(low), high=float(high),
+            )
+            for count, (low, high) in zip(counts, ends, strict=True)
+        ]  # fmt: skip
+    # A policy's takes are those that its cells ran alike, which no protocol compares with.
+    run = [name for name, arm in data.arms.items() if arm.takes]
+    paper = 0 if data.group == "*" else PAPER_STARTS * settings.seeds * len(run)
+    return r.CellPath(
+        stopped=stop.reason, unsettled=list(stop.unsettled), takes=int(spent[-1]) if len(spent) else 0,
+        paper_takes=paper, settled=settled, points=points,
+    )  # fmt: skip

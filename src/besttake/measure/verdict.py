@@ -1,36 +1,186 @@
-"""The verdict of a cell: its options as rows, what to do, and the paper's three answers, all from the same estimates.
+"""The verdict of a cell: the questions that are asked of it, its options, what to do, and the paper's three answers.
 
-Rows are the arms (but for controls that nobody would choose), each with one take and with the best of n by the run's
-score. `besttake.core.verdict` recommends one of them; `besttake.core.verdict` answers the questions; this file makes
-the values, one per start, and puts what comes out into the result's form.
+`questions_of` lists what a cell can be asked, each question with one value per start and estimated once: the verdict,
+the table of arms, headroom, the selectors, the report and `besttake plan` all read these estimates.
+
+| name | value of a start | kind |
+| --- | --- | --- |
+| ``headroom`` | pass@n - pass@1 of base | headroom |
+| ``gain`` | best-scored of n base takes - pass@1 of base | choice |
+| ``shortest`` | shortest of n base takes - pass@1 of base | choice |
+| ``ARM`` | pass@1 of the arm - pass@1 of base | difference |
+| ``ARM_selection`` | best-scored of n takes of the arm - its pass@1 | choice |
+| ``ARM_selected`` | best-scored of n takes of the arm - pass@1 of base | pick |
+| ``content`` | pass@1 of retrieve - pass@1 of cooled | difference |
+| ``ARM_beyond_control`` | pass@1 of the arm - pass@1 of its control, where that is not base | difference |
+| ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
+| ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
+
+`judge` makes the verdict: its options are the arms (but for controls that nobody would choose), each with one take and
+with the best of n by the run's score. `besttake.core.verdict` has the rules for both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from besttake import result as r
+from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.core import select, stats, verdict
-from besttake.core.headroom import start_pass_at_k, tally
+from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.planning import BOTH, Futures, forecast, futures
-from besttake.core.sequential import Looks, wealth
+from besttake.core.sequential import Looks, fixed_stake, wealth
 from besttake.core.stats import Estimate, Finding, Forecast
-from besttake.measure.cells import CellData, Settings
+from besttake.measure.cells import CellData, ScoredTakes, Settings
 from besttake.measure.looks import Past
-from besttake.measure.questions import Question, question
 from besttake.types import F64
 
 MOST = 500
 """No forecast looks further ahead than this many starts: the test is laid out for them."""
 _ALPHA = 0.05
-_CONTROLS = ("shuffled",)
-_DEARNESS = {"base": 0, "cooled": 1}
+_CONTROLS = (SHUFFLED,)
+_DEARNESS = {BASE: 0, COOLED: 1}
 """Arms that need no library to search; all others cost more with as many takes."""
 _ZERO = Estimate(0.0, 0.0, 0.0)
 _UNMEASURED = Estimate(reason="not measured")
+Kind = Literal["headroom", "choice", "difference", "pick"]
+"""What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
+_CONTENT = (RETRIEVE, COOLED)
+"""The arm and the control of the question ``content``."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is the mean over starts of ``values`` (S,) worth acting on? NaN where a start has no value.
+
+    ``ruling`` (S,): the same without starts that have too few takes to keep the best of n. The best of fewer gains
+    less, so a NO may not rest on them. ``scale``: where the values of these starts can lie. ``reason``: why no start
+    has a value.
+
+    A test that is looked at again bets ``stake`` on values within ``widest``. Both follow from the plan and not from
+    the takes that were made, so that no start changes what was decided before it.
+    """
+
+    name: str
+    values: F64
+    scale: stats.Scale
+    widest: stats.Scale
+    stake: float
+    ruling: F64
+    reason: str = ""
+
+    def estimate(self, looks: Looks | None = None) -> Estimate:
+        """The mean with its interval, by the test for repeated looks where there were earlier ones."""
+        if self.reason:
+            return Estimate(reason=self.reason)
+        if looks is None or not looks.anytime:
+            return stats.mean_interval(self.values, self.scale)
+        return verdict.estimate_again(self.values, self.widest, looks, self.stake)
+
+    def ask(self, worth: float, looks: Looks | None = None, *, draws: int = 10_000) -> Finding:
+        """The answer, with the same estimate."""
+        if self.reason:
+            return Finding("open", Estimate(reason=self.reason))
+        if looks is None or not looks.anytime:
+            return verdict.ask(self.values, self.scale, worth, ruling=self.ruling, draws=draws)
+        return verdict.ask_again(self.values, self.widest, worth, looks, self.stake, name=self.name, ruling=self.ruling)
+
+
+def question(
+    name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike, *, seeds: int | None = None
+) -> Question:
+    """A question about ``values`` (S,) where one of n takes is kept; ``takes``: those of each start, of ``seeds``."""
+    x, reason = np.asarray(values, dtype=np.float64), ""
+    counts = np.broadcast_to(np.asarray(takes, dtype=np.int64), x.shape)
+    most = int(counts.max(initial=0))
+    if kind in ("headroom", "choice") and min(n, most) < 2:
+        x, reason = np.full_like(x, np.nan), "one take per start leaves nothing to choose from"
+    used = counts[np.isfinite(x) & (counts > 0)]
+    scale, fewest = stats.pick_scale(), int(used.min(initial=most or n))
+    if kind == "headroom":
+        scale = stats.headroom_scale(n, used)
+    elif kind == "choice":
+        scale = stats.gain_scale(n, used)
+    elif kind == "difference":
+        scale = stats.difference_scale(fewest)
+    widest = scale
+    if kind in ("headroom", "choice"):
+        # However many takes a start has, no value leaves the range of n takes.
+        reach = stats.headroom_scale(n).hi
+        widest = replace(scale, lo=-reach if kind == "choice" else 0.0, hi=reach)
+    enough = (counts >= n) | (kind == "difference")
+    stake = fixed_stake("content" if kind in ("difference", "pick") else "gain", seeds or most)
+    return Question(name, x, scale, widest, stake, np.where(enough, x, np.nan), reason)
+
+
+def beyond_control(arm: str, control: str) -> str:
+    """The name of the question whether an arm is better than its control."""
+    return arm if control == BASE else "content" if (arm, control) == _CONTENT else f"{arm}_beyond_control"
+
+
+def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str, str] | None = None) -> list[Question]:
+    """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them.
+
+    ``controls``: the arm that an arm is compared with, besides base.
+    """
+    base = arms[BASE]
+    takes = {name: tally(arm.outcomes)[0] for name, arm in arms.items()}
+    for name, counts in takes.items():
+        if len(counts) != len(takes[BASE]):
+            raise ValueError(f"arm {name} has {len(counts)} starts, base has {len(takes['base'])}: they must match")
+    ones = {name: start_pass_at_k(arm.outcomes, 1) for name, arm in arms.items()}
+    kept = {
+        name: select.select(arm.outcomes, arm.scores, n).successes
+        for name, arm in arms.items()
+        if arm.scores is not None
+    }
+    others = [name for name in arms if name != BASE]
+    # With the arms that are compared, or whose best of n takes is kept.
+    asked: list[tuple[str, Kind, tuple[str, ...], ArrayLike]] = [
+        ("headroom", "headroom", (BASE,), start_headroom(base.outcomes, n))
+    ]
+    if BASE in kept:
+        asked.append(("gain", "choice", (BASE,), kept[BASE] - ones[BASE]))
+    if base.lengths is not None:
+        asked.append(("shortest", "choice", (BASE,), select.shortest(base.outcomes, base.lengths, n).gains))
+    compared = [(name, name, BASE) for name in others]
+    compared += [("content", RETRIEVE, COOLED), ("beyond_shuffled", RETRIEVE, SHUFFLED)]
+    compared += [
+        (beyond_control(name, control), name, control)
+        for name, control in (controls or {}).items()
+        if control != BASE and (name, control) != _CONTENT
+    ]
+    asked += [
+        (name, "difference", (arm, control), ones[arm] - ones[control])
+        for name, arm, control in compared
+        if {arm, control} <= set(arms)
+    ]
+    asked += [(f"{name}_selection", "choice", (name,), kept[name] - ones[name]) for name in others if name in kept]
+    asked += [(f"{name}_selected", "pick", (name,), kept[name] - ones[BASE]) for name in others if name in kept]
+    if {RETRIEVE, BASE} <= set(kept):
+        asked.append(("combine", "pick", (RETRIEVE, BASE), kept[RETRIEVE] - kept[BASE]))
+    seeds = int(np.asarray(base.outcomes).shape[1])
+    return [
+        question(name, kind, values, n, np.minimum.reduce([takes[arm] for arm in about]), seeds=seeds)
+        for name, kind, about, values in asked
+    ]
+
+
+def answer(
+    questions: Iterable[Question], worth: float, looks: Looks | None = None, *, draws: int = 10_000
+) -> dict[str, Finding]:
+    """The answer to each question, by name. ``worth`` is a fraction: .03 is 3 points.
+
+    ``looks``: where the run was looked at before with fewer starts.
+    """
+    if not 0 < worth < 1:
+        raise ValueError(f"worth must be a fraction between 0 and 1, as 0.03 for 3 points, not {worth}")
+    return {question.name: question.ask(worth, looks, draws=draws) for question in questions}
 
 
 @dataclass(frozen=True)
@@ -50,7 +200,7 @@ def judge(
 ) -> r.Verdict:  # fmt: skip
     """What the policy of a cell needs. ``past``: what was said of it at earlier looks."""
     n, worth = settings.n, settings.worth
-    most, leak_free = int(tally(data.arms["base"].outcomes)[0].max()), data.windows[0] != "episode"
+    most, leak_free = int(tally(data.arms[BASE].outcomes)[0].max()), data.windows[0] != "episode"
     answers = answers_of(findings, n, most, deterministic=data.deterministic, leak_free=leak_free)
     for name in ("demonstrations", "both"):
         if data.left_out and answers[name].answer == "not measured":
@@ -68,7 +218,7 @@ def judge(
 
 
 def _now(data: CellData, settings: Settings) -> tuple[int, int]:
-    return int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), settings.seeds
+    return int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), settings.seeds
 
 
 def _chosen(
@@ -78,7 +228,7 @@ def _chosen(
     """The rows, and which of them to take."""
     rows, worth = _rows(data, settings.n, findings), settings.worth
     success = np.stack([row.success for row in rows], axis=1)
-    takes = tally(data.arms["base"].outcomes)[0]
+    takes = tally(data.arms[BASE].outcomes)[0]
 
     def shows(j: int, k: int) -> bool:
         return question("", "pick", success[:, j] - success[:, k], 1, takes).ask(worth, looks).answer == "no"
@@ -125,8 +275,8 @@ def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Row]
         scores = arm.score(data.score_name)
         if name in _CONTROLS or not arm.takes:
             continue
-        rows.append(_Row(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == "base" else name))
-        picked = "gain" if name == "base" else f"{name}_selected"
+        rows.append(_Row(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == BASE else name))
+        picked = "gain" if name == BASE else f"{name}_selected"
         if scores is None or data.deterministic or data.windows[0] == "episode" or picked not in findings:
             continue
         if findings[picked].estimate.value is not None:
@@ -212,7 +362,7 @@ def _takes(findings: Mapping[str, Finding], n: int, deterministic: bool, leak_fr
 
 
 def _demonstrations(findings: Mapping[str, Finding]) -> r.Answer:
-    content, alone = findings.get("content"), findings.get("retrieve")
+    content, alone = findings.get("content"), findings.get(RETRIEVE)
     if content is not None:
         return r.Answer(answer=content.answer, gain=content.estimate)
     if alone is None:

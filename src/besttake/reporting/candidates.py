@@ -15,11 +15,12 @@ from itertools import zip_longest
 
 import numpy as np
 
+from besttake.arms import BASE
 from besttake.core.select import pick
 from besttake.core.stats import mean_interval, unit_scale
-from besttake.measure.scores import ScoreName, Scores
 from besttake.result import Cell, Estimate
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import ScoreName, Scores
 
 KINDS = {
     "rescued": "Rescued: a failure avoided",
@@ -60,7 +61,7 @@ class Candidate:
 
     def pick_of(self, arm: str, scores: Scores | None) -> int | None:
         """The seed of the take of an arm that is picked."""
-        if arm == "base":
+        if arm == BASE:
             return self.picked
         return picked_seed(self.arms[arm], scores, ScoreName(self.cell.scorer, self.cell.window))
 
@@ -70,7 +71,7 @@ def candidates(cells: Sequence[Cell], rows: Sequence[Row], scores: Scores | None
     cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(cells) for line in cell.tasks}
     starts: dict[tuple[str, str, str, int], dict[str, list[Row]]] = {}
     for row in rows:
-        arms = starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), {"base": []})
+        arms = starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), {BASE: []})
         arms.setdefault(row.key.arm, []).append(row)
     by_cell: dict[int, list[Candidate]] = {}
     for (policy, env, task, _), arms in starts.items():
@@ -112,7 +113,7 @@ def score_of(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
 
 
 def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Scores | None) -> Candidate:
-    rows, name = arms["base"], ScoreName(cell.scorer, cell.window)
+    rows, name = arms[BASE], ScoreName(cell.scorer, cell.window)
     outcome = {row.key.seed: row.success for row in rows if row.success is not None}
     picked = picked_seed(rows, scores, name) if rows else None
     if not outcome:

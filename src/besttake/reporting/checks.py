@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from besttake.core.offline import GAIN, simplest
 from besttake.core.stats import Estimate
-from besttake.reporting.charts import DotRow, Style, dots
+from besttake.reporting.drawing import DotRow, Style, dots
 from besttake.reporting.numbers import estimate_plain, interval, number
 
 if TYPE_CHECKING:

@@ -7,9 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.stats import Estimate
-from besttake.reporting.charts import WIDTH, DotRow, Frame, Style, datum, dots, horizontal, shorten, spread
-from besttake.reporting.drawing import SERIES, Element, Figure, Label, Mark, Polyline, marker
+from besttake.reporting.drawing import (
+    SERIES,
+    WIDTH,
+    DotRow,
+    Element,
+    Figure,
+    Frame,
+    Label,
+    Mark,
+    Polyline,
+    Style,
+    datum,
+    dots,
+    horizontal,
+    marker,
+    shorten,
+    spread,
+)
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
 from besttake.reporting.tables import gain_headroom
 
@@ -43,13 +60,13 @@ def ladder(cell: Cell, path: str) -> Figure | None:
 
 def forest(cell: Cell, path: str) -> Figure | None:
     """Paired differences to the frozen policy: each arm, each with selection, and what decides between them."""
-    if cell.arms is None or not set(cell.arms.arms) - {"base"}:
+    if cell.arms is None or not set(cell.arms.arms) - {BASE}:
         return None
     arms, place = cell.arms.arms, f"{path}/arms"
-    alone = [DotRow(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != "base"]
+    alone = [DotRow(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != BASE]
     selected = [
         DotRow(
-            "best take" if name == "base" else f"{name}, best take",
+            "best take" if name == BASE else f"{name}, best take",
             arm.selected_gain,
             f"{place}/arms/{name}/selected_gain",
             "accent",
@@ -118,8 +135,8 @@ def _options(cell: Cell, path: str) -> list[DotRow]:
 _PATH_SERIES = {
     "headroom": ("s4", "a perfect pick"),
     "gain": ("accent", "keeping the best"),
-    "retrieve": ("s1", "retrieval"),
-    "cooled": ("s2", "cooling"),
+    RETRIEVE: ("s1", "retrieval"),
+    COOLED: ("s2", "cooling"),
     "content": ("s3", "retrieval beyond cooling"),
 }
 
@@ -402,7 +419,7 @@ def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: b
 
 
 def _success_over_time(curve: Curve, i: int, frame: Frame) -> list[Element]:
-    color = "ink" if curve.arm == "base" else f"s{i % SERIES}"
+    color = "ink" if curve.arm == BASE else f"s{i % SERIES}"
     spans = [(step, e.low, e.high) for step, e in curve.at.items() if e.low is not None and e.high is not None]
     stairs, part = [frame.at(0, 0)], 0.0
     for step, now in zip(curve.steps, curve.by, strict=True):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
 from besttake.reporting import figures
 from besttake.reporting.html import takes_scripts, takes_section
@@ -26,8 +27,8 @@ PHASES = {
 _QUESTIONS = {
     "headroom": "Would a perfect pick gain?",
     "gain": "Does keeping the best gain?",
-    "cooled": "Does cooling gain?",
-    "retrieve": "Does retrieval gain?",
+    COOLED: "Does cooling gain?",
+    RETRIEVE: "Does retrieval gain?",
     "content": "Does retrieval add to cooling?",
 }
 _ANSWERS = {"yes": Entry("shown", "better"), "no": Entry("ruled out", "none"), "open": Entry("open", "warn")}

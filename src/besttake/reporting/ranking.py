@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from besttake.reporting.charts import Frame, horizontal, shorten, spread, ticks
-from besttake.reporting.drawing import SERIES, Area, Element, Figure, Label, Mark, Polyline
+from besttake.reporting.drawing import (
+    SERIES,
+    Area,
+    Element,
+    Figure,
+    Frame,
+    Label,
+    Mark,
+    Polyline,
+    horizontal,
+    shorten,
+    spread,
+    ticks,
+)
 from besttake.reporting.numbers import count, sentence
 from besttake.reporting.page import Page, Section, block, picture, prose
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.reporting.numbers import interval, number, spread
 from besttake.reporting.table import Column, Entry, Table, in_percent, in_points, plain
 from besttake.reporting.words import headline, marks, needs_text, overview, still_open
@@ -37,14 +38,14 @@ def verdicts(result: Result) -> Table:
 
 def numbers(result: Result) -> Table:
     """The main numbers of every cell and, with tasks ``*``, of every policy; each estimate with its interval."""
-    names = ("pass_1", "pass_n", "headroom", "gain", "cooled", "retrieve", "content", "combine")
+    names = ("pass_1", "pass_n", "headroom", "gain", COOLED, RETRIEVE, "content", "combine")
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     rows = []
     for cell in (*result.cells, *result.policies):
         arms = cell.arms.arms if cell.arms else {}
         estimates = (
             cell.headroom and cell.headroom.pass_1, cell.headroom and cell.headroom.pass_n, *gain_headroom(cell),
-            *(arms[name].gain if name in arms else None for name in ("cooled", "retrieve")),
+            *(arms[name].gain if name in arms else None for name in (COOLED, RETRIEVE)),
             cell.arms and cell.arms.content, cell.arms and cell.arms.combine,
         )  # fmt: skip
         values = [value for e in estimates for value in ((e.value, e.low, e.high) if e else (None, None, None))]
@@ -101,7 +102,7 @@ def arms(cell: Cell) -> Table:
     """The success of each arm, its difference to base, and that of its best take."""
     rows = [
         (
-            name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == "base" else in_points(arm.gain),
+            name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == BASE else in_points(arm.gain),
             spread(arm.gain_seed_sd), in_points(arm.selected_gain),
         )
         for name, arm in (cell.arms.arms.items() if cell.arms is not None else ())
@@ -171,7 +172,7 @@ def check(tried: Check) -> Table:
         worded = [entry if isinstance(entry, Entry) else Entry(str(entry), mark) for entry in entries]
         return (Entry(label, mark), *worded, *[""] * (5 - len(worded)))
 
-    rows = [row("mean action", _error(tried.mean_action)), row("base", _error(tried.base))]
+    rows = [row("mean action", _error(tried.mean_action)), row(BASE, _error(tried.base))]
     rows += [
         row(f"noise {noise:g}", _error(error), chosen=noise == tried.noise)
         for noise, error in tried.cooled.items()

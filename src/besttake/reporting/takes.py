@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
+from besttake.arms import BASE
 from besttake.errors import BestTakeError
-from besttake.measure.scores import ScoreName, Scores
 from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
 from besttake.result import Cell
 from besttake.takes.key import Row
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.takes.take import Film
 from besttake.types import U8
@@ -181,7 +182,7 @@ class Starts:
             kept = _kept(done, picked)
             films = [compact(take.film, take.frame_steps) for take in map(self._store.load, kept)]
             weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(self.scores, row) for row in kept)
-            if arm != "base" and size + weight > room:
+            if arm != BASE and size + weight > room:
                 hidden += len(done)
                 continue
             for row, (film, steps) in zip(kept, films, strict=True):

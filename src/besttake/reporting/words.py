@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.planning import seeds_worth
 from besttake.reporting.numbers import (
     count,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Tone = Literal["act", "open", "rest"]
 QUESTIONS = {"takes": "More takes?", "demonstrations": "Demonstrations?", "both": "Both?"}
 _TONES: dict[str, Tone] = {"yes": "act", "act": "act", "open": "open"}
-_ARMS = {"base": "", "cooled": "cool the sampling", "retrieve": "retrieve demonstrations"}
+_ARMS = {BASE: "", COOLED: "cool the sampling", RETRIEVE: "retrieve demonstrations"}
 _REASONS = {
     "identical-takes": "The policy is deterministic: all takes of a start are alike.",
     "one-take": "There is one take per start, so nothing can be picked.",
@@ -80,7 +81,7 @@ def action(option: Option) -> str:
 
 def price(option: Option) -> str:
     """What an option costs; retrieval also searches the library whenever it replans."""
-    library = "" if option.arm.partition("?")[0] in ("base", "cooled") else ", a library to search"
+    library = "" if option.arm.partition("?")[0] in (BASE, COOLED) else ", a library to search"
     return f"{count(option.takes, 'take')}{library}"
 
 
@@ -97,7 +98,7 @@ def _headline(cell: Cell) -> str:
     option, first = verdict.recommended, cell.headroom.pass_1.value if cell.headroom is not None else None
     if verdict.answer == "leave":
         return f"Leave it as it is: one take succeeds in {percent(first)}, and nothing tried is worth its cost."
-    if option.takes == 1 and option.arm == "base":
+    if option.takes == 1 and option.arm == BASE:
         return f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}."
     rise = f"from {percent(first)} to {percent(verdict.success.value)}"
     text = f"{action(option)}: {rise}, {estimate_points(verdict.gain)}, {price(option)}"

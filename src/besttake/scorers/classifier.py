@@ -25,11 +25,11 @@ from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, RunError
-from besttake.measure.scores import WINDOWS
 from besttake.progress import Reporter
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.scorers.scoring import by_start, windowed
 from besttake.takes.key import Row
+from besttake.takes.scores import WINDOWS
 from besttake.takes.store import Store
 from besttake.types import F64
 

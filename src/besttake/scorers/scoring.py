@@ -1,6 +1,6 @@
 """Score the takes of a run: `score_takes` scores all finished takes that have no scores yet.
 
-Scores are stored in ``scores.safetensors`` beside the takes (`besttake.measure.scores`). They are computed again if
+Scores are stored in ``scores.safetensors`` beside the takes (`besttake.takes.scores`). They are computed again if
 takes of the same start, the library, the encoder or the scorer have changed.
 """
 
@@ -25,7 +25,6 @@ from besttake.core.score import window_until
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
-from besttake.measure.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
 from besttake.progress import Reporter, as_reporter
 from besttake.scorers.apply import (
     ScoredFootage,
@@ -40,6 +39,7 @@ from besttake.scorers.apply import (
 )
 from besttake.scorers.base import Footage, Score, Scorer
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import SCORERS, WINDOWS, ScoreName, Scores, TakeScore
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 

@@ -20,11 +20,11 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.hog import Hog
 from besttake.errors import ContractError
-from besttake.measure.scores import SCORERS
 from besttake.policies.base import Policy
 from besttake.scorers.apply import apply_scorers, cut, embed, needs_demos
 from besttake.scorers.base import Footage, Scorer, ScorerSpec
 from besttake.takes.draws import Draw
+from besttake.takes.scores import SCORERS
 from besttake.testing.components import check_close
 from besttake.types import F32, F64, U8, Demo, EnvSpec, Start
 

@@ -15,11 +15,10 @@ from besttake.core.headroom import F64, start_pass_at_k
 from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths, version
-from besttake.measure.again import OTHER_TAKES, base_of, chosen_from, other_takes, units_of
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.scores import WINDOWS, ScoreName, Scores
+from besttake.measure.rescore import OTHER_TAKES, base_takes, chosen_from, other_takes, units_of
 from besttake.registry import Uri
 from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import Figure
@@ -27,6 +26,7 @@ from besttake.reporting.numbers import count
 from besttake.reporting.table import Head, Table, Tabular, in_percent, in_points, right
 from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import WINDOWS, ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 
@@ -268,7 +268,7 @@ def _point(
     if not units:
         return None, "no take of its base arm was finished"
     name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
-    takes = base_of(cell, units, rows, scores, [cell.scorer]).arms["base"]
+    takes = base_takes(cell, units, rows, scores, [cell.scorer]).arms["base"]
     values = takes.score(name)
     if cell.seeds < 2:
         return None, "it has one take per start"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.errors import BestTakeError, PlanError, RunError, one_line
-from besttake.measure.again import OTHER_TAKES, other_takes
+from besttake.measure.rescore import OTHER_TAKES, other_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.export import media, tables
-from besttake.reporting.export.dataset import Scene, write_dataset
+from besttake.reporting import writers
+from besttake.reporting.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
 from besttake.takes.take import Take
@@ -109,10 +109,10 @@ def export(
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
     if wanted.pdf:
-        media.need_pdf()
+        writers.need_pdf()
     made = _tables(opened, wanted, folder)
     if wanted.figures is not None:
-        made += media.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
+        made += writers.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
     if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
         return made
     with Store.open(opened.path) as store:
@@ -126,7 +126,7 @@ def export(
         if wanted.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    media.write_film(load(row), wanted.films, scene.fps / stride)
+                    writers.write_film(load(row), wanted.films, scene.fps / stride)
                     stage.advance()
             made.append(wanted.films)
         if wanted.lerobot is not None:
@@ -134,7 +134,7 @@ def export(
                 made.append(write_dataset(map(load, rows), wanted.lerobot, scene, stage.advance))
         if wanted.rerun is not None:
             with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(media.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
+                made.append(writers.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
 
 
@@ -174,7 +174,7 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
 def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
     made = []
     if wanted.csv or wanted.parquet:
-        named = {"cells": tables.cells_table(run.result)}
+        named = {"cells": writers.cells_table(run.result)}
         if (run.path / "takes.sqlite").is_file():
             with Store.open(run.path) as store:
                 rows = store.rows()
@@ -182,10 +182,10 @@ def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
             for cell in run.result.cells:
                 if other_takes(cell, known):
                     raise RunError(f"{run.path}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
-            named["takes"] = tables.takes_table(rows, run.scores)
+            named["takes"] = writers.takes_table(rows, run.scores)
         for name, table in named.items():
-            made += [tables.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []
-            made += [tables.write_parquet(table, folder / f"{name}.parquet")] if wanted.parquet else []
+            made += [writers.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []
+            made += [writers.write_parquet(table, folder / f"{name}.parquet")] if wanted.parquet else []
     if wanted.latex:
-        made.append(tables.write_latex(run.result, folder / f"{wanted.latex.removesuffix('.tex')}.tex"))
+        made.append(writers.write_latex(run.result, folder / f"{wanted.latex.removesuffix('.tex')}.tex"))
     return made

@@ -24,9 +24,9 @@ def report(
         PlanError: ``format`` is unknown.
         RunError: The run has no readable ``result.json``.
     """
-    from besttake.reporting.export.media import write_figures
     from besttake.reporting.html import make_html
     from besttake.reporting.markdown import make_json, make_markdown
+    from besttake.reporting.writers import write_figures
 
     makers = {"html": make_html, "md": make_markdown, "json": make_json}
     if format not in makers:

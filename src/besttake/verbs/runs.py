@@ -21,13 +21,13 @@ from typing import Any, Literal, Self
 from besttake.config import is_tuning, parse_starts
 from besttake.errors import BestTakeError, RunError
 from besttake.files import version
-from besttake.measure.scores import Scores, run_digest
 from besttake.reporting import words
 from besttake.reporting.numbers import percent
 from besttake.reporting.table import Column, Entry, Head, Table, Tabular, right
 from besttake.result import Cell, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Extent, Manifest
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import Store
 from besttake.takes.take import Take
 from besttake.types import U8

@@ -13,19 +13,18 @@ from besttake.demos.library import Library
 from besttake.encoders.cache import cached
 from besttake.errors import PlanError, RunError
 from besttake.files import write_text
-from besttake.measure.again import OTHER_TAKES, other_takes
-from besttake.measure.comparison import Comparison, compare_scorers
 from besttake.measure.looks import Unit, random_order
-from besttake.measure.scores import Scores
+from besttake.measure.rescore import OTHER_TAKES, ScorerComparison, compare_scorers, other_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.export.tables import table_latex, write_csv
 from besttake.reporting.table import Table, Tabular
+from besttake.reporting.writers import table_latex, write_csv
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.classifier import TrainedScorer, train_classifier
 from besttake.scorers.judge import uploads_allowed
 from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.verbs.diagnose.setup import (
@@ -54,8 +53,8 @@ class ScoreResult(Tabular):
     """
 
     run: str
-    policies: tuple[Comparison, ...]
-    cells: tuple[Comparison, ...]
+    policies: tuple[ScorerComparison, ...]
+    cells: tuple[ScorerComparison, ...]
     trained: TrainedScorer | None = None
     notes: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,6 @@ from besttake.measure.cell import count_cost, measure
 from besttake.measure.cells import CellData
 from besttake.measure.looks import load_history, with_outgrown
 from besttake.measure.partial import ROUNDS
-from besttake.measure.scores import Scores, run_digest
 from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
 from besttake.reporting.words import worded
@@ -29,6 +28,7 @@ from besttake.result import Cell, Result
 from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import Scores, run_digest
 from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from besttake.config import Plan
-from besttake.core.probe import leave_one_out, spread_over
+from besttake.core.probe import PolicyProbe, TaskProbe, leave_one_out, spread_over
 from besttake.demos.library import Library, View
 from besttake.errors import blaming
-from besttake.measure.probes import Probed, TaskProbe
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.takes.jobs import probe_draw
@@ -21,10 +20,10 @@ _ROWS = 64
 
 def probe_policy(
     policy: Policy, library: Library, envs: Mapping[str, EnvSpec], plan: Plan, reporter: Reporter
-) -> Probed:
+) -> PolicyProbe:
     """Sample ``policy`` at states of ``library``, spread evenly over the plan's tasks."""
     if reason := unprobed(policy.spec, library):
-        return Probed(reason=reason)
+        return PolicyProbe(reason=reason)
     tasks = [(uri, task) for uri, env in envs.items() for task in plan.chosen_tasks(env)]
     each = max(1, plan.probe_states // max(1, len(tasks)))
     probes = {}
@@ -33,7 +32,7 @@ def probe_policy(
             view = library.view(task.name, task.instruction)
             probes[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
             stage.advance(each)
-    return Probed(probes)
+    return PolicyProbe(probes)
 
 
 def unprobed(spec: PolicySpec, library: Library) -> str:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from besttake.arms.base import runnable, specs_of
 from besttake.conventions import check_compatible
 from besttake.core.offline import Check
+from besttake.core.probe import PolicyProbe
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
 from besttake.errors import BestTakeError, PlanError
 from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
-from besttake.measure.probes import Probed
-from besttake.measure.scores import SCORERS, Scores
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, Whole
@@ -26,6 +25,7 @@ from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
+from besttake.takes.scores import SCORERS, Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.choice import Choice, choose
@@ -237,7 +237,7 @@ def _budget_share(share: int, course: Course, store: Store) -> int:
     return max(share, there)
 
 
-def _probe(policy: Policy, setup: Setup, session: Session) -> Probed | None:
+def _probe(policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)

@@ -15,9 +15,8 @@ import numpy as np
 from besttake.config import Plan
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
 from besttake.measure.looks import Unit, cell_name, looks_until
-from besttake.measure.questions import questions_of
 from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with, chance_within
-from besttake.measure.verdict import MOST
+from besttake.measure.verdict import MOST, questions_of
 from besttake.takes.key import TakeKey
 
 _log = logging.getLogger(__name__)

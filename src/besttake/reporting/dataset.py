@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import RunError
-from besttake.reporting.export.media import VideoWriter
+from besttake.reporting.writers import VideoWriter
 from besttake.takes.key import TakeKey
 from besttake.takes.take import Take
 

@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import save
 
 from besttake.errors import RunError
-from besttake.measure import scores as module
-from besttake.measure.scores import Scores
+from besttake.takes import scores as module
+from besttake.takes.scores import Scores
 
 
 @pytest.mark.parametrize("head", [{}, {"keys": []}, {"keys": {}, "sources": 5, "traces": {}}, {"schema": 2}], ids=str)

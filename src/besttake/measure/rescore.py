@@ -1,4 +1,4 @@
-"""How well each scorer of a run picks takes: all scorers side by side, on the same takes of the arm ``base``.
+"""A finished run measured again with other scores: how well each scorer picks, on the same takes of the arm ``base``.
 
 Everything is a mean over starts with a 95 % interval. Of start i, when the best of n takes is kept:
 
@@ -13,23 +13,59 @@ Everything is a mean over starts with a 95 % interval. Of start i, when the best
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from besttake.arms import BASE
 from besttake.core import headroom, select, stats
 from besttake.core.sequential import Looks, fixed_stake
 from besttake.core.stats import Estimate
 from besttake.core.verdict import estimate_again
-from besttake.measure.again import base_of, chosen_from, units_of
-from besttake.measure.cells import CellData, leading
+from besttake.measure.cells import CellData, arm_takes, leading
 from besttake.measure.looks import Past, Unit, looks_at, looks_until
-from besttake.measure.questions import Kind, question
-from besttake.measure.scores import ScoreName, Scores
+from besttake.measure.verdict import Kind, question
 from besttake.result import Cell
 from besttake.takes.key import Row, TakeKey
+from besttake.takes.scores import ScoreName, Scores
 from besttake.types import F64
+
+OTHER_TAKES = "its takes are not those that its result was made of; run the same diagnosis again"
+
+
+def units_of(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
+    """The starts of a cell, in the order in which its result counts them."""
+    tasks = [(line.env, line.task) for line in cell.tasks]
+    units = {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
+    return sorted(units, key=lambda unit: (tasks.index(unit[:2]), unit[2]))
+
+
+def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
+    """Whether a run holds more or fewer takes of a cell than its result was made of: it went on since."""
+    if cell.arms is None:  # no take of the base arm was finished, so there is no number to compare
+        return False
+    tasks, arms = {(line.env, line.task) for line in cell.tasks}, cell.arms.arms
+    own = (row for k, row in rows.items() if k.policy == cell.policy and (k.env, k.task) in tasks and k.arm in arms)
+    return sum(row.status == "done" for row in own) != cell.takes
+
+
+def base_takes(
+    cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None, scorers: Sequence[str]
+) -> CellData:
+    """The takes of ``units`` with the scores of ``scorers``; the first one picks."""
+    windows = ("full", "common", "episode") if cell.window == "full" else ("common", "episode")
+    names = [ScoreName(name, window) for name in dict.fromkeys(scorers) for window in windows]
+    takes = arm_takes(cell.policy, units, BASE, cell.seeds, names, rows, scores)
+    return CellData(
+        cell.policy, cell.env, cell.group, tuple(units), {BASE: takes}, windows, scorers[0], planned=takes.takes,
+        errors=0, length=frozenset() if scores is None else scores.length,
+    )  # fmt: skip
+
+
+def chosen_from(cell: Cell) -> int:
+    """How many takes a choice is made from."""
+    return cell.headroom.n if cell.headroom is not None else cell.seeds
 
 
 @dataclass(frozen=True)
@@ -56,7 +92,7 @@ class ScorerRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScorerComparison:
     """All scorers of a run, highest gain first, on the takes of one policy and task group (``*``: of all its tasks).
 
     One of ``n`` takes is picked, by its score on the ``window``; ``starts`` is how many starts count. ``headroom`` is
@@ -76,18 +112,18 @@ class Comparison:
 
 def compare_scorers(
     cell: Cell, rows: Mapping[TakeKey, Row], scores: Scores, places: Mapping[Unit, int] | None
-) -> Comparison | None:
+) -> ScorerComparison | None:
     """Every scorer on the takes of a cell of a finished run; None where it has no scored take.
 
     ``places``: of every start of the plan in the order of a run until decided, whose intervals hold at any time; None
     for a fixed sample.
     """
     scorers = list(dict.fromkeys((cell.scorer, *scores.scorers)))
-    data = base_of(cell, units_of(cell, rows), rows, scores, scorers)
+    data = base_takes(cell, units_of(cell, rows), rows, scores, scorers)
     if places is not None and cell.group == "*":
         data = leading(data, rows.keys(), places)
     picks = _Picks(data, chosen_from(cell), _looks(cell, data, places))
-    base, window = data.arms["base"], data.windows[0]
+    base, window = data.arms[BASE], data.windows[0]
     known = {scorer: own for scorer in scorers if (own := base.score(ScoreName(scorer, window))) is not None}
     if not known:
         return None
@@ -96,7 +132,7 @@ def compare_scorers(
         picks.row(scorer, values, own, is_own=scorer == cell.scorer, seconds=scores.seconds.get(scorer))
         for scorer, values in known.items()
     ]
-    return Comparison(
+    return ScorerComparison(
         cell.policy, cell.env, cell.group, window, picks.n, int(np.isfinite(base.outcomes).any(axis=1).sum()),
         picks.estimate("headroom", headroom.start_headroom(base.outcomes, picks.n)),
         picks.estimate("choice", picks.shortest),
@@ -110,7 +146,7 @@ def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> Loo
         return looks_until(data.units, places)
     verdict = cell.verdict
     looks = () if verdict is None else tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
-    now = int(np.isfinite(data.arms["base"].outcomes).any(axis=1).sum()), cell.seeds
+    now = int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), cell.seeds
     return looks_at(data.units, now, Past(looks))
 
 
@@ -124,12 +160,12 @@ class _Picks:
 
     @property
     def outcomes(self) -> F64:
-        return self.data.arms["base"].outcomes
+        return self.data.arms[BASE].outcomes
 
     @property
     def shortest(self) -> F64:
         """The gain (S,) of picking the shortest take."""
-        return select.shortest(self.outcomes, self.data.arms["base"].lengths, self.n).gains
+        return select.shortest(self.outcomes, self.data.arms[BASE].lengths, self.n).gains
 
     def gains(self, scores: F64) -> F64:
         """The gain (S,) of picking by ``scores`` (S, N)."""
