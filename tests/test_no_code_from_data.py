@@ -311,7 +311,7 @@ ORIGINS = {
     # Where each call of the registry has its URI from. A new one belongs here; what comes from a file is a `FromFile`.
     "arms/base.py": "the user's arms",
     "arms/sampler.py": "the user's policy and arms",
-    "cli/serve.py": "the user's policy",
+    "cli/runs.py": "the user's policy",
     "demos/library.py": "a file: FromFile",
     "demos/resolve.py": "the user's demos and encoder",
     "demos/run.py": "a file: FromFile",
