@@ -8,8 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from besttake.cli.help import plain, without_range
-from besttake.cli.main import app
+from besttake.cli.main import app, plain, without_range
 
 COMMANDS = "<!-- every command, made by docs/hooks.py -->"
 _LINK = re.compile(r"(\]\(|src=\")((?:\.\./)+[^)\s\"]+)")

@@ -24,7 +24,7 @@ from besttake import registry
 from besttake.config import load_plan, parse_dims, parse_starts
 from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import build
-from besttake.demos.h5 import SUFFIXES
+from besttake.demos.hdf5 import SUFFIXES
 from besttake.demos.library import Library
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.pixels import Pixels

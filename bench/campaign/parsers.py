@@ -24,7 +24,7 @@ from typing import Any
 from bench.campaign.formats import Format, all_formats
 from bench.campaign.havoc import mutated
 from bench.campaign.stage import Attempt, Broken, check, stage
-from besttake.demos.frames import Unreadable
+from besttake.demos.reading import Unreadable
 from besttake.errors import BestTakeError
 
 EACH = 100

@@ -106,7 +106,7 @@ def test_missing_cameras_keys_and_libraries_are_told_in_one_line(tmp_path, monke
     path = libero(tmp_path / "task_demo.hdf5")
     with pytest.raises(LibraryError, match="no camera top; it has agentview_rgb, eye_in_hand_rgb"):
         registry.demos(f"hdf5:{path}?camera=top")
-    with pytest.raises(LibraryError, match="no obs/torque"):
+    with pytest.raises(LibraryError, match="no numbers torque"):
         registry.demos(f"hdf5:{path}?state=torque")
     with pytest.raises(ComponentError, match="rotate=.* is not one of 0, 180"):
         registry.demos(f"hdf5:{path}?rotate=90")

@@ -11,7 +11,7 @@ import pytest
 import writers
 
 from besttake.demos.base import UnreadableDemo
-from besttake.demos.h5 import SUFFIXES
+from besttake.demos.hdf5 import SUFFIXES
 from besttake.demos.layout import DataHints, layout_of
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError

@@ -22,8 +22,7 @@ from PIL import Image
 
 from besttake import registry
 from besttake.demos.base import UnreadableDemo
-from besttake.demos.frames import Unreadable, picture, video_frames
-from besttake.demos.paths import filled, inside
+from besttake.demos.reading import Unreadable, filled, inside, picture, video_frames
 from besttake.errors import LibraryError
 
 EPISODES = [writers.episode(number, length=6, side=32) for number in range(2)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from besttake import registry
 from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build
-from besttake.demos.frames import Unreadable
+from besttake.demos.reading import Unreadable
 from besttake.demos.rlds import Example, places
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError

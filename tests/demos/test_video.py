@@ -10,7 +10,7 @@ from PIL import Image
 
 from besttake import registry
 from besttake.demos.build import Options, build
-from besttake.demos.frames import Unreadable
+from besttake.demos.reading import Unreadable
 from besttake.demos.video import read_frames
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError

@@ -1,23 +1,50 @@
-"""Commands that measure policies: ``diagnose``, ``demo`` (the same on the testbed) and ``probe``."""
+"""Commands that measure policies: ``diagnose``, ``demo``, ``probe``, ``plan`` and ``reproduce``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.live import UNWATCHED, Live, LivePort, Watched
-from besttake.cli.options import AllowFailed, Json, Out, Quiet, Strict, Verbose, command, reporter, show
+from besttake.cli.flags import (
+    AllowFailed,
+    Flags,
+    Json,
+    Out,
+    Quiet,
+    Strict,
+    Verbose,
+    Worth,
+    command,
+    pairs,
+    plan_flags,
+    reporter,
+    show,
+)
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-from besttake.progress import Reporter
+from besttake.progress import Reporter, SafeConsole
 
 if TYPE_CHECKING:
     from besttake.result import Result
+
+Live = Annotated[bool, typer.Option("--live", help="Serve a live page of the run on this machine.")]
+LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")]
+Choose = Annotated[
+    bool, typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies.")
+]
+Controls = Annotated[
+    bool, typer.Option("--controls", help="Also run cooled and shuffled, the controls that the paper lacks.")
+]
+DEMO: dict[str, Any] = {
+    "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
+    "check_states": 160,
+}  # fmt: skip
+_SOURCES = ("*.py", "*.j2", "*.js", "*.css")
+"""The files of this package that a report is made by."""
 
 
 @plan_flags()
@@ -53,19 +80,12 @@ def diagnose(
     run(
         load_plan(plan, given),
         out,
-        Ending(strict, allow_failed),
+        strict=strict,
+        allow_failed=allow_failed,
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        watched=Watched(live, live_port),
+        live_port=live_port if live else None,
     )
-
-
-_SOURCES = ("*.py", "*.j2", "*.js", "*.css")
-"""The files of this package that a report is made by."""
-DEMO: dict[str, Any] = {
-    "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
-    "check_states": 160,
-}  # fmt: skip
 
 
 @plan_flags("starts", "workers")
@@ -90,10 +110,11 @@ def demo(
     run(
         Plan(**DEMO, **given),
         out,
-        Ending(strict, allow_failed),
+        strict=strict,
+        allow_failed=allow_failed,
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        watched=Watched(live, live_port),
+        live_port=live_port if live else None,
     )
 
 
@@ -123,31 +144,142 @@ def probe(
     show(terminal.probe(result), result.to_json(), as_json)
 
 
-@dataclass(frozen=True)
-class Ending:
-    """When a diagnosis ends with an error: undecided verdicts (``strict``), failed takes (unless ``allow_failed``)."""
+def plan(
+    pass1: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Success rate of a single take, e.g. 0.64.")
+    ] = None,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Start from the results of this run instead.")
+    ] = None,
+    worth: Worth = 3.0,
+    seeds: Annotated[int | None, typer.Option(help="Takes per start (default: the pilot's, else 3).")] = None,
+    best_of: Annotated[
+        int | None, typer.Option(help="Pick the best of this many takes (default: the pilot's, else 3 or all seeds).")
+    ] = None,
+    gain: Annotated[
+        float | None, typer.Option(metavar="POINTS", help="Gain that you expect, in percentage points.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="TAKES", help="Takes you can afford; shows how small an effect they can show.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute how many starts and seeds a diagnosis needs, before running anything.
 
-    strict: bool = False
-    allow_failed: bool = False
+    Give either the success rate of a single take or a pilot run.
+
+    Examples:
+      besttake plan --pass1 0.64 --worth 3
+      besttake plan --pilot runs/demo --budget 1500
+    """
+    from besttake.reporting.terminal import plans as sized
+    from besttake.verbs.plan import plan as work_out
+
+    plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
+    show(sized(plans), plans.to_json(), as_json)
+
+
+@plan_flags(
+    "demos", "task", "encoder", "starts", "seeds", "arms", "check_states", "stride", "probe_states",
+    "gripper_dim", "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
+    helps={
+        "starts": "Starts per task: a count, or a range FIRST:END (default: as in the paper).",
+        "seeds": "Takes per start (default: as in the paper).",
+        "arms": "Ways of running the policy (default: those of the paper).",
+        "check_states": "Number of demonstrated states on which --choose chooses (default: 160).",
+        "encoder": "Encoder that embeds frames (default: as in the paper).",
+        "stride": "Score one frame every N steps (default: as in the paper).",
+        "probe_states": "States for the demonstration-fit error (default: as in the paper).",
+    },
+)  # fmt: skip
+def reproduce(
+    given: Flags,
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="TABLE", help="table1 to table7, relation or fit; leave it out to list them."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=URI", help="Use this policy in place of the paper's NAME. Repeatable."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URI", help="Use this environment in place of the paper's NAME, and no others. Repeatable."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
+    ] = None,
+    choose: Choose = False,
+    controls: Controls = False,
+    allow_failed: AllowFailed = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a protocol of the paper with your policies, and print the paper's numbers beside yours.
+
+    Without --policy it shows the paper's table and protocol. All policies run one frozen retrieval, the paper's (the
+    rule next, alpha 0.3) or what --choose chose. Whatever differs from the paper is listed, here and in the report.
+
+    Examples:
+      besttake reproduce
+      besttake reproduce table4
+      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
+      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
+      besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
+    """
+    from besttake.reporting import terminal
+    from besttake.verbs import reproduce as paper
+    from besttake.verbs.report import report
+
+    if table is None:
+        known = [paper.protocol(name) for name in paper.protocols()]
+        show(terminal.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        return
+    protocol = paper.protocol(table)
+    if not policy:
+        show(terminal.protocol(protocol), protocol.to_dict(), as_json)
+        return
+    form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
+    policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
+    where, changes = out or Path("runs") / protocol.name, paper.with_controls(protocol, given) if controls else given
+    result = paper.reproduce(
+        protocol.name, policies, envs=envs, changes=changes, out=where, choose=choose,
+        progress=reporter(quiet or as_json, verbose), command=command(),
+    )  # fmt: skip
+    report(where)
+    show(terminal.reproduction(result), result.to_json(), as_json)
+    check_failed(result.result, where, allowed=allow_failed)
 
 
 def run(
-    plan: Plan, out: Path, ending: Ending, *, as_json: bool, progress: Reporter, watched: Watched = UNWATCHED
+    plan: Plan,
+    out: Path,
+    *,
+    strict: bool,
+    allow_failed: bool,
+    as_json: bool,
+    progress: Reporter,
+    live_port: int | None = None,
 ) -> None:
-    """Diagnose, write the report, and print the verdicts; with a live page as long as that takes."""
+    """Diagnose, write the report, and print the verdicts; with a live page (``live_port``) as long as that takes."""
+    from besttake.live import AttachedPage
     from besttake.reporting.terminal import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    def work() -> tuple[Result, Path]:
+    with ExitStack() as closing:
+        if live_port is not None:
+            live = closing.enter_context(AttachedPage(out, live_port))
+            SafeConsole(stderr=True, soft_wrap=True).print(f"Live: {live.url}")
         result = diagnose(plan, out, progress=progress, command=command())
-        return result, _page(out) or report(out)
-
-    result, page = watched.do(work, out)
+        page = _fresh_report(out) or report(out)
     show(diagnosis(result), result.to_json(), as_json)
     progress.note(f"Report: {page}")
-    check_failed(result, out, allowed=ending.allow_failed)
-    if ending.strict and undecided(result):
+    check_failed(result, out, allowed=allow_failed)
+    if strict and undecided(result):
         raise typer.Exit(3)
 
 
@@ -170,7 +302,7 @@ def _most_failed_by(out: Path) -> str:
     return ""
 
 
-def _page(out: Path) -> Path | None:
+def _fresh_report(out: Path) -> Path | None:
     """The report of a run if it was made of its result, as it is, by this version; None where it has to be made."""
     page, result, package = out / "report.html", out / "result.json", Path(__file__).parents[1]
     newest = max(file.stat().st_mtime_ns for pattern in _SOURCES for file in package.rglob(pattern))

@@ -1,22 +1,32 @@
-"""Flags made from the plan's definition (`besttake.config.Plan`): names, types, ranges and help are its fields'.
+"""The flags of commands, and how results are printed.
 
+Flags of a plan are made from its definition (`besttake.config.Plan`): names, types, ranges and help are its fields'.
 ``python -m besttake.cli.flags > docs/plan.md`` writes the same definition as a table.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Annotated, Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from besttake.cli.complete import COMPLETERS
+from besttake import log, registry
 from besttake.config import Plan, Retrieval
+from besttake.errors import PlanError
+from besttake.progress import Reporter, SafeConsole
+
+if TYPE_CHECKING:
+    from besttake.reporting.terminal import Part
 
 Flags = Mapping[str, Any]
 """Keys of a plan that were given as flags."""
@@ -74,7 +84,7 @@ def option(name: str, *flags: str, help: str = "", group: str | None = None) -> 
     most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
     return typer.Option(
         *(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most,
-        metavar=_value_of(name), autocompletion=COMPLETERS.get(name), rich_help_panel=group,
+        metavar=_value_of(name), rich_help_panel=group,
     )  # fmt: skip
 
 
@@ -101,11 +111,16 @@ def plan_flags(
             given = {name: values.pop(name) for name in chosen}
             command(**values, given={name: value for name, value in given.items() if not _unused(value)})
 
-        called.__signature__ = inspect.Signature([*arguments, *made, *options])  # type: ignore[attr-defined]
-        called.__annotations__ = {p.name: p.annotation for p in (*arguments, *made, *options)}
-        return called
+        return _with_signature(called, [*arguments, *made, *options])
 
     return decorate
+
+
+def _with_signature(command: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> Callable[..., Any]:
+    """Let typer see these ``parameters`` of a command."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
 
 
 def plan_table() -> str:
@@ -193,6 +208,77 @@ def _flag(name: str) -> str:
 def is_argument(parameter: inspect.Parameter) -> bool:
     """Whether a command's parameter is an argument, not an option."""
     return any(isinstance(part, typer.models.ArgumentInfo) for part in get_args(parameter.annotation))
+
+
+Out = Annotated[Path, typer.Option("-o", "--out", help="Run directory to write; an unfinished run there is resumed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress and notes.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the log, e.g. why a take failed.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
+AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Worth = Annotated[float, option("worth")]
+
+
+Trust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH",
+        help="Let this plan, library, run or checkpoint name code to run (python:…, trust_remote_code). Repeatable.",
+    ),
+]
+
+
+def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command`` with the option ``--trust``, which holds for all that it opens (`registry.trust`)."""
+
+    @wraps(command)
+    def called(*, trust: list[Path] | None = None, **values: Any) -> Any:
+        for path in trust or ():
+            if not path.exists():
+                raise PlanError(f"`trust` {path}: no such file or directory")
+            registry.trust(path)
+        return command(**values)
+
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = [p if is_argument(p) else p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    added = inspect.Parameter("trust", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Trust)
+    return _with_signature(called, [*parameters, added])
+
+
+def reporter(quiet: bool, verbose: bool = False) -> Reporter:
+    """Progress as loud as asked for; ``verbose`` shows the log as well."""
+    if verbose:
+        log.show()
+    return Reporter(not quiet)
+
+
+def command() -> str:
+    """The command line as it was typed, to be kept with the run."""
+    return shlex.join(["besttake", *sys.argv[1:]])
+
+
+def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str]:
+    """``["a=b"]`` -> ``{"a": "b"}``; PlanError says how option ``name`` is written."""
+    split = [text.partition("=") for text in given]
+    for key, equals, value in split:
+        if not (key and equals and value):
+            raise PlanError(f"`{name}` {key}{equals}{value}: write {form}, e.g. {example}")
+    return {key: value for key, _, value in split}
+
+
+def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -> None:
+    """Print for people, or as JSON for scripts."""
+    from besttake.reporting.terminal import Sentence, layout
+
+    console = SafeConsole()
+    if as_json:
+        print(data if isinstance(data, str) else json.dumps(data, indent=1))
+    elif isinstance(shown, str):
+        console.print(shown, soft_wrap=True)
+    else:
+        # Sentences alone are not broken: a path in them can be copied.
+        console.print(layout(shown, console.width), soft_wrap=all(isinstance(part, Sentence) for part in shown))
 
 
 if __name__ == "__main__":

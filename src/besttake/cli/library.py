@@ -1,4 +1,4 @@
-"""``library build | show | check``."""
+"""Commands that set up a diagnosis: ``library build | show | check`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -7,26 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, plan_flags
-from besttake.cli.help import Group
-from besttake.cli.options import Json, Quiet, Verbose, reporter, show
-
-app = typer.Typer(
-    cls=Group,
-    help="Build, show and check libraries of demonstrations.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from besttake.cli.flags import Flags, Json, Quiet, Verbose, option, plan_flags, reporter, show
+from besttake.config import parse_dims
+from besttake.errors import Interrupted, PlanError
 
 Directory = Annotated[Path, typer.Argument(metavar="LIBRARY", help="Directory of the library.")]
-
-
 Pad = Annotated[
-    str,
-    typer.Option(
-        metavar="hold|repeat",
-        help="Actions after the end of a demonstration: hold (for delta actions) or repeat (for absolute ones).",
-    ),
+    str, typer.Option(metavar="hold|repeat", help="Actions after the end: hold (deltas) or repeat (absolute).")
 ]
 GripperAs = Annotated[
     str | None,
@@ -34,7 +21,6 @@ GripperAs = Annotated[
 ]
 
 
-@app.command()
 @plan_flags(
     "demos", "encoder", "task", "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "event_turns",
     "eef_dims",
@@ -72,7 +58,6 @@ def build(
     """
     from besttake.demos.build import BuildHooks, Options
     from besttake.demos.resolve import build_at
-    from besttake.errors import Interrupted, PlanError
     from besttake.reporting.terminal import built
     from besttake.threads import one_thread
 
@@ -106,8 +91,6 @@ def build(
 
 
 def _dims(text: Any) -> Any:
-    from besttake.config import parse_dims
-    from besttake.errors import PlanError
 
     try:
         return parse_dims(text)
@@ -117,7 +100,6 @@ def _dims(text: Any) -> Any:
 
 def _levels(text: str | None) -> tuple[float, float] | None:
     """``"-1,1"`` -> (-1, 1)."""
-    from besttake.errors import PlanError
 
     if text is None:
         return None
@@ -132,7 +114,6 @@ def _levels(text: str | None) -> tuple[float, float] | None:
     return opens, closes
 
 
-@app.command("show")
 def show_library(
     directory: Directory,
     contact_sheets: Annotated[
@@ -161,7 +142,6 @@ def show_library(
         draw_all(library, contact_sheets)
 
 
-@app.command()
 def check(
     directory: Directory,
     replay: Annotated[
@@ -194,4 +174,35 @@ def check(
     result = act_out(library, replay, max_demos=max_demos, progress=reporter(quiet or as_json))
     show(replayed(result), result.to_json(), as_json)
     if result.succeeded < len(result.demos):
+        raise typer.Exit(1)
+
+
+def doctor(
+    demos: Annotated[
+        str | None, typer.Option(metavar="PATH|URI", help="Demonstrations to look at; a few are read.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(metavar="URI", help="Policy to load; shows what it needs.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Environment to open; shows what it offers and renders one picture."),
+    ] = None,
+    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check what is installed on this machine, and whether demonstrations, a policy and an environment fit together.
+
+    Without options it lists what works here. With any of --demos, --policy and --env it shows side by side what their
+    numbers mean (gripper, state, action, pictures), marks differences, and exits with code 1 if they do not fit.
+
+    Examples:
+      besttake doctor
+      besttake doctor --policy lerobot:org/pi0_libero --env libero:spatial
+      besttake doctor --demos lerobot:org/libero --policy lerobot:org/pi0_libero --env libero:spatial
+    """
+    from besttake.reporting import terminal
+    from besttake.verbs.doctor import doctor as look
+
+    result = look(policy, env, demos, trust_remote_code=trust_remote_code)
+    show(terminal.doctor(result), result.to_json(), as_json)
+    if not result.healthy:
         raise typer.Exit(1)

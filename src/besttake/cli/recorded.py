@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from besttake.cli.flags import option
-from besttake.cli.options import Json, Worth, command, pairs, show
+from besttake.cli.flags import Json, Worth, command, option, pairs, show
 from besttake.config import SCORER
 
 

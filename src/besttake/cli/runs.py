@@ -1,24 +1,22 @@
-"""Commands that read runs: ``report``, ``score``, ``compare``, and ``runs list|show|merge|watch``."""
+"""Commands that read and use runs: ``runs list | show | merge | watch``, ``report``, ``score``, ``compare``, ``export``
+and ``serve``."""
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import option
-from besttake.cli.help import Group
-from besttake.cli.live import watch
-from besttake.cli.options import Json, Quiet, Run, Verbose, command, reporter, show
-
-app = typer.Typer(
-    cls=Group, help="List, show, merge and watch run directories.", no_args_is_help=True, rich_markup_mode=None
-)
+from besttake.cli.flags import Json, Quiet, Run, Verbose, command, option, pairs, reporter, show
+from besttake.errors import Interrupted, PlanError, RunError
+from besttake.sanitize import printable
 
 
-@app.command("list")
 def runs_list(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to search for runs.")] = Path("runs"),
     as_json: Json = False,
@@ -36,7 +34,6 @@ def runs_list(
     show(run_list(listed), listed.to_json(), as_json)
 
 
-@app.command("show")
 def runs_show(directory: Run, as_json: Json = False) -> None:
     """Show the state of a run: takes done, missing and failed (with reasons), and the digest over all takes.
 
@@ -50,7 +47,6 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     show(run_summary(summary), summary.to_dict(), as_json)
 
 
-@app.command("merge")
 def runs_merge(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs, each of a part of one plan.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="New directory for the merged run.")],
@@ -73,7 +69,29 @@ def runs_merge(
     show(f"{text}\n{then}", asdict(merged), as_json)
 
 
-app.command("watch")(watch)
+def runs_watch(
+    directory: Run,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 0,
+) -> None:
+    """Serve the live page of a run on this machine, and its report once it is finished.
+
+    The run is only read, so any number of people can watch it, even on a read-only disk. To watch from another machine,
+    open a tunnel: ssh -L 8123:127.0.0.1:8123 MACHINE.
+
+    Examples:
+      besttake runs watch runs/half
+      besttake runs watch runs/half --port 8123
+    """
+    from besttake.live import LiveServer, RunPage
+
+    if not any((directory / name).is_file() for name in ("run.json", "result.json")):
+        raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
+    with LiveServer(RunPage(directory, str(directory)), port) as server:
+        print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            raise Interrupted("the page is no longer served") from None
 
 
 def report(
@@ -164,3 +182,126 @@ def compare(
     if out is not None:
         make_compare_html(result, out)
     show(comparison(result), result.to_json(), as_json)
+
+
+_table: Any = partial(typer.Option, rich_help_panel="Tables")
+_figure: Any = partial(typer.Option, rich_help_panel="Figures")
+_takes: Any = partial(typer.Option, rich_help_panel="Takes")
+_which: Any = partial(typer.Option, rich_help_panel="Which takes")
+_Names = list[str] | None
+
+
+def export(
+    directory: Run,
+    csv: Annotated[bool, _table("--csv", help="Write takes and cells as CSV.")] = False,
+    parquet: Annotated[bool, _table("--parquet", help="Write takes and cells as Parquet.")] = False,
+    latex: Annotated[str | None, _table(metavar="NAME", help="Write cells as a LaTeX table, NAME.tex.")] = None,
+    figures: Annotated[
+        Path | None, _figure(metavar="DIR", help="Write every figure as SVG into this directory.")
+    ] = None,
+    pdf: Annotated[bool, _figure("--pdf", help="Write the figures as PDF too.")] = False,
+    films: Annotated[Path | None, _takes(metavar="DIR", help="Write each take as an MP4 into this directory.")] = None,
+    lerobot: Annotated[
+        Path | None, _takes(metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.")
+    ] = None,
+    rerun: Annotated[
+        Path | None, _takes(metavar="FILE", help="Write takes as a Rerun recording, e.g. takes.rrd.")
+    ] = None,
+    fps: Annotated[
+        int | None, _takes(min=1, help="Actions per second of the robot (default: what the environment says).")
+    ] = None,
+    policy: Annotated[_Names, _which(metavar="URI", help="Only takes of this policy. Repeatable.")] = None,
+    task: Annotated[_Names, _which(metavar="TASK", help="Only takes of this task. Repeatable.")] = None,
+    arm: Annotated[_Names, _which(metavar="ARM", help="Only takes of this arm. Repeatable.")] = None,
+    outcome: Annotated[str, _which(metavar="success|failure", help="Only takes with this outcome.")] = "",
+    most: Annotated[int | None, _which(min=1, help="At most this many takes.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="Directory for tables (default: export/ in the run)."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Export a run: tables, figures, films, or its takes as a data set to train on.
+
+    Examples:
+      besttake export runs/demo --csv --latex table1 -o paper/
+      besttake export runs/demo --films films/ --outcome failure --most 20
+      besttake export runs/demo --lerobot datasets/mine --outcome success --arm base
+      besttake export runs/demo --figures figures/ --pdf
+    """
+    from besttake.verbs.export import Wanted
+    from besttake.verbs.export import export as write
+
+    wanted = Wanted(
+        csv=csv, parquet=parquet, latex=latex, figures=figures, pdf=pdf, films=films, lerobot=lerobot, rerun=rerun,
+        policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
+        fps=fps,
+    )  # fmt: skip
+    for path in write(directory, wanted, out, progress=reporter(quiet)):
+        show(str(path))
+
+
+Cameras = Annotated[
+    str | None, typer.Option(metavar="OURS=THEIRS,…", help="Camera names of the clients, e.g. wrist=wrist_image.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ORIGIN", help="Web pages that may connect, e.g. http://localhost:3000. Repeatable."),
+]
+
+
+def serve(
+    policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
+    retrieve: Annotated[
+        Path | None,
+        typer.Option(metavar="LIBRARY|RUN", help="Retrieve from this library, or with the settings of this run."),
+    ] = None,
+    cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
+    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 8000,
+    token: Annotated[str | None, typer.Option(help="Token that clients must send (default: $BESTTAKE_TOKEN).")] = None,
+    cameras: Cameras = None,
+    allow_origin: Origins = None,
+    max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, max=4096, help="Most clients sampled in one call (default: the width of the policy)."),
+    ] = None,
+    seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
+    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+) -> None:
+    """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
+
+    Examples:
+      besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
+      besttake serve --policy lerobot:org/pi0_libero --retrieve runs/diagnosis
+      besttake serve --policy testbed:half --cooled --protocol openpi --port 0
+    """
+    from besttake import registry
+    from besttake.core.retrieve import RetrievalConfig
+    from besttake.policies import augmented
+    from besttake.serving.served import Limits
+    from besttake.serving.server import serve as start
+
+    if retrieve is not None and cooled:
+        raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
+    model = registry.policy(policy, trust_remote_code=trust_remote_code)
+    if retrieve is not None:
+        settings = augmented.retrieval_from(retrieve, policy, {"noise": noise, "prior": prior})
+        model = augmented.retrieving(model, *settings)
+    elif cooled:
+        model = augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
+    names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
+    shown = token or os.environ.get("BESTTAKE_TOKEN")
+    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)
+    with start(model, protocol, host, port, shown, seed=seed, limits=limits, cameras=names) as server:
+        print(printable(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it"), flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            raise Interrupted("the server has ended") from None

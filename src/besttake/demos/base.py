@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,8 +12,9 @@ from urllib.parse import quote, urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.demos.frames import Unreadable
+from besttake.demos.reading import Unreadable
 from besttake.errors import LibraryError
+from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
 
@@ -192,6 +193,30 @@ def uri_again(scheme: str, path: Path, **options: Any) -> str:
     return f"{scheme}:{path.resolve()}?{urlencode(given, quote_via=quote)}"
 
 
+def frame_rate(
+    read: Reader, given: float | str | None, stored: float | None, usual: float, why: str
+) -> tuple[float, list[str]]:
+    """Steps a second: as the option ``fps`` says, else as the data say, else the ``usual`` rate, with a note."""
+    if given is not None:
+        return read.number("fps", given, 1e-3), []
+    if stored is not None:
+        return stored, []
+    return usual, [f"it does not say its rate: taken as {usual:g} steps a second, {why}; ?fps=… says otherwise"]
+
+
+def choose_columns(
+    present: Collection[str], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
+) -> tuple[str, ...] | None:
+    """The columns that make up states or actions: those ``wanted``, joined by ``+``, else the first ``usual`` ones."""
+    if wanted is None:
+        return next((keys for keys in usual if all(key in present for key in keys)), None)
+    keys = tuple(wanted.split("+"))
+    for key in keys:
+        if key not in present:
+            raise LibraryError(f"{name} has no numbers {key}; it has {', '.join(present)}")
+    return keys
+
+
 class EpisodeReader(Protocol):
     """Reads the episodes of one format by their ids; the text of an `Unreadable` completes "demonstration KEY …"."""
 
@@ -212,9 +237,16 @@ class EpisodeReader(Protocol):
 
 
 @dataclass(frozen=True)
-class SourceInfo:
-    """The properties of a source that `Source` and `AnnotatedSource` require."""
+class Episodes:
+    """A `Source` that reads its episodes with an `EpisodeReader`.
 
+    ``cameras`` are the stored names of all cameras; ``named`` maps an env's camera names to stored names. The other
+    fields are those of `Source`, `AnnotatedSource` and `CameraSource`.
+    """
+
+    reader: EpisodeReader
+    cameras: Sequence[str]
+    named: Mapping[str, str]
     name: str
     uri: str
     camera: str
@@ -225,55 +257,35 @@ class SourceInfo:
     gripper_open: int | None = None
     eef_dims: tuple[int, ...] | None = None
 
-
-def assumed_rate(rate: float, why: str) -> str:
-    """The note of a reader whose data have no frame rate."""
-    return f"it does not say its rate: taken as {rate:g} steps a second, {why}; ?fps=… says otherwise"
-
-
-class Episodes:
-    """A `Source` that reads its episodes with an `EpisodeReader`.
-
-    ``cameras`` are the stored names of all cameras; ``named`` maps an env's camera names to stored names.
-    """
-
-    def __init__(
-        self, reader: EpisodeReader, about: SourceInfo, cameras: Sequence[str], named: Mapping[str, str]
-    ) -> None:
-        self._reader, self._cameras, self._named = reader, cameras, named
-        self.name, self.uri, self.camera, self.fps = about.name, about.uri, about.camera, about.fps
-        self.fingerprint, self.notes = about.fingerprint, about.notes
-        self.gripper_dim, self.gripper_open, self.eef_dims = about.gripper_dim, about.gripper_open, about.eef_dims
-
     def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
         """Yield the demonstrations whose task is ``wanted``."""
-        for key in self._reader.ids():
+        for key in self.reader.ids():
             try:
-                if wanted(self._reader.task(key)):
-                    yield self._reader.demo(key)
+                if wanted(self.reader.task(key)):
+                    yield self.reader.demo(key)
             except Unreadable as error:
                 yield UnreadableDemo(key, str(error))
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
         """States and actions, one demonstration after the other."""
-        for key in self._reader.ids():
+        for key in self.reader.ids():
             try:
-                yield self._reader.numbers(key)
+                yield self.reader.numbers(key)
             except Unreadable:
                 continue
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
-        return match_cameras(cameras, self._cameras, self._named) is not None
+        return match_cameras(cameras, self.cameras, self.named) is not None
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
-        matched = match_cameras(cameras, self._cameras, self._named) or {}
+        matched = match_cameras(cameras, self.cameras, self.named) or {}
         try:
-            return {wanted: self._reader.picture(demo, step, stored) for wanted, stored in matched.items()}
+            return {wanted: self.reader.picture(demo, step, stored) for wanted, stored in matched.items()}
         except Unreadable as error:
             raise LibraryError(f"{self.name}: {demo} {error}") from error
 

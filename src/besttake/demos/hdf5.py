@@ -1,4 +1,6 @@
-"""LIBERO and robomimic HDF5, read with h5py: ``hdf5:FILE`` or ``hdf5:DIRECTORY`` (all its .hdf5 and .h5 files).
+"""HDF5 files of any layout, read safely with h5py, and the layout of LIBERO and robomimic: ``hdf5:FILE``.
+
+``hdf5:DIRECTORY`` reads all its .hdf5 and .h5 files. `besttake.demos.hdf5_formats` has other layouts.
 
 LIBERO, known by ``obs/…_rgb``: the task is the file's name without ``_demo``, the instruction stands in
 ``problem_info``; the state (8) is ``ee_pos``, ``ee_ori`` (axis-angle) and ``gripper_states``; pictures are stored as
@@ -21,8 +23,9 @@ place of the above), ``fps`` (by default what the files say, else 20), ``size`` 
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,17 +34,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from besttake import files
 from besttake.conventions import axis_angle
-from besttake.demos import h5
-from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
-from besttake.demos.frames import LARGEST, Unreadable
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
+from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
 from besttake.envs.libero.harness import upright
-from besttake.errors import LibraryError
+from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
+SUFFIXES = (".hdf5", ".h5")
 Pairing = Literal["before", "after"]
-_USUAL_RATE = 20.0
+_MOST_NUMBERS = 1 << 28
+_MOST_LINKS = 16
+_BLOCK = 64
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 _LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
@@ -51,11 +57,140 @@ _PAIRED = {
 }
 
 
+def h5py() -> Any:
+    """Import h5py, or raise `MissingExtra`."""
+    return need("h5py", "hdf5 demonstrations", "hdf5")
+
+
+@contextmanager
+def opened(path: Path, group: str = "") -> Iterator[Any]:
+    """Open a file, or a ``group`` in it, for reading; errors, also during the block, become `Unreadable`."""
+    try:
+        with h5py().File(path, "r") as file:
+            content = item(file, group)
+            if not isinstance(content, h5py().Group):
+                raise Unreadable(f"is not there (no {group} in {path.name})")
+            yield content
+    except (OSError, LookupError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError, MemoryError) as e:
+        if isinstance(e, OSError) and not h5py().is_hdf5(path):
+            raise Unreadable("is not an HDF5 file") from e
+        raise Unreadable(f"cannot be read ({one_line(e, 120)})") from e
+
+
+def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
+    """The group or dataset at ``path``; None if there is none, `Unreadable` if it lies outside this file."""
+    library = h5py()
+    for part in (part for part in path.split("/") if part):
+        if not isinstance(group, library.Group):
+            return None
+        # Look at the link itself: ``part in group`` would follow it and open the file that it leads to.
+        stored, name = group.id.links, part.encode()
+        if not stored.exists(name):
+            return None
+        kind = stored.get_info(name).type
+        if kind == library.h5l.TYPE_SOFT:
+            if not links:
+                raise Unreadable(f"has links at {part} that lead nowhere")
+            target = stored.get_val(name).decode("utf-8", "replace")
+            group = item(group.file if target.startswith("/") else group, target, links - 1)
+        elif kind == library.h5l.TYPE_HARD:
+            group = group[part]
+        else:
+            raise Unreadable(f"has {part} in another file, which is not read")
+    if isinstance(group, library.Dataset) and (group.external or group.is_virtual):
+        raise Unreadable(f"has {path} in another file, which is not read")
+    return group
+
+
+def names(group: Any, path: str) -> list[str]:
+    """Names of the members of the group at ``path``; empty if there is no such group."""
+    content = item(group, path)
+    return [str(key) for key in content] if isinstance(content, h5py().Group) else []
+
+
+def dataset(group: Any, path: str) -> Any:
+    """The dataset at ``path``; `Unreadable` if there is none."""
+    values = item(group, path)
+    if not isinstance(values, h5py().Dataset):
+        raise Unreadable(f"has no {path}")
+    return values
+
+
+def numbers(group: Any, path: str) -> F32:
+    """The numbers at ``path`` as float32 (T, n)."""
+    values = dataset(group, path)
+    if values.dtype.kind not in "fiub" or values.ndim < 1:
+        raise Unreadable(f"has {path} that are not numbers ({values.dtype})")
+    if values.size > _MOST_NUMBERS:
+        raise Unreadable(f"has {values.size} numbers in {path}, more than are read")
+    rows = np.asarray(values[()], np.float64)
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:]))).astype(np.float32)
+
+
+def pictures(group: Any, path: str, largest: int) -> U8:
+    """The pictures at ``path`` as uint8 (T, h, w, 3), their longest side at most ``largest``, read piece by piece."""
+    values = dataset(group, path)
+    if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
+        raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not pictures uint8 (T, H, W, 3)")
+    count, height, width = values.shape[:3]
+    if not count:
+        return np.zeros((0, 1, 1, 3), np.uint8)
+    check_size(width, height, count, largest)
+    blocks = [fitted_array(np.asarray(values[i : i + _BLOCK]), largest) for i in range(0, count, _BLOCK)]
+    return np.concatenate(blocks)
+
+
+def one_picture(group: Any, path: str, step: int) -> U8:
+    """The picture at ``path`` of one ``step``, full size."""
+    values = dataset(group, path)
+    if values.ndim != 4 or not 0 <= step < len(values):
+        raise Unreadable(f"has no step {step} in {path}")
+    check_size(values.shape[2], values.shape[1])
+    return np.asarray(values[step], np.uint8)
+
+
+def json_attribute(group: Any, key: str) -> dict[str, Any]:
+    """The JSON object that an attribute holds; empty where there is none."""
+    try:
+        value = files.read_json(group.attrs[key])
+    except (KeyError, OSError, ValueError, TypeError, RuntimeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def by_number(name: str) -> tuple[int, str]:
+    """Sort key that puts ``demo_2`` before ``demo_10``: the number at the end of ``name``, and the name."""
+    digits = re.search(r"\d{1,15}$", name)
+    return (int(digits.group()) if digits else -1, name)
+
+
+def files_of(path: Path, name: str) -> dict[str, Path]:
+    """The HDF5 files at ``path``, by name: the file itself, or those of a directory; LibraryError if there is none."""
+    if path.is_file():
+        return {path.name: path}
+    check_links(path, name)
+    inner = sorted(p for p in path.glob("*") if p.suffix in SUFFIXES and p.is_file()) if path.is_dir() else []
+    if not inner:
+        raise LibraryError(f"{name}: no such file, and no directory with .hdf5 or .h5 files")
+    return {each.name: each for each in inner}
+
+
+def digest(paths: Iterable[Path], *choices: object) -> str:
+    """A hash of the names, sizes, first and last megabyte of files, and of the reader's options."""
+    total = hashlib.sha256(repr(choices).encode())
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(1 << 20)
+            file.seek(max(0, path.stat().st_size - (1 << 20)))
+            total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
+    return total.hexdigest()[:16]
+
+
 @dataclass(frozen=True)
-class _First:
+class _FirstDemo:
     """What the first readable demonstration shows."""
 
-    attributes: Mapping[str, Any]
+    rate: float | None
     shapes: Mapping[str, tuple[int, ...]]
     action_dim: int
     pairing: Pairing
@@ -79,37 +214,36 @@ class Hdf5Reader:
 
     def ids(self) -> Iterator[str]:
         """All demonstrations, file by file, ``demo_2`` before ``demo_10``."""
-        for name in self.files:
+        for name, path in self.files.items():
             try:
-                with self._data(name) as data:
-                    keys = [f"{name}/{key}" for key in h5.by_number(data)]
+                with _data(path) as data:
+                    keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
             except Unreadable:
                 keys = [name]  # reading it says what is wrong with the file
             yield from keys
 
     def task(self, key: str) -> str:
         """LIBERO has a file per task; robomimic names the env."""
-        name = key.partition("/")[0]
-        stem = self.files[name].stem
+        path = self.files[key.partition("/")[0]]
         if self.is_libero:
-            return re.sub("_demo$", "", stem)
-        with self._data(name) as data:
-            return str(h5.json_attribute(h5.attributes(data), "env_args").get("env_name", stem))
+            return re.sub("_demo$", "", path.stem)
+        with _data(path) as data:
+            return str(json_attribute(data, "env_args").get("env_name", path.stem))
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of a demonstration."""
         with self._group(key) as group:
-            shift, states, actions = self._shift(group), self._states(group), h5.numbers(group, "actions")
+            shift, states, actions = self._shift(group), self._states(group), numbers(group, "actions")
         return states if states is None else states[: len(states) - shift], actions[shift:]
 
     def demo(self, key: str) -> Demo:
         """A demonstration."""
         with self._group(key) as group:
-            if h5.item(group, f"obs/{self.camera}") is None:
+            if item(group, f"obs/{self.camera}") is None:
                 raise Unreadable(f"has no camera {self.camera}")
-            frames = self._upright(h5.pictures(group, f"obs/{self.camera}", self.size))
-            actions, states, shift = h5.numbers(group, "actions"), self._states(group), self._shift(group)
-            about = h5.json_attribute(h5.attributes(group.parent), "problem_info")
+            frames = self._upright(pictures(group, f"obs/{self.camera}", self.size))
+            actions, states, shift = numbers(group, "actions"), self._states(group), self._shift(group)
+            about = json_attribute(group.parent, "problem_info")
         if len(frames) != len(actions):
             raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions")
         if shift:
@@ -123,30 +257,22 @@ class Hdf5Reader:
     def picture(self, key: str, step: int, camera: str) -> U8:
         """The full-size image of ``camera`` at ``step``."""
         with self._group(key) as group:
-            return self._upright(h5.one_picture(group, f"obs/{camera}", step))
+            return self._upright(one_picture(group, f"obs/{camera}", step))
 
     def start_state(self, key: str) -> NDArray[np.float64] | None:
         """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
         with self._group(key) as group:
-            if h5.item(group, "states") is None:
+            if item(group, "states") is None:
                 return None
             # states[j] comes before actions[j], and the library's first action is that of the shift.
-            return np.asarray(h5.dataset(group, "states")[self._shift(group)], np.float64)
-
-    @contextmanager
-    def _data(self, name: str) -> Iterator[Any]:
-        with h5.opened(self.files[name]) as file:
-            data = h5.item(file, "data")
-            if not isinstance(data, h5.h5py().Group):
-                raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
-            yield data
+            return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
 
     @contextmanager
     def _group(self, key: str) -> Iterator[Any]:
         file, _, name = key.partition("/")
-        with self._data(file) as data:
-            group = h5.item(data, name)
-            if not isinstance(group, h5.h5py().Group):
+        with _data(self.files[file]) as data:
+            group = item(data, name)
+            if not isinstance(group, h5py().Group):
                 raise Unreadable(f"has no camera {self.camera}")
             yield group
 
@@ -161,9 +287,7 @@ class Hdf5Reader:
             return None
         parts = []
         for key in self.state:
-            if h5.item(group, f"obs/{key}") is None:
-                raise Unreadable(f"has no obs/{key}")
-            values = h5.numbers(group, f"obs/{key}")
+            values = numbers(group, f"obs/{key}")
             if key.endswith("_quat") and values.shape[1] != 4:
                 raise Unreadable(f"has obs/{key} of {values.shape[1]} numbers, not 4")
             parts.append(axis_angle(values.astype(np.float64)) if key.endswith("_quat") else values)
@@ -172,17 +296,16 @@ class Hdf5Reader:
         return np.concatenate(parts, axis=1).astype(np.float32)
 
 
+@dataclass(frozen=True)
 class Hdf5Demos(Episodes):
     """The demonstrations of one or more HDF5 files of the same kind."""
 
-    def __init__(self, reader: Hdf5Reader, about: SourceInfo, cameras: Sequence[str], named: Mapping[str, str]) -> None:
-        super().__init__(reader, about, cameras, named)
-        self._start_state = reader.start_state
+    reader: Hdf5Reader
 
     def start_state(self, demo: str) -> NDArray[np.float64] | None:
         """The simulator's state before the first action of ``demo``; None where it is not kept."""
         try:
-            return self._start_state(demo)
+            return self.reader.start_state(demo)
         except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
             raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
 
@@ -198,70 +321,58 @@ def make(
     map: str = "",
 ) -> Hdf5Demos:
     """The source ``hdf5:rest``: a file, or a directory of files."""
-    path = Path(rest)
-    files = h5.files_of(path, f"hdf5:{rest}")
-    if not files:
-        raise LibraryError(f"hdf5:{rest}: no such file, and no directory with .hdf5 or .h5 files")
-    read = Reader(f"hdf5:{rest}")
+    name, read, path = f"hdf5:{rest}", Reader(f"hdf5:{rest}"), Path(rest)
+    paths = files_of(path, name)
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
-    named, first = read.mapping("map", map), _first_readable(files, read.uri)
+    named, first = read.mapping("map", map), _first_demo(paths.values(), name)
     cameras = [key for key, shape in first.shapes.items() if len(shape) == 4 and shape[3] == 3]
     if not cameras:
         raise LibraryError(
-            f"{read.uri} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
+            f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
         )
-    chosen = choose_camera(cameras, camera, named, read.uri)
+    chosen = choose_camera(cameras, camera, named, name)
     is_libero = chosen.stored.endswith("_rgb")
     known = _LIBERO_STATE if is_libero else _ROBOMIMIC_STATE
-    keys = tuple(state.split("+")) if state else known if set(known) <= set(first.shapes) else None
-    missing = set(keys or ()) - set(first.shapes)
-    if missing:
-        raise LibraryError(f"{read.uri} has no obs/{sorted(missing)[0]}; it has {', '.join(sorted(first.shapes))}")
+    keys = choose_columns(first.shapes, state, (known,), name)
     turned = (180 if is_libero else 0) if turned is None else turned
-    reader = Hdf5Reader({p.name: p for p in files}, chosen.stored, keys, turned, paired, read.whole("size", size))
-    said = (None if fps is None else read.number("fps", fps, 1e-3)) or _rate(first.attributes)
-    notes = [f"{'LIBERO' if is_libero else 'robomimic'} HDF5, where {_PAIRED[paired or first.pairing]}"]
-    if not said:
-        notes.append(assumed_rate(_USUAL_RATE, "as robosuite runs by default"))
-    again = uri_again(
-        "hdf5", path, camera=camera, state=state, rotate=rotate, pairing=pairing, fps=fps, size=size, map=map
+    reader = Hdf5Reader(paths, chosen.stored, keys, turned, paired, read.whole("size", size))
+    rate, notes = frame_rate(read, fps, first.rate, 20.0, "as robosuite runs by default")
+    options = {"camera": camera, "state": state, "rotate": rotate, "pairing": pairing}
+    return Hdf5Demos(
+        reader, cameras, named, name, uri_again("hdf5", path, **options, fps=fps, size=size, map=map),
+        chosen.name, rate, digest(paths.values(), chosen.stored, keys, turned, reader.size, paired, 2),
+        (f"{'LIBERO' if is_libero else 'robomimic'} HDF5, where {_PAIRED[paired or first.pairing]}", *notes),
+        gripper_dim=6 if first.action_dim == 7 else None, gripper_open=-1,
+        eef_dims=(0, 1, 2) if keys == known else None,
     )  # fmt: skip
-    about = SourceInfo(
-        read.uri, again, chosen.name, said or _USUAL_RATE,
-        h5.digest(files, chosen.stored, keys, turned, reader.size, paired, 2), tuple(notes),
-        first.action_dim - 1 if first.action_dim == 7 else None, -1, (0, 1, 2) if keys == known else None,
-    )  # fmt: skip
-    return Hdf5Demos(reader, about, cameras, named)
 
 
-def _groups(file: Any) -> Iterator[tuple[str, Any]]:
-    """The demonstrations under ``data`` that are in this file, in the order of their numbers."""
-    data = h5.item(file, "data")
-    for key in h5.by_number(data) if isinstance(data, h5.h5py().Group) else ():
-        try:
-            group = h5.item(data, key)
-        except Unreadable:
-            continue
-        if isinstance(group, h5.h5py().Group):
-            yield key, group
+@contextmanager
+def _data(path: Path) -> Iterator[Any]:
+    """The group ``data`` of a file, which holds its demonstrations."""
+    with opened(path) as file:
+        data = item(file, "data")
+        if not isinstance(data, h5py().Group):
+            raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
+        yield data
 
 
-def _first_readable(files: list[Path], name: str) -> _First:
+def _first_demo(paths: Iterable[Path], name: str) -> _FirstDemo:
     """What the first demonstration shows that has observations and actions."""
     trouble = "has no demonstrations under data/"
-    for path in files:
+    for path in paths:
         try:
-            with h5.opened(path) as file:
-                data = h5.item(file, "data")
-                if data is None:
-                    raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
-                for _, group in _groups(file):
-                    obs = h5.item(group, "obs")
-                    actions = h5.item(group, "actions")
-                    if isinstance(obs, h5.h5py().Group) and len(obs) and len(getattr(actions, "shape", ())) == 2:
-                        shapes = {k: tuple(getattr(h5.item(obs, k), "shape", ())) for k in obs}
-                        return _First(h5.attributes(data), shapes, int(actions.shape[1]), _pairing(group))
+            with _data(path) as data:
+                for key in sorted(data, key=by_number):
+                    try:
+                        obs, actions = names(data, f"{key}/obs"), dataset(data, f"{key}/actions")
+                        if obs and actions.ndim == 2:
+                            group = item(data, key)
+                            shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
+                            return _FirstDemo(_rate(data), shapes, int(actions.shape[1]), _pairing(group))
+                    except Unreadable as error:
+                        trouble = f"{path.name}/{key} {error}"
         except Unreadable as error:
             trouble = f"{path.name} {error}"
     raise LibraryError(f"{name}: {trouble}")
@@ -269,23 +380,21 @@ def _first_readable(files: list[Path], name: str) -> _First:
 
 def _pairing(group: Any) -> Pairing:
     """Whether the observations of a demonstration were made before or after the actions beside them."""
-    simulator, joints = h5.item(group, "states"), h5.item(group, "obs/joint_states")
-    if simulator is not None and joints is not None:
-        states, seen = h5.numbers(group, "states"), h5.numbers(group, "obs/joint_states")
+    if item(group, "states") is not None and item(group, "obs/joint_states") is not None:
+        states, seen = numbers(group, "states"), numbers(group, "obs/joint_states")
         count = seen.shape[1]
         # A flattened MuJoCo state is the time, then all positions, those of the robot's joints first.
         if len(states) == len(seen) > 2 and states.shape[1] > count + 1 and np.isfinite(states).all():
-            at, own = states[:, 1 : 1 + count], seen
-            before, after = np.abs(at[1:] - own[1:]).mean(), np.abs(at[1:] - own[:-1]).mean()
+            at = states[1:, 1 : 1 + count]
+            before, after = np.abs(at - seen[1:]).mean(), np.abs(at - seen[:-1]).mean()
             if min(before, after) < 0.1 * max(before, after):
                 return "before" if before < after else "after"
-    written = h5.attributes(group.parent)
-    is_libero = any(str(key).endswith("_rgb") for key in h5.item(group, "obs") or ())
-    return "after" if is_libero and any(key in written for key in _LIBERO_WRITES) else "before"
+    is_libero = any(key.endswith("_rgb") for key in names(group, "obs"))
+    return "after" if is_libero and any(key in group.parent.attrs for key in _LIBERO_WRITES) else "before"
 
 
-def _rate(attributes: Mapping[str, Any]) -> float | None:
+def _rate(data: Any) -> float | None:
     """Steps a second as the file says; None where it does not."""
-    settings = h5.json_attribute(attributes, "env_args").get("env_kwargs", {})
+    settings = json_attribute(data, "env_args").get("env_kwargs", {})
     rate = settings.get("control_freq") if isinstance(settings, dict) else None
     return float(rate) if isinstance(rate, int | float) and 0 < rate < 1e6 else None

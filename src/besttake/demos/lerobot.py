@@ -25,14 +25,24 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, SourceInfo, choose_camera, match_cameras, uri_again
-from besttake.demos.frames import LARGEST, Unreadable, picture, video_slice
-from besttake.demos.paths import check_links, filled, inside, read_json, read_json_lines
+from besttake.demos.base import Episodes, choose_camera, match_cameras, uri_again
+from besttake.demos.reading import (
+    FULL_SIZE,
+    LARGEST,
+    Unreadable,
+    check_links,
+    filled,
+    inside,
+    picture,
+    read_json,
+    read_json_lines,
+    stacked,
+    video_slice,
+)
 from besttake.errors import BestTakeError, LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
-_FULL = 1 << 20
 _STATES = ("observation.state", "state", "observation.states")
 _ACTIONS = ("action", "actions")
 _OLD_CHUNK = 1000
@@ -216,12 +226,12 @@ class LeRobotReader:
         """The full-size image of ``camera`` at ``step``."""
         episode = self.episodes[key]
         if self.meta.is_video(camera):
-            frame: U8 = self._video(episode, camera, step, 1, _FULL)[0]
+            frame: U8 = self._video(episode, camera, step, 1, FULL_SIZE)[0]
             return frame
         rows = self._read(episode, [camera], [("frame_index", "=", step)]).column(camera)
         if len(rows) != 1:
             raise Unreadable(f"has {len(rows)} rows of step {step}")
-        return self._picture(rows[0].as_py(), _FULL)
+        return self._picture(rows[0].as_py(), FULL_SIZE)
 
     def _table(self, episode: EpisodeEntry, columns: Sequence[str]) -> Any:
         table = self._read(episode, columns, []).sort_by("frame_index")
@@ -255,10 +265,9 @@ class LeRobotReader:
         elif is_video:
             frames = self._video(episode, self.camera, 0, episode.length, self.size)
         else:
-            pictures = [self._picture(cell.as_py(), self.size) for cell in table.column(self.camera)]
-            if len({each.shape for each in pictures}) > 1:
-                raise Unreadable(f"has pictures of different size in {self.camera}")
-            frames = np.stack(pictures)
+            frames = stacked(
+                [self._picture(cell.as_py(), self.size) for cell in table.column(self.camera)], self.camera
+            )
         steps, task = np.arange(episode.length, dtype=np.int64), episode.task
         states, actions = _rows(table, self.state), _rows(table, self.action)
         path = self.meta.data_file(episode).relative_to(self.root.resolve())
@@ -291,21 +300,24 @@ class LeRobotReader:
         return digest.hexdigest()[:16]
 
 
+@dataclass(frozen=True)
 class LeRobotDemos(Episodes):
     """The episodes of a LeRobotDataset; it has the cameras whose videos were downloaded."""
 
-    def __init__(self, reader: LeRobotReader, about: SourceInfo, named: Mapping[str, str]) -> None:
-        super().__init__(reader, about, reader.meta.cameras, named)
-        self._has, self._count = reader.has, len(reader.episodes)
-        self.tasks = tuple(dict.fromkeys(episode.task for episode in reader.episodes.values()))
+    reader: LeRobotReader
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks of all episodes."""
+        return tuple(dict.fromkeys(episode.task for episode in self.reader.episodes.values()))
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.reader.episodes)
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
-        matched = match_cameras(cameras, self._cameras, self._named)
-        return matched is not None and all(self._has(camera) for camera in matched.values())
+        matched = match_cameras(cameras, self.cameras, self.named)
+        return matched is not None and all(self.reader.has(camera) for camera in matched.values())
 
 
 def make(
@@ -329,19 +341,19 @@ def make(
         chosen = slice(int(first or 0), int(last) if last else None) if colon else slice(int(first), int(first) + 1)
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
-    again = uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map)
     meta = Meta.read(root, read.uri)
     scored = choose_camera(meta.cameras, camera, cameras, read.uri)
     states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
     kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
     reader = LeRobotReader(root, meta, kept, scored.stored, states, actions, read.whole("size", size))
     axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
-    about = SourceInfo(
-        read.uri, again, scored.name, meta.fps, reader.fingerprint(), _notes(reader),
-        _only(meta.dims(actions), lambda dim: "gripper" in dim.lower()), None,
-        None if None in axes else tuple(axis for axis in axes if axis is not None),
+    return LeRobotDemos(
+        reader, meta.cameras, cameras, read.uri,
+        uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map),
+        scored.name, meta.fps, reader.fingerprint(), _notes(reader),
+        gripper_dim=_only(meta.dims(actions), lambda dim: "gripper" in dim.lower()),
+        eef_dims=None if None in axes else tuple(axis for axis in axes if axis is not None),
     )  # fmt: skip
-    return LeRobotDemos(reader, about, cameras)
 
 
 def _notes(reader: LeRobotReader) -> tuple[str, ...]:

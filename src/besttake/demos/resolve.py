@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 
 from besttake import registry
-from besttake.demos import h5, rlds
+from besttake.demos import hdf5
 from besttake.demos.base import Source
 from besttake.demos.build import BuildHooks, Options, build, build_cached
-from besttake.demos.frames import Unreadable
 from besttake.demos.library import Library
+from besttake.demos.reading import Unreadable
+from besttake.demos.rlds import newest_version
 from besttake.demos.video import PICTURES, VIDEOS
 from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached
@@ -24,6 +25,8 @@ from besttake.errors import LibraryError, MissingExtra
 from besttake.files import cache_dir
 
 DEFAULT_ENCODER = "pixels"
+_MARKS = {"lerobot": ("meta/info.json",), "run": ("run.json",), "zarr": (".zgroup", "zarr.json", ".zmetadata")}
+"""Files that tell the format of a directory."""
 KNOWN = {
     "lerobot": "a LeRobotDataset (meta/info.json)",
     "run": "a run of BestTake (run.json)",
@@ -113,19 +116,20 @@ def guess(path: Path) -> tuple[str, Path]:
         scheme = _of_file(here) if here.is_file() else _of_directory(here)
         if scheme is not None:
             return scheme, here
-        inner = _sets_in(here) if here.is_dir() else []
+        # Folders that are or hold a data set, such as the suites of LIBERO side by side.
+        inner = [p.name for p in _folders_in(here) if _holds_set(p, _FOLDERS_ABOVE)] if here.is_dir() else []
         if len(inner) > 1:
             raise LibraryError(f"{here} holds {len(inner)} data sets ({', '.join(inner[:6])}); name one of them")
         if not inner:
             break
         here = here / inner[0]
-    if path.is_dir() and _shows(path):
+    if path.is_dir() and _has_videos(path):
         return "video", path
     raise LibraryError(f"{path}: its format is not known; there are {', '.join(KNOWN.values())}")
 
 
 def _of_file(path: Path) -> str | None:
-    if path.suffix in h5.SUFFIXES:
+    if path.suffix in hdf5.SUFFIXES:
         return _of_hdf5(path)
     if path.name.endswith(".zarr.zip"):
         return "zarr"
@@ -137,32 +141,48 @@ def _of_file(path: Path) -> str | None:
 
 
 def _of_directory(path: Path) -> str | None:
-    if (path / "meta" / "info.json").is_file():
-        return "lerobot"
-    if (path / "run.json").is_file():
-        return "run"
-    if rlds.newest_version(path) is not None:
+    for scheme, marks in _MARKS.items():
+        if any((path / mark).is_file() for mark in marks):
+            return scheme
+    if newest_version(path) is not None:
         return "rlds"
-    if any((path / name).is_file() for name in (".zgroup", "zarr.json", ".zmetadata")):
-        return "zarr"
     if _has_droid(path):
         return "droid"
-    files = h5.files_of(path, str(path))
-    if files:
-        return _of_hdf5(files[0])
-    return None
+    inner = sorted(p for p in path.glob("*") if p.suffix in hdf5.SUFFIXES and p.is_file())
+    return _of_hdf5(inner[0]) if inner else None
 
 
-def _shows(path: Path) -> bool:
+def _of_hdf5(path: Path) -> str | None:
+    try:
+        with hdf5.opened(path) as file:
+            keys = list(islice(file, 100))
+    except (Unreadable, MissingExtra):
+        return "hdf5"  # its reader says what is wrong
+    if any(key.startswith("traj_") for key in keys):
+        return "maniskill"
+    if "observations" in keys and "action" in keys:
+        return "aloha"
+    return "hdf5" if "data" in keys else None
+
+
+def _has_droid(path: Path) -> bool:
+    """Whether a folder in it, not too deep, is an episode of DROID."""
+    for number, (folder, inner, files) in enumerate(os.walk(path)):
+        if number > _MOST_FOLDERS:
+            return False
+        if "trajectory.h5" in files and any(f.startswith("metadata_") and f.endswith(".json") for f in files):
+            return True
+        if len(Path(folder).relative_to(path).parts) >= _DEEPEST:
+            inner.clear()
+    return False
+
+
+def _has_videos(path: Path) -> bool:
     """Whether a directory holds videos or folders of pictures, directly or one level below."""
-    names = (p for folder in (path, *(p for p in path.iterdir() if p.is_dir())) for p in folder.iterdir())
     shown = (*VIDEOS, *PICTURES)
-    return any(p.suffix.lower() in shown or (p.is_dir() and _has_pictures(p)) for p in islice(names, _MOST_FOLDERS))
-
-
-def _sets_in(path: Path) -> list[str]:
-    """The folders that are or hold a data set, such as the suites of LIBERO side by side."""
-    return [p.name for p in _folders_in(path) if _holds_set(p, _FOLDERS_ABOVE)]
+    return any(
+        p.suffix.lower() in shown for depth in ("*", "*/*", "*/*/*") for p in islice(path.glob(depth), _MOST_FOLDERS)
+    )
 
 
 def _holds_set(path: Path, depth: int) -> bool:
@@ -178,32 +198,3 @@ def _folders_in(path: Path) -> list[Path]:
     except OSError:
         return []  # not ours to read
     return sorted(p for p in folders if not p.name.startswith("."))
-
-
-def _has_pictures(path: Path) -> bool:
-    return any(p.suffix.lower() in PICTURES for p in islice(path.iterdir(), 100))
-
-
-def _has_droid(path: Path) -> bool:
-    """Whether a folder in it, not too deep, is an episode of DROID."""
-    for number, (folder, inner, files) in enumerate(os.walk(path)):
-        if number > _MOST_FOLDERS:
-            return False
-        if "trajectory.h5" in files and any(f.startswith("metadata_") and f.endswith(".json") for f in files):
-            return True
-        if len(Path(folder).relative_to(path).parts) >= _DEEPEST:
-            inner.clear()
-    return False
-
-
-def _of_hdf5(path: Path) -> str | None:
-    try:
-        with h5.opened(path) as file:
-            keys = list(islice(file, 100))
-            if any(key.startswith("traj_") for key in keys):
-                return "maniskill"
-            if "observations" in keys and "action" in keys:
-                return "aloha"
-            return "hdf5" if "data" in keys else None
-    except (Unreadable, MissingExtra):
-        return "hdf5"  # its reader says what is wrong

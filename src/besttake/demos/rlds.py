@@ -27,14 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
-from besttake.demos.frames import LARGEST, Unreadable, picture
-from besttake.demos.paths import check_links, inside, read_json
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
+from besttake.demos.reading import FULL_SIZE, LARGEST, Unreadable, check_links, inside, picture, read_json, stacked
 from besttake.errors import LibraryError, need
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
-_FULL = 1 << 20
 _FOLDERS_ABOVE = 3
 """tfds keeps a version in NAME/CONFIG/VERSION of its own directory."""
 _DEEP = 16
@@ -104,20 +102,17 @@ class RldsReader:
         pictures = example.texts(f"steps/{self.camera}")
         if len(pictures) != steps:
             raise Unreadable(f"has {len(pictures)} pictures for {steps} steps")
-        frames = [picture(data, self.size) for data in pictures]
-        if len({frame.shape for frame in frames}) > 1:
-            raise Unreadable("has pictures of different size")
+        frames = stacked([picture(data, self.size) for data in pictures], self.camera)
         words = self._words(example)
-        stacked = np.stack(frames) if frames else np.zeros((0, 1, 1, 3), np.uint8)
         states, actions = _joined(example, self.state, steps), _joined(example, self.action, steps)
-        return Demo(key, words, stacked, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
+        return Demo(key, words, frames, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """The full-size image of ``camera`` at ``step``."""
         pictures = self._example(key).texts(f"steps/{camera}")
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")
-        return picture(pictures[step], _FULL)
+        return picture(pictures[step], FULL_SIZE)
 
     def _words(self, example: Example) -> str:
         texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
@@ -156,19 +151,20 @@ def make(
         raise LibraryError(f"{name} has no pictures among its observations")
     chosen = choose_camera(cameras, camera, named, name)
     shards = _shards(root, split, name)
-    states, actions = _columns(features, state, _STATES, name), _columns(features, action, _ACTIONS, name)
+    tensors = [key for key, feature in features.items() if feature.kind == "tensor"]
+    states = choose_columns(tensors, state, _STATES, name)
+    actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
     reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
     kind, rate, sign = _known(_set_name(shards[0]), root)
-    given = None if fps is None else read.number("fps", fps, 1e-3)
-    again = uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map)
-    notes = [f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files"]
-    said = given or _rate_said(root)
-    steps = said or rate
-    if steps is None:
+    stored = _rate_said(root)
+    if fps is None and stored is None and rate is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
-    if said is None:
-        notes.append(assumed_rate(steps, f"as {kind} has"))
+    fps_used, rate_note = frame_rate(read, fps, stored, rate or 0.0, f"as {kind} has")
+    notes = [
+        f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files",
+        *rate_note,
+    ]
     for columns, option in ((states, "state"), (actions, "action")):
         if columns is None:
             notes.append(
@@ -177,11 +173,12 @@ def make(
             )
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
-    about = SourceInfo(
-        name, again, chosen.name, steps, _fingerprint(reader), tuple(notes), 6 if is_pose else None,
-        sign, (0, 1, 2) if is_pose and states in _STATES[:2] else None,
+    return Episodes(
+        reader, cameras, named, name,
+        uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map),
+        chosen.name, fps_used, _fingerprint(reader), tuple(notes), gripper_dim=6 if is_pose else None,
+        gripper_open=sign, eef_dims=(0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
-    return Episodes(reader, about, cameras, named)
 
 
 def version_of(path: Path, name: str) -> Path:
@@ -273,22 +270,6 @@ def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(each) for each in dimensions) if isinstance(dimensions, list) else ()
     except (TypeError, ValueError, OverflowError):
         return ()
-
-
-def _columns(
-    features: Mapping[str, Feature], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
-) -> tuple[str, ...] | None:
-    if wanted is None:
-        return next((keys for keys in usual if all(_is_numbers(features.get(key)) for key in keys)), None)
-    keys = tuple(wanted.split("+"))
-    for key in keys:
-        if not _is_numbers(features.get(key)):
-            raise LibraryError(f"{name} has no numbers steps/{key}; it has {', '.join(features)}")
-    return keys
-
-
-def _is_numbers(feature: Feature | None) -> bool:
-    return feature is not None and feature.kind == "tensor"
 
 
 def _shards(root: Path, split: str, name: str) -> list[Path]:

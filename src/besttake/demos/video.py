@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake.demos.base import UnreadableDemo
-from besttake.demos.frames import LARGEST, Unreadable, picture, video_frames, video_rate
-from besttake.demos.paths import check_links
+from besttake.demos.reading import LARGEST, Unreadable, check_links, picture, stacked, video_frames, video_rate
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -109,12 +108,10 @@ def read_frames(path: Path, largest: int = LARGEST) -> U8:
         return video_frames(path, largest)
     if not path.is_dir():
         raise Unreadable(f"is neither a video nor a folder of pictures ({path.name})")
-    frames = [picture(file, largest) for file in _pictures(path)]
-    if not frames:
+    frames = stacked([picture(file, largest) for file in _pictures(path)], path.name)
+    if not len(frames):
         raise Unreadable(f"has no frames in {path.name}")
-    if len({frame.shape for frame in frames}) > 1:
-        raise Unreadable(f"has pictures of different size in {path.name}")
-    return np.stack(frames)
+    return frames
 
 
 def _recordings(root: Path, task: str) -> list[VideoRecording]:

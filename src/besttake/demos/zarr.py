@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, SourceInfo, assumed_rate, choose_camera, uri_again
-from besttake.demos.frames import LARGEST, Unreadable, check_size, fitted_array
-from besttake.demos.paths import check_links
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
+from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -34,7 +33,6 @@ _PLAIN = {
     "blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "bytes", "crc32c", "transpose",
     "sharding_indexed", "bitround", "fixedscaleoffset", "astype", "quantize", "packbits",
 }  # fmt: skip
-_RATE = 10.0
 _STATES = (("state",), ("robot0_eef_pos", "robot0_eef_rot_axis_angle", "robot0_gripper_width"))
 _MOST_ROWS = 1 << 26
 _MOST_JSON = 1 << 20
@@ -118,21 +116,19 @@ def make(
             raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
     named = read.mapping("map", map)
     chosen = choose_camera(cameras, camera, named, name)
-    states = _columns(arrays, state, _STATES, name)
-    actions = _columns(arrays, action, (("action",),), name)
+    states = choose_columns(arrays, state, _STATES, name)
+    actions = choose_columns(arrays, action, (("action",),), name)
     called = task or path.name.split(".zarr")[0]
     reader = ZarrReader(arrays, ends, chosen.stored, states, actions, called, read.whole("size", size))
     notes = [f"a Zarr replay buffer of {len(ends)} episodes"]
     if actions is None:
         notes.append(f"it has no actions; if one of its arrays is, name it with ?action=… ({', '.join(arrays)})")
-    again = uri_again(
-        "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map
+    rate, rate_note = frame_rate(read, fps, None, 10.0, "as Diffusion Policy's PushT has (UMI's have 60)")
+    return Episodes(
+        reader, cameras, named, name,
+        uri_again("zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map),
+        chosen.name, rate, _fingerprint(path, reader), (*notes, *rate_note),
     )  # fmt: skip
-    rate = _RATE if fps is None else read.number("fps", fps, 1e-3)
-    if fps is None:
-        notes.append(assumed_rate(rate, "as Diffusion Policy's PushT has (UMI's have 60)"))
-    about = SourceInfo(name, again, chosen.name, rate, _fingerprint(path, reader), tuple(notes))
-    return Episodes(reader, about, cameras, named)
 
 
 def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
@@ -222,18 +218,6 @@ def _codecs(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for value in node:
             yield from _codecs(value)
-
-
-def _columns(
-    arrays: Mapping[str, Any], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
-) -> tuple[str, ...] | None:
-    if wanted is None:
-        return next((keys for keys in usual if all(key in arrays for key in keys)), None)
-    keys = tuple(wanted.split("+"))
-    for key in keys:
-        if key not in arrays:
-            raise LibraryError(f"{name} has no data/{key}; it has {', '.join(arrays)}")
-    return keys
 
 
 def _numbers(data: Any, keys: tuple[str, ...] | None, first: int, end: int) -> F32 | None:

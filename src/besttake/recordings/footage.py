@@ -11,7 +11,7 @@ import numpy as np
 
 from besttake import registry
 from besttake.demos.base import UnreadableDemo
-from besttake.demos.frames import Unreadable, timed_frames
+from besttake.demos.reading import Unreadable, timed_frames
 from besttake.demos.video import read_frames
 from besttake.errors import PlanError
 from besttake.types import F64, I64, U8

@@ -20,8 +20,8 @@ import numpy as np
 from besttake import registry
 from besttake.config import SCORER
 from besttake.core.score import window_until
-from besttake.demos.frames import jpeg
 from besttake.demos.library import View
+from besttake.demos.reading import jpeg
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached

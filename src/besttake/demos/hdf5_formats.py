@@ -1,0 +1,411 @@
+"""ALOHA, ManiSkill and DROID: data sets whose episodes keep their numbers in HDF5, each with its own layout.
+
+``aloha:DIRECTORY`` or ``aloha:FILE``, one file per episode (``episode_0.hdf5`` …). Actions (14) are the joint positions
+that both arms are sent to, states (14) are ``observations/qpos``; the grippers are numbers 6 and 13, 1 open and 0
+closed. Pictures under ``observations/images`` are plain RGB, or JPEG bytes padded to one length. Mobile ALOHA hands its
+RGB pictures to OpenCV's encoder, which takes them for BGR, and reads them back the same way: to any other decoder red
+and blue are exchanged, so they are exchanged back here. ``colours=rgb`` leaves JPEG pictures as they are, for files
+whose writer turned them (openpi's converter expects those). Options: ``task`` (by default the name of the directory),
+``camera`` (by default the first wrist camera), ``fps`` (50), ``colours`` (``bgr`` or ``rgb``), ``size``, ``map``.
+
+``maniskill:FILE.h5`` with the ``FILE.json`` beside it, or a folder of such files. An episode ``traj_N`` holds one
+observation more than actions, the last of which is not used. Pictures are those under ``obs/sensor_data`` (ManiSkill 3)
+or ``obs/image`` (ManiSkill 2); the state is the pose of the tool (position and quaternion, ``obs/extra/tcp_pose``) and
+the joints of the fingers, or all joints where there is no pose. Episodes that the JSON file says failed are left out,
+and counted in the notes. The gripper is the last action; +1 opens. Options: ``camera``, ``state`` (paths under ``obs``
+joined by ``+``), ``fps`` (by default what the JSON file says, else 20, or 5 for Bridge's tasks), ``size``, ``map``.
+
+``droid:DIRECTORY`` with any number of DROID's raw folders in it, at any depth. An episode is a folder with
+``trajectory.h5``, ``metadata_*.json`` and ``recordings/MP4/SERIAL.mp4``. The state (7) is ``cartesian_position`` and
+``gripper_position`` of the robot, the action (7) the commanded ``cartesian_velocity`` and ``gripper_position``; 0 is
+open and 1 closed. The task is ``current_task``. Folders without metadata are unfinished recordings, and those that say
+``success: false`` failures: both are left out, and counted in the notes. Options: ``camera`` (``wrist``, ``ext1`` or
+``ext2``), ``fps`` (15), ``size``, ``map``.
+
+In all, ``size`` is the longest side of a frame (320), and ``map`` (``wrist:hand_camera``) says which camera is which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from besttake.demos import hdf5
+from besttake.demos.base import Episodes, choose_camera, frame_rate, uri_again
+from besttake.demos.reading import (
+    FULL_SIZE,
+    LARGEST,
+    Unreadable,
+    check_links,
+    inside,
+    picture,
+    read_json,
+    stacked,
+    video_frame,
+    video_frames,
+)
+from besttake.errors import LibraryError
+from besttake.options import Reader
+from besttake.types import F32, U8, Demo
+
+_BRIDGE = re.compile(r"InScene-v\d+$")
+"""The tasks of SimplerEnv's Bridge in ManiSkill 3, whose rate is their own and stands in no trajectory file."""
+_POSE, _JOINTS = "extra/tcp_pose", "agent/qpos"
+_DROID_CAMERAS = ("wrist", "ext1", "ext2")
+_DROID_STATE = ("observation/robot_state/cartesian_position", "observation/robot_state/gripper_position")
+_DROID_ACTION = ("action/cartesian_velocity", "action/gripper_position")
+
+
+@dataclass(frozen=True)
+class AlohaReader:
+    """Reads episodes by the name of their file."""
+
+    files: Mapping[str, Path]
+    camera: str
+    task_of_all: str
+    size: int
+    exchanged: bool
+
+    def ids(self) -> Iterator[str]:
+        """All files, ``episode_2`` before ``episode_10``."""
+        yield from self.files
+
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.task_of_all
+
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of an episode."""
+        with hdf5.opened(self.files[key]) as file:
+            return hdf5.numbers(file, "observations/qpos"), hdf5.numbers(file, "action")
+
+    def demo(self, key: str) -> Demo:
+        """Read an episode as a demonstration."""
+        with hdf5.opened(self.files[key]) as file:
+            states, actions = hdf5.numbers(file, "observations/qpos"), hdf5.numbers(file, "action")
+            frames = self._frames(file, f"observations/images/{self.camera}")
+        if not len(frames) == len(states) == len(actions):
+            raise Unreadable(f"has {len(frames)} pictures and {len(states)} states for {len(actions)} actions")
+        steps, words = np.arange(len(actions), dtype=np.int64), self.task_of_all.replace("_", " ")
+        return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"file": key})
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """The full-size image of ``camera`` at ``step``."""
+        path = f"observations/images/{camera}"
+        with hdf5.opened(self.files[key]) as file:
+            values = hdf5.dataset(file, path)
+            if values.ndim != 2:
+                return hdf5.one_picture(file, path, step)
+            if not 0 <= step < len(values):
+                raise Unreadable(f"has no step {step}")
+            return self._decoded(values[step], FULL_SIZE)
+
+    def _frames(self, file: Any, path: str) -> U8:
+        values = hdf5.dataset(file, path)
+        if values.ndim != 2:
+            return hdf5.pictures(file, path, self.size)
+        if values.dtype != np.uint8 or values.size > 1 << 32:
+            raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not JPEG bytes")
+        return stacked([self._decoded(row, self.size) for row in values], path)
+
+    def _decoded(self, data: Any, largest: int) -> U8:
+        shown = picture(np.asarray(data, np.uint8).tobytes(), largest)
+        return np.ascontiguousarray(shown[..., ::-1]) if self.exchanged else shown
+
+
+def make_aloha(
+    rest: str,
+    camera: str | None = None,
+    task: str | None = None,
+    fps: float | str | None = None,
+    colours: str = "bgr",
+    size: int | str = LARGEST,
+    map: str = "",
+) -> Episodes:
+    """The source ``aloha:rest``: a directory of episodes, or one of them."""
+    name, read, path = f"aloha:{rest}", Reader(f"aloha:{rest}"), Path(rest)
+    found = hdf5.files_of(path, name)
+    files = {key: found[key] for key in sorted(found, key=lambda file: hdf5.by_number(Path(file).stem))}
+    exchanged = read.choice("colours", colours, ("bgr", "rgb")) == "bgr"
+    cameras, compressed = _aloha_cameras(files, name)
+    named = read.mapping("map", map)
+    chosen = choose_camera(cameras, camera, named, name)
+    folder = path.parent if path.is_file() else path
+    reader = AlohaReader(files, chosen.stored, task or folder.resolve().name, read.whole("size", size), exchanged)
+    rate, rate_note = frame_rate(read, fps, None, 50.0, "as ALOHA runs")
+    notes = [
+        f"ALOHA HDF5, {len(files)} episodes; actions are joint positions of two arms",
+        "past the end of a demonstration, positions should be repeated: build it with `pad` repeat",
+    ]
+    if compressed:
+        taken = "exchanged, as Mobile ALOHA writes them; ?colours=rgb takes them" if exchanged else "taken"
+        notes.append(f"red and blue of its JPEG pictures were {taken} as they are")
+    return Episodes(
+        reader, cameras, named, name,
+        uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map),
+        chosen.name, rate,
+        hdf5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged),
+        (*notes, *rate_note), gripper_open=1,
+    )  # fmt: skip
+
+
+def _aloha_cameras(files: Mapping[str, Path], name: str) -> tuple[list[str], bool]:
+    """The cameras of the first episode that can be read, and whether their pictures are JPEG bytes."""
+    trouble = "has no pictures under observations/images"
+    for key, path in files.items():
+        try:
+            with hdf5.opened(path) as file:
+                cameras = hdf5.names(file, "observations/images")
+                if cameras and hdf5.item(file, "action") is not None:
+                    return cameras, hdf5.dataset(file, f"observations/images/{cameras[0]}").ndim == 2
+        except Unreadable as error:
+            trouble = f"{key} {error}"
+    raise LibraryError(f"{name}: {trouble}")
+
+
+@dataclass(frozen=True)
+class ManiSkillReader:
+    """Reads episodes by ``FILE/traj_N``."""
+
+    files: Mapping[str, Path]
+    episodes: Mapping[str, str]
+    """The task of each episode."""
+    cameras: Mapping[str, str]
+    """Where the pictures of each camera lie in an episode."""
+    camera: str
+    state: tuple[str, ...] | None
+    size: int
+
+    def ids(self) -> Iterator[str]:
+        """All episodes, file by file."""
+        yield from self.episodes
+
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return self.episodes[key]
+
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        """States and actions of an episode."""
+        with self._opened(key) as group:
+            return self._numbers(group)
+
+    def demo(self, key: str) -> Demo:
+        """Read an episode as a demonstration."""
+        with self._opened(key) as group:
+            states, actions = self._numbers(group)
+            frames = hdf5.pictures(group, self.cameras[self.camera], self.size)
+        if len(frames) != len(actions) + 1:
+            raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions, not one more")
+        file, _, episode = key.rpartition("/")
+        steps, origin = np.arange(len(actions), dtype=np.int64), {"file": file, "episode": episode}
+        return Demo(key, self.task(key), frames[:-1], steps, states, actions, "", origin)
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """The full-size image of ``camera`` at ``step``."""
+        with self._opened(key) as group:
+            return hdf5.one_picture(group, self.cameras[camera], step)
+
+    def _opened(self, key: str) -> Any:
+        file, _, episode = key.rpartition("/")
+        return hdf5.opened(self.files[file], episode)
+
+    def _numbers(self, group: Any) -> tuple[F32 | None, F32]:
+        actions = hdf5.numbers(group, "actions")
+        if self.state is None:
+            return None, actions
+        parts = []
+        for path in self.state:
+            values = hdf5.numbers(group, f"obs/{path}")[: len(actions)]
+            if len(values) != len(actions):
+                raise Unreadable(f"has {len(values)} rows of obs/{path} for {len(actions)} actions")
+            # With a pose, the joints that matter are the two fingers; they come last.
+            parts.append(values[:, -2:] if path == _JOINTS and _POSE in self.state else values)
+        return np.concatenate(parts, axis=1), actions
+
+
+def make_maniskill(
+    rest: str,
+    camera: str | None = None,
+    state: str | None = None,
+    fps: float | str | None = None,
+    size: int | str = LARGEST,
+    map: str = "",
+) -> Episodes:
+    """The source ``maniskill:rest``: a file, or a folder of files."""
+    name, read, path = f"maniskill:{rest}", Reader(f"maniskill:{rest}"), Path(rest)
+    files = hdf5.files_of(path, name)
+    episodes, said, left_out = _maniskill_episodes(files, name)
+    cameras, keys, action_dim = _maniskill_first(files, episodes, name)
+    if not cameras:
+        raise LibraryError(
+            f"{name} has no pictures; replay it with"
+            " `python -m mani_skill.trajectory.replay_trajectory --obs-mode rgb --save-traj`"
+        )
+    named = read.mapping("map", map)
+    chosen = choose_camera(list(cameras), camera, named, name)
+    states = tuple(state.split("+")) if state else tuple(keys) or None
+    reader = ManiSkillReader(files, episodes, cameras, chosen.stored, states, read.whole("size", size))
+    usual = 5.0 if any(_BRIDGE.search(task) for task in episodes.values()) else 20.0
+    rate, rate_note = frame_rate(read, fps, said, usual, "as its env has by default")
+    notes = [f"ManiSkill trajectories, {len(episodes)} episodes in {len(files)} files"]
+    if left_out:
+        notes.append(f"{left_out} episodes failed and were left out")
+    return Episodes(
+        reader, list(cameras), named, name,
+        uri_again("maniskill", path, camera=camera, state=state, fps=fps, size=size, map=map), chosen.name, rate,
+        hdf5.digest(files.values(), reader.camera, states, reader.size), (*notes, *rate_note),
+        gripper_dim=action_dim - 1 if action_dim in (7, 8) else None, gripper_open=1,
+        eef_dims=(0, 1, 2) if states and states[0] == _POSE else None,
+    )  # fmt: skip
+
+
+def _maniskill_episodes(files: Mapping[str, Path], name: str) -> tuple[dict[str, str], float | None, int]:
+    """The task of each episode to read, steps a second if said, and how many episodes failed and are left out."""
+    episodes: dict[str, str] = {}
+    rate, left_out = None, 0
+    for file, path in files.items():
+        beside = path.with_suffix(".json")
+        about = read_json(inside(path.parent, beside.name), name) if beside.is_file() else {}
+        given: Any = about
+        for part in ("env_info", "env_kwargs", "sim_config", "control_freq"):
+            given = given.get(part) if isinstance(given, dict) else None
+        rate = float(given) if isinstance(given, int | float) and 0 < given < 1e6 else rate
+        info, listed = about.get("env_info"), about.get("episodes")
+        task = str(info.get("env_id", path.stem)) if isinstance(info, dict) else path.stem
+        rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+        failed = {f"traj_{row.get('episode_id')}" for row in rows if row.get("success") is False}
+        there = _maniskill_groups(path)
+        left_out += sum(key in failed for key in there)
+        episodes |= {f"{file}/{key}": task for key in there if key not in failed}
+    if not episodes:
+        raise LibraryError(f"{name} has no episodes traj_0 … that succeeded")
+    return episodes, rate, left_out
+
+
+def _maniskill_groups(path: Path) -> list[str]:
+    try:
+        with hdf5.opened(path) as file:
+            return sorted((key for key in file if key.startswith("traj_")), key=hdf5.by_number)
+    except Unreadable:
+        return ["traj_0"]  # reading it says what is wrong with the file
+
+
+def _maniskill_first(
+    files: Mapping[str, Path], episodes: Mapping[str, str], name: str
+) -> tuple[dict[str, str], list[str], int]:
+    """Cameras and their places, numbers under obs, and the size of an action, of the first readable episode."""
+    trouble = "holds no episode"
+    for key in episodes:
+        file, _, episode = key.rpartition("/")
+        try:
+            with hdf5.opened(files[file], episode) as group:
+                cameras = {
+                    camera: f"obs/{kind}/{camera}/rgb"
+                    for kind in ("sensor_data", "image")
+                    for camera in hdf5.names(group, f"obs/{kind}")
+                    if hdf5.item(group, f"obs/{kind}/{camera}/rgb") is not None
+                }
+                known = [k for k in (_POSE, _JOINTS) if hdf5.item(group, f"obs/{k}") is not None]
+                return cameras, known, int(hdf5.dataset(group, "actions").shape[-1])
+        except Unreadable as error:
+            trouble = f"{key} {error}"
+    raise LibraryError(f"{name}: {trouble}")
+
+
+@dataclass(frozen=True)
+class DroidReader:
+    """Reads episodes by their folder; ``episodes`` has the metadata of each."""
+
+    root: Path
+    episodes: Mapping[str, Mapping[str, Any]]
+    camera: str
+    size: int
+
+    def ids(self) -> Iterator[str]:
+        """All folders, by name."""
+        yield from self.episodes
+
+    def task(self, key: str) -> str:
+        """The task of an episode."""
+        return str(self.episodes[key].get("current_task") or "").strip()
+
+    def numbers(self, key: str) -> tuple[F32, F32]:
+        """States and actions of an episode."""
+        with hdf5.opened(inside(self.root, f"{key}/trajectory.h5")) as file:
+            states, actions = (
+                np.concatenate([hdf5.numbers(file, k) for k in keys], axis=1) for keys in (_DROID_STATE, _DROID_ACTION)
+            )
+        if len(states) != len(actions):
+            raise Unreadable(f"has {len(states)} states for {len(actions)} actions")
+        return states, actions
+
+    def demo(self, key: str) -> Demo:
+        """Read an episode as a demonstration."""
+        states, actions = self.numbers(key)
+        frames, length = video_frames(self._video(key, self.camera), self.size), len(actions)
+        if not length <= len(frames) <= length + 1:
+            raise Unreadable(f"has {len(frames)} pictures of {self.camera} for {length} steps")
+        words, steps = self.task(key), np.arange(length, dtype=np.int64)
+        return Demo(key, words, frames[:length], steps, states, actions, words, {"folder": key})
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        """The full-size image of ``camera`` at ``step``."""
+        return video_frame(self._video(key, camera), step)
+
+    def _video(self, key: str, camera: str) -> Path:
+        """The video of a camera; metadata name it by a path that begins elsewhere, so only its name is used."""
+        about = self.episodes[key]
+        named = about.get(f"{camera}_mp4_path") or f"{about.get(f'{camera}_cam_serial')}.mp4"
+        return inside(self.root, f"{key}/recordings/MP4/{PurePosixPath(str(named)).name}")
+
+
+def make_droid(
+    rest: str, camera: str | None = None, fps: float | str = 15.0, size: int | str = LARGEST, map: str = ""
+) -> Episodes:
+    """The source ``droid:rest``."""
+    name, read, root = f"droid:{rest}", Reader(f"droid:{rest}"), Path(rest)
+    check_links(root, name)
+    episodes, unfinished, failures = _droid_episodes(root)
+    if not episodes:
+        raise LibraryError(f"{name} has no folder with trajectory.h5 and metadata_….json of an episode that succeeded")
+    named = read.mapping("map", map)
+    chosen = choose_camera(_DROID_CAMERAS, camera, named, name)
+    reader = DroidReader(root, episodes, chosen.stored, read.whole("size", size))
+    notes = [f"DROID folders, {len(episodes)} episodes"]
+    if unfinished or failures:
+        notes.append(f"{unfinished} folders without metadata and {failures} that failed were left out")
+    files = [root / key / "trajectory.h5" for key in episodes]
+    return Episodes(
+        reader, _DROID_CAMERAS, named, name, uri_again("droid", root, camera=camera, fps=fps, size=size, map=map),
+        chosen.name, read.number("fps", fps, 1e-3), hdf5.digest(files, chosen.stored, reader.size), tuple(notes),
+        gripper_dim=6, gripper_open=-1, eef_dims=(0, 1, 2),
+    )  # fmt: skip
+
+
+def _droid_episodes(root: Path) -> tuple[dict[str, Mapping[str, Any]], int, int]:
+    """The metadata of each episode's folder, and how many folders have none or failed."""
+    episodes: dict[str, Mapping[str, Any]] = {}
+    unfinished = failures = 0
+    for folder, inner, files in os.walk(root):
+        inner.sort()
+        if "trajectory.h5" not in files:
+            continue
+        key = Path(folder).relative_to(root).as_posix()
+        described = sorted(f for f in files if f.startswith("metadata_") and f.endswith(".json"))
+        try:
+            about = read_json(inside(root, f"{key}/{described[0]}"), "droid") if described else {}
+        except (LibraryError, Unreadable):
+            about = {}
+        if not about:
+            unfinished += 1
+        elif about.get("success") is False:
+            failures += 1
+        else:
+            episodes[key] = about
+    return episodes, unfinished, failures
