@@ -45,7 +45,6 @@ TITLES = {
     "wall_x": "WALL-X",
     "fastwam": "FastWAM",
     "molmoact2": "MolmoAct2, continuous",
-    "molmoact2_tokens": "MolmoAct2, tokens, `temperature=1`",
     "evo1": "EVO-1",
     "pi0_fast": "pi0-FAST, `temperature=1`",
     "act": "ACT",
@@ -53,7 +52,7 @@ TITLES = {
     "tdmpc": "TD-MPC",
     "gaussian_actor": "Gaussian actor (SAC)",
 }
-OPTIONS = dict.fromkeys(("pi0_fast", "molmoact2_tokens"), "temperature=1")
+OPTIONS = {"pi0_fast": "temperature=1"}
 
 
 def observations(count: int, size: int = 64) -> list[Observation]:
@@ -99,7 +98,7 @@ def lerobots(directory: Path, options: str = "", renamed: dict[str, str] | None 
     for key, value in (option.split("=") for option in options.split("&") if option):
         setattr(config, key, float(value))
     if config.type == "molmoact2":  # what a user of LeRobot must say, and BestTake settles by itself
-        config.inference_action_mode = "discrete" if options else "continuous"
+        config.inference_action_mode = "continuous"
     policy = make_policy(config, env_cfg=LiberoEnv(), rename_map=renamed).eval()
     overrides = {
         "device_processor": {"device": str(config.device)},
@@ -129,8 +128,7 @@ def played(theirs: tuple[Any, Any, Any], seen: Sequence[Observation], draw: Draw
 
     own.reset()
     amp = torch.autocast(own.config.device) if own.config.use_amp else contextlib.nullcontext()
-    heat = getattr(own.config, "temperature", 0.0) if own.config.type == "molmoact2" else 0.0
-    with torch.no_grad(), amp, torch.random.fork_rng(), answered(draw, latent, heat):
+    with torch.no_grad(), amp, torch.random.fork_rng(), answered(draw, latent):
         torch.manual_seed(draw.integer())
         return np.concatenate([act(at) for at in seen])
 
@@ -142,15 +140,11 @@ def moved(seen: Observation) -> Observation:
 
 
 @contextlib.contextmanager
-def answered(draw: Draw, latent: tuple[int, ...], heat: float = 0.0) -> Iterator[None]:
-    """torch's draws by hand: the row's noise, then those of a generator seeded by it; `rand` is EVO-1's.
-
-    Above a ``heat`` of 0, the likeliest token is one drawn by the row's numbers (MolmoAct2).
-    """
+def answered(draw: Draw, latent: tuple[int, ...]) -> Iterator[None]:
+    """torch's draws by hand: the row's noise, then those of a generator seeded by it; `rand` is EVO-1's."""
     import torch
 
     plain, generator = torch.randn, torch.Generator().manual_seed(draw.integer())
-    best, numbers = torch.argmax, draw.generator()
     ready = [torch.from_numpy(draw.normal(latent))[None]]
 
     def answer(*_: Any, **__: Any) -> Any:
@@ -159,17 +153,7 @@ def answered(draw: Draw, latent: tuple[int, ...], heat: float = 0.0) -> Iterator
     def from_0_to_1(*_: Any, **__: Any) -> Any:
         return (torch.from_numpy(draw.uniform(latent)).reshape(1, -1) + 1) / 2
 
-    def token(logits: Any, dim: int | None = None) -> Any:
-        if logits.ndim != 2:
-            return best(logits, dim)
-        scores = logits[0].double().numpy() / heat
-        shares = np.exp(scores - scores.max())
-        cumulated = np.cumsum(shares) / shares.sum()
-        return torch.tensor([int(np.searchsorted(cumulated, numbers.random(), side="right"))])
-
     by_hand: dict[str, Any] = {"randn": answer, "normal": answer, "rand": from_0_to_1} if latent else {}
-    if heat:
-        by_hand["argmax"] = token
     with contextlib.ExitStack() as stack:
         for name, call in by_hand.items():
             stack.enter_context(mock.patch.object(torch, name, call))

@@ -18,7 +18,7 @@ from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
-from besttake.policies.base import Foresight, Perception, Policy, Prepares
+from besttake.policies.base import Foresight, Perception, Policy
 from besttake.types import F32, Array, EnvSpec, World
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -154,10 +154,6 @@ class ArmSampler:
     def _sample(self, wants: Sequence[Sample]) -> list[Array]:
         """A chunk for each, in memory of its own: a policy may use its own again, and takes keep what they got."""
         rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
-        if isinstance(self.policy, Prepares):
-            prepared = self.policy.prepare(*rows)
-            with self._models:
-                return [np.array(chunk) for chunk in self.policy.sample_prepared(prepared)]
         with self._models:
             return [np.array(chunk) for chunk in self.policy.sample(*rows)]
 

@@ -50,25 +50,6 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Prepares(Protocol):
-    """A policy whose work on the host (hashing, stacking, scaling pictures) can be done while it samples others.
-
-    ``sample(…)`` is ``sample_prepared(prepare(…))``. `prepare` may be called from several threads at once, while
-    another is in `sample_prepared`; of the latter only one runs at a time.
-    """
-
-    def prepare(
-        self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
-    ) -> Any:
-        """What `sample_prepared` needs."""
-        ...
-
-    def sample_prepared(self, prepared: Any) -> F32:
-        """One chunk per row, float32 (B, horizon, action_dim)."""
-        ...
-
-
-@runtime_checkable
 class Perception(Protocol):
     """A policy that sees the state with an error of its own: whatever acts on its behalf sees the same."""
 

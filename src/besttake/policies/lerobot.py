@@ -56,8 +56,6 @@ so that no run goes on with takes of a policy that sees otherwise."""
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 Row = tuple[Observation, Draw, Warm | None]
-Prepared = tuple[list[Row], list[tuple[list[list[int]], dict[str, Any]]]]
-"""All rows, and for each group its layers (indexes of rows) and what the preprocessor takes."""
 
 
 def make(
@@ -148,22 +146,13 @@ class LerobotPolicy:
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
-        return self.sample_prepared(self.prepare(observations, draws, warm))
-
-    def prepare(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> Prepared:
-        """Rows in layers, with their pictures as tensors: the work of the host (`besttake.policies.base.Prepares`)."""
         starts = warm or [None] * len(observations)
         self._check_warm(starts)
         rows = list(zip(observations, draws, starts, strict=True))
         keys = [_content(seen) for seen in observations] if self._family.shares else list(range(len(rows)))
-        groups = layered(keys, self._width)
-        return rows, [(layers, self._batch([observations[index] for index in layers[0]], None)) for layers in groups]
-
-    def sample_prepared(self, prepared: Prepared) -> F32:
-        """One chunk per row, float32 (B, horizon, action_dim)."""
-        rows, groups = prepared
         out = np.empty((len(rows), *self._shape), np.float32)
-        for layers, batch in groups:
+        for layers in layered(keys, self._width):
+            batch = self._batch([observations[index] for index in layers[0]], None)
             chunks = self._sample([[rows[index] for index in layer] for layer in layers], batch)
             for layer, chunk in zip(layers, chunks, strict=True):
                 out[layer] = chunk

@@ -225,7 +225,9 @@ def _settle(config: Any, asked: LoadOptions, name: str) -> None:
     if getattr(config, "rtc_config", None) is not None:
         config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
     if config.type == "molmoact2":
-        _settle_head(config, temperature)
+        # It wants to be told which of its heads acts.
+        only_tokens = config.action_mode == "discrete"
+        config.inference_action_mode = "discrete" if only_tokens else config.inference_action_mode or "continuous"
     if steps is not None:
         key = steps_key(config)
         if key is None:
@@ -237,15 +239,6 @@ def _settle(config: Any, asked: LoadOptions, name: str) -> None:
         if not hasattr(config, "temperature"):
             raise ComponentError(f"lerobot:{name}: temperature={temperature:g}, but a {config.type} policy has none")
         config.temperature = temperature
-
-
-def _settle_head(config: Any, temperature: float | None) -> None:
-    """MolmoAct2 wants to be told which of its heads acts; only tokens have a temperature, which LeRobot leaves at 0."""
-    if config.action_mode == "discrete" or (config.action_mode == "both" and temperature is not None):
-        config.inference_action_mode = "discrete"
-    config.inference_action_mode = config.inference_action_mode or "continuous"
-    if config.inference_action_mode == "discrete":
-        config.temperature = 0.0
 
 
 def steps_key(config: Any) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from besttake.conventions import CLOSES_UP, EE6D_STATE, POSE, Convention, Gripper
 from besttake.errors import one_line
-from besttake.policies.torch_noise import given_noise, given_tokens
+from besttake.policies.torch_noise import given_noise
 from besttake.takes.draws import Draw
 from besttake.types import F32, PolicyKind, Warms
 
@@ -264,31 +264,14 @@ class Pi0Fast(Greedy):
         import torch
 
         config = policy.config
-        plain = config.temperature
-        config.temperature = _heat(plain, warms)
+        plain, (warm,) = config.temperature, warms or (None,)
+        config.temperature = plain if warm is None else plain * warm.noise
         try:
             with torch.random.fork_rng():
                 torch.manual_seed(draws[0].integer())
                 return super().predict(policy, batch, noise, draws)
         finally:
             config.temperature = plain
-
-
-class MolmoAct2Tokens(Greedy):
-    """MolmoAct2's tokens at a temperature, which LeRobot lacks: each is drawn where its class takes the likeliest."""
-
-    kind = "tokens"
-
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call."""
-        with given_tokens(type(policy).__name__, _heat(policy.config.temperature, warms), draws[0]):
-            return super().predict(policy, batch, noise, draws)
-
-
-def _heat(temperature: float, warms: Warms) -> float:
-    """The temperature at which the one row of a call is sampled."""
-    (warm,) = warms or (None,)
-    return temperature if warm is None else temperature * warm.noise
 
 
 def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
@@ -299,9 +282,10 @@ def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
         return Flow(horizon, replan, (horizon, int(config.max_action_dim)))
     if name == "pi0_fast" or getattr(config, "inference_action_mode", "") == "discrete":
         hot = bool(getattr(config, "temperature", 0))
-        note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse; ?temperature= above 0 samples"
-        sampled = Pi0Fast if name == "pi0_fast" else MolmoAct2Tokens
-        return (sampled if hot else Greedy)(replan, replan, notes=(note, ZEROS))
+        note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse"
+        if name == "pi0_fast" and not hot:
+            note += "; ?temperature= above 0 samples"
+        return (Pi0Fast if hot else Greedy)(replan, replan, notes=(note, ZEROS))
     if name in _INTERNAL_NOISE:
         return _internal_noise(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):

@@ -1,9 +1,8 @@
 """Give a model the noise that it would draw itself, where its class has no argument for it.
 
 Many policies begin with ``torch.randn`` (or ``torch.normal``, ``torch.rand``) of a chunk's shape inside a method that
-takes no noise; others say tokens and always take the likeliest. `given_noise` and `given_tokens` answer those calls,
-in this thread and for as long as they are entered; nothing of torch or of the policy's module is replaced. This is the
-one place that does so.
+takes no noise. `given_noise` answers those calls, in this thread and for as long as it is entered; nothing of torch or
+of the policy's module is replaced. This is the one place that does so.
 """
 
 from __future__ import annotations
@@ -64,46 +63,6 @@ def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = Fal
     if not asked:
         changed = "its class has changed, so arms would do nothing"
         raise ComponentError(f"{who}: drew no noise of {list(noise.shape)}; {changed}")
-
-
-@contextmanager
-def given_tokens(who: str, heat: float, draw: Draw) -> Iterator[None]:
-    """Within it, the likeliest token of one row (``torch.argmax`` of logits (1, V)) is a token drawn by ``draw``.
-
-    Each token comes from softmax(logits / heat) by one uniform number: the first whose cumulated probability is above
-    it. At a ``heat`` of 0 it stays the likeliest. No token at all is an error: the class ``who`` then works otherwise
-    than we know.
-    """
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    numbers, said = draw.generator(), 0
-
-    class Given(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            nonlocal said
-            kwargs = kwargs or {}
-            best = func(*args, **kwargs)
-            if func not in (torch.argmax, torch.Tensor.argmax):
-                return best
-            logits = args[0] if args else kwargs["input"]
-            if not logits.is_floating_point() or logits.ndim != 2 or best.shape != (1,):
-                return best
-            said += 1
-            number = numbers.random()
-            return best if heat == 0 else torch.full_like(best, _token(logits[0].double().cpu() / heat, number))
-
-    with Given():
-        yield
-    if not said:
-        raise ComponentError(f"{who}: said no token where we know how to draw it; its class has changed")
-
-
-def _token(logits: Any, number: float) -> int:
-    """The first token whose cumulated probability is above ``number``, a part of 1."""
-    cumulated = logits.softmax(-1).cumsum(-1)
-    # Rounding leaves the last sum a little off 1.
-    return min(int((cumulated <= number * cumulated[-1]).sum()), len(logits) - 1)
 
 
 def _shape(like: bool, args: Any, kwargs: Any) -> tuple[int, ...]:

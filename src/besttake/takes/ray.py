@@ -3,30 +3,26 @@
 A replica is a policy with its simulators beside it, as processes of its own on the same node: only takes travel. It is
 told what to play (an `Assignment`) and then asked for takes, each by one call that returns when the take is over. The
 driver (`Replicas`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which
-are played again. Nodes need not share a file system: a library that a node lacks is sent there, and modules of the
-user's that ``python:`` names go along with the job. Takes are the same bits whoever plays them.
+are played again. Every node has the library of demonstrations at the same path; modules of the user's that ``python:``
+names go along with the job. Takes are the same bits whoever plays them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import platform
-import shutil
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from besttake.demos.library import Library
 from besttake.errors import ComponentError, RolloutError, need, one_line
-from besttake.files import cache_dir, leads_out
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.engine import Engine, Queue, Tally, Writer
@@ -44,7 +40,6 @@ _LONG = 60.0
 """Seconds after which we say who has joined, where not all have."""
 _MOST_CALLS = 10_000
 _THREADS = "OMP_NUM_THREADS"
-_HEAD = "library.json"
 
 
 class SamplerFactory(Protocol):
@@ -70,12 +65,16 @@ class SamplerFactory(Protocol):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker."""
+    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker.
+
+    ``library`` is the fingerprint that the demonstrations must have, where any are read.
+    """
 
     factory: SamplerFactory
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     slots: int
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,44 +84,6 @@ class Joined:
     node: str
     workers: int
     takes: int
-
-
-@dataclass(frozen=True)
-class LibraryCopy:
-    """A library as Ray objects, for nodes that do not share the driver's file system.
-
-    ``files`` by their path in its directory, and a ``name`` that is a hash of them all.
-    """
-
-    name: str
-    files: dict[str, Any]
-
-    @classmethod
-    def of(cls, directory: Path, put: Callable[[bytes], Any]) -> LibraryCopy:
-        """All files of ``directory``, but for links that lead out of it."""
-        digest, files = hashlib.sha256(), {}
-        own = (path for path in directory.rglob("*") if path.name != ".lock" and not leads_out(directory, path))
-        for path in sorted(path for path in own if path.is_file()):
-            data, name = path.read_bytes(), path.relative_to(directory).as_posix()
-            digest.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
-            files[name] = put(data)
-        return cls(digest.hexdigest()[:24], files)
-
-    def place(self, there: Path, get: Callable[[Any], bytes], home: Path) -> Path:
-        """``there``, if this node has the same library at that path, else a copy under ``home``, made if need be."""
-        head = self.files.get(_HEAD)
-        if head is not None and (there / _HEAD).is_file() and (there / _HEAD).read_bytes() == get(head):
-            return there
-        copy = home / self.name
-        if not copy.is_dir():
-            half = home / f"{self.name}.{uuid.uuid4().hex}.tmp"
-            for name, reference in self.files.items():
-                (half / name).parent.mkdir(parents=True, exist_ok=True)
-                (half / name).write_bytes(get(reference))
-            with suppress(OSError):  # another replica of this node was faster
-                half.rename(copy)
-            shutil.rmtree(half, ignore_errors=True)
-        return copy
 
 
 class Replica:
@@ -146,35 +107,28 @@ class Replica:
         self._thread: threading.Thread | None = None
         self._waiting: dict[TakeKey, Future[End | Failed]] = {}
 
-    async def begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
-        """Make ready for takes of ``assignment``; a node that lacks the ``library`` gets it."""
+    async def begin(self, assignment: Assignment) -> Joined:
+        """Make ready for takes of ``assignment``."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._begin, assignment, library)
+            return await asyncio.to_thread(self._begin, assignment)
 
     async def play(self, job: Job) -> End | Failed:
         """Play a take."""
         assert self._engine is not None
-        assert self._assignment is not None
         future = self._waiting[job.key] = Future()
-        if job.actor is not None:  # a worker that acts itself does so by this node's library
-            job = replace(job, actor=self._assignment.factory)
         self._engine.add([job])
         return await asyncio.wrap_future(future)
 
-    def _begin(self, assignment: Assignment, library: LibraryCopy | None) -> Joined:
-        import ray
+    def _begin(self, assignment: Assignment) -> Joined:
 
         if self._engine is not None and self._thread is not None:
             self._engine.stop()
             self._thread.join()
         try:
-            if library is not None and assignment.factory.library is not None:
-                place = library.place(Path(assignment.factory.library), ray.get, cache_dir() / "libraries")
-                factory: Any = assignment.factory
-                assignment = replace(assignment, factory=replace(factory, library=str(place)))
+            path = assignment.factory.library
+            if path is not None and Library.open(path).fingerprint != assignment.library:
+                raise RolloutError(f"{self._node} has another library at {path}; every node needs the same")
             self._load(assignment)
-        except ray.exceptions.RayError:
-            raise
         except Exception as error:  # which may not be one that can be sent
             raise RolloutError(one_line(error, 300)) from None
         self._engine = Engine(Queue(ended=False), self._sampler, assignment.draw, self._pool, assignment.slots)
@@ -211,7 +165,6 @@ class Cluster:
     def __init__(self, modules: Sequence[Path] = (), local_cores: int | None = None) -> None:
         self.ray: Any = need("ray", "a run with several replicas", "ray")
         self._started = not self.ray.is_initialized()
-        self._copies: dict[str, LibraryCopy] = {}
         if not self._started:
             return
         how: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
@@ -231,18 +184,6 @@ class Cluster:
         """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return laid_out(nodes, replicas, workers, gpus)
-
-    def library_copy(self, directory: str | None) -> LibraryCopy | None:
-        """A library for nodes that lack it, put into Ray once."""
-        if directory is None:
-            return None
-        if directory not in self._copies:
-            self._copies[directory] = LibraryCopy.of(Path(directory), self.ray.put)
-        return self._copies[directory]
-
-    def forget_copies(self) -> None:
-        """Put libraries into Ray anew when they are sent next: an object may have been lost."""
-        self._copies.clear()
 
     def close(self) -> None:
         """End Ray if it was started here."""
@@ -271,7 +212,7 @@ class Replicas:
         self, cluster: Cluster, count: int, workers: int, gpus: float, patience: float | None,
         note: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._cluster, self._ray, self._note = cluster, cluster.ray, note
+        self._ray, self._note = cluster.ray, note
         self.workers, self._gpus, self._patience = workers, gpus, patience
         self._said, self._since = "", time.monotonic()
         self._actors = [_Actor(self._start()) for _ in range(count)]
@@ -295,8 +236,7 @@ class Replicas:
 
         def begin(actor: _Actor) -> None:
             actor.joined, actor.takes, actor.jobs = None, 0, {}
-            library = self._cluster.library_copy(assignment.factory.library)
-            beginning[actor.handle.begin.remote(assignment, library)] = actor
+            beginning[actor.handle.begin.remote(assignment)] = actor
 
         for actor in self._actors:
             begin(actor)
@@ -369,7 +309,6 @@ class Replicas:
         self._note(f"replica {index + 1}{where} died and is replaced; its takes are played again")
         self._said, self._since = "", time.monotonic()
         self._ray.kill(actor.handle)
-        self._cluster.forget_copies()
         self._actors[index] = _Actor(self._start(), deaths=deaths)
         return self._actors[index]
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -101,12 +100,3 @@ class Deadly:
 
 def draw(key: TakeKey) -> Draw:
     return Draw(0, key.task, key.start, key.seed)
-
-
-class Holder:
-    """Owns objects, which are lost when it dies."""
-
-    def put(self, data: bytes) -> list[Any]:
-        import ray
-
-        return [ray.put(data)]

@@ -29,7 +29,7 @@ from besttake.errors import RolloutError  # noqa: E402
 from besttake.takes.jobs import Job  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
-from besttake.takes.ray import Assignment, Cluster, LibraryCopy, Replicas, own_modules  # noqa: E402
+from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules  # noqa: E402
 from besttake.takes.store import Store, load_take  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
 
@@ -304,23 +304,6 @@ def test_a_run_until_decided_on_ray_decides_as_one_here_though_a_replica_is_kill
     assert victims
     assert (digest, decided_there) == (one, decided_here)
     assert any("died and is replaced; its takes are played again" in note for note in notes)
-
-
-def test_a_directory_goes_to_a_node_that_lacks_it(tmp_path: Path) -> None:
-    (tmp_path / "library" / "parts").mkdir(parents=True)
-    (tmp_path / "library" / "library.json").write_text("{}")
-    (tmp_path / "library" / "parts" / "a.bin").write_bytes(b"\0\1")
-    (tmp_path / "secret").write_text("not of the library")
-    (tmp_path / "library" / "link").symlink_to(tmp_path / "secret")
-    store: list[bytes] = []
-    copy = LibraryCopy.of(tmp_path / "library", lambda data: store.append(data) or len(store) - 1)
-    assert copy.place(tmp_path / "library", store.__getitem__, tmp_path / "home") == tmp_path / "library"
-    for _ in range(2):
-        place = copy.place(tmp_path / "elsewhere", store.__getitem__, tmp_path / "home")
-        assert (place / "parts" / "a.bin").read_bytes() == b"\0\1"
-        assert not (place / "link").exists()
-    assert b"not of the library" not in store
-    assert [path.name for path in (tmp_path / "home").iterdir()] == [copy.name]
 
 
 def test_modules_of_the_user_go_along_and_installed_ones_do_not(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:

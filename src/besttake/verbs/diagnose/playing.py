@@ -128,7 +128,8 @@ class Playing:
 
     def _play_on_replicas(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
         replicas, draw = self._replicas(), partial(take_draw, self.setup.plan.seed)
-        assignment = Assignment(self._factory, env, draw, self._slots(replicas.workers, jobs, env))
+        library = "" if self.setup.library is None else self.setup.library.fingerprint
+        assignment = Assignment(self._factory, env, draw, self._slots(replicas.workers, jobs, env), library)
         return replicas.play(assignment, jobs, self.store, finished)
 
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
