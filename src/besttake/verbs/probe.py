@@ -18,8 +18,8 @@ from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.threads import one_thread
+from besttake.verbs.diagnose.check import probe_policy
 from besttake.verbs.diagnose.choice import check_for
-from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.setup import library_for, load_policy, match_tasks, open_envs
 
 
