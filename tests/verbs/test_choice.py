@@ -14,7 +14,7 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
-from besttake.core.offline import Check
+from besttake.core.offline import Check, Group
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 from besttake.demos.build import Options
@@ -22,12 +22,12 @@ from besttake.demos.library import Library, events_of
 from besttake.demos.resolve import open_or_build
 from besttake.errors import RunError
 from besttake.progress import Reporter
-from besttake.reporting import checks, tables
+from besttake.reporting import tables, words
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import choice as module
 from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
-from besttake.verbs.diagnose.choice import check_for, choose, kept
+from besttake.verbs.diagnose.choice import check_for, choose, config_of, kept
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import open_envs
 from besttake.verbs.probe import probe
@@ -139,6 +139,23 @@ def test_task_groups_have_priors_of_their_own_where_the_data_allow(cache: Path) 
     assert alone.groups == {}
     assert made.groups["pick"].added.value in [one.added.value for one in alone.tried], "the same states and samples"
     assert check_retrieval_of(policy, many, tasks, Asked(48, 4, fixed={"prior": 0.2})).groups == {}
+
+
+def test_priors_by_group_become_priors_by_task(check: Check) -> None:
+    tasks = registry.env("testbed").spec.tasks
+    good = replace(check.tried[0], config=replace(check.tried[0].config, noise=0.1))
+    added = Estimate(-0.05, -0.07, -0.03)
+    groups = {"pick": Group(60, 0.3, added), "push": Group(60, 0.0, Estimate(0.01)), "drawer": Group(60, 0.2, added)}
+    made = replace(check, noise=0.1, tried=(good,), chosen=good.config, groups=groups)
+    config = config_of(made, RetrievalConfig(), tasks)
+    assert [config.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.2]
+    assert config.prior_of(tasks[1].instruction) == 0
+    assert RetrievalConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    only = config_of(replace(made, chosen=None), RetrievalConfig(), tasks)
+    assert [only.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.0]
+    nowhere = replace(made, chosen=None, groups={"push": groups["push"]})
+    assert not nowhere.helps
+    assert config_of(nowhere, RetrievalConfig(), tasks) == good.config
 
 
 def test_a_plan_that_names_rule_and_dials_gets_exactly_that(
@@ -254,7 +271,7 @@ def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path,
     assert made.chosen is None or identity["rule"] == made.chosen.rule
     assert identity["noise"] == made.noise
     assert Result.load(run / "result.json").checks == result.checks
-    assert any(checks.sentence(made) in note for note in result.notes)
+    assert any(words.check_sentence(made) in note for note in result.notes)
     with pytest.raises(RunError, match="holds another plan"):
         diagnose(load_plan(None, {**plan, "rule": "next"}), run)
     assert diagnose(load_plan(None, plan), run).digest == result.digest
@@ -265,11 +282,6 @@ def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> N
     probed = probe(plan)
     (made,) = probed.checks.values()
     assert json.loads(probed.to_json())["checks"]["testbed:half"]["states"] == made.states == 24
-    drawn = probed.plot()
-    assert drawn is not None
-    svg = drawn.svg()
-    for label in ("mean action", "noise 0.7", "frame, prior 0.2, re-ranking", "its chunk alone"):
-        assert label in svg
     labels = [row[0].text for row in tables.check(made).rows]
     assert labels[:3] == ["mean action", "base", "noise 0.7"]
     assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()
