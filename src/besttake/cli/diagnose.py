@@ -25,8 +25,12 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
+<<<<<<< HEAD
 from besttake.files import write_text
 from besttake.progress import Reporter
+=======
+from besttake.progress import Reporter, SafeConsole
+>>>>>>> main
 
 if TYPE_CHECKING:
     from besttake.result import Result
@@ -115,9 +119,6 @@ def demo(
 )  # fmt: skip
 def probe(
     given: Flags,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the retrieval check into this SVG file.")
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -135,9 +136,6 @@ def probe(
 
     result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
     show(terminal.probe(result), result.to_json(), as_json)
-    drawn = result.plot() if figure is not None else None
-    if figure is not None and drawn is not None:
-        write_text(figure, drawn.svg())
 
 
 def plan(
