@@ -25,12 +25,7 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-<<<<<<< HEAD
-from besttake.files import write_text
 from besttake.progress import Reporter
-=======
-from besttake.progress import Reporter, SafeConsole
->>>>>>> main
 
 if TYPE_CHECKING:
     from besttake.result import Result
