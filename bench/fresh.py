@@ -84,7 +84,7 @@ class Population:
 
 def load(directory: Path) -> list[Population]:
     """Every policy whose run is finished."""
-    from besttake.reporting import checks
+    from besttake.reporting import words
 
     found = []
     for path in sorted(path.parent for path in (directory / "runs").glob("*/result.json")):
@@ -95,7 +95,7 @@ def load(directory: Path) -> list[Population]:
             arms = {arm: arm_takes(whole.policy, units, arm, SEEDS, [name], rows, run.scores) for arm in ARMS}
             (check,) = run.result.checks.values()
         cell = CellData(path.name, "testbed", "*", tuple(units), arms, (whole.window,), whole.scorer, 0, 0)
-        found.append(Population(path.name, cell, checks.sentence(check), check.helps))
+        found.append(Population(path.name, cell, words.check_sentence(check), check.helps))
     return found
 
 

@@ -22,11 +22,10 @@ from PIL import Image
 from besttake import registry
 from besttake.cli import main as cli
 from besttake.config import Plan, load_plan
-from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.demos.storage import LibraryHead
 from besttake.envs import vla_eval
-from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.errors import ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
 from besttake.verbs.diagnose.diagnosis import diagnose
 
@@ -110,13 +109,6 @@ def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatc
             assert said.count("\n") == 1
         assert not mark.exists()
         assert not Path("it-ran").exists()
-
-
-def test_what_a_library_shows_names_no_code(library: Path, mark: Path) -> None:
-    plant(library, shows=PLANTED)
-    with pytest.raises(BestTakeError, match="names code to run"):
-        Library.open(library).can_show(("wrist",))
-    assert not mark.exists()
 
 
 def test_a_library_may_name_the_code_that_the_user_names(library: Path, mark: Path) -> None:
@@ -385,9 +377,3 @@ def test_a_benchmark_of_vla_eval_is_a_class_that_its_module_defines(monkeypatch:
     for name in ("Path", "Benchmark", "run", "Helper", "nothing"):
         with pytest.raises(ComponentError, match=f"defines no benchmark {name}"):
             vla_eval._find("toy", name)
-
-
-def test_a_trusted_name_is_no_trusted_place(tmp_path: Path) -> None:
-    registry.trust(str(tmp_path))
-    with pytest.raises(ComponentError, match="names code to run"):
-        registry.check_trusted(tmp_path / "library.json", "python:os:system")

@@ -36,18 +36,6 @@ def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
     assert Uri.parse("openpi:ws://host:8000").rest == "ws://host:8000"
 
 
-@pytest.mark.parametrize("one", [registry.arm, registry.scorer])
-def test_a_factory_that_raises_and_one_without_a_spec_are_one_line(
-    one: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "raw_factory.py").write_text("def make(weight='1'):\n    return float(weight)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ComponentError, match=r"^python:raw_factory:make\?weight=abc: ValueError: could not convert"):
-        one("python:raw_factory:make?weight=abc")
-    with pytest.raises(ComponentError, match="^python:raw_factory:make: this made a float without spec, which every"):
-        one("python:raw_factory:make")
-
-
 def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
     with pytest.raises(ComponentError, match="did you mean testbed"):
         registry.policy("testbet:half")

@@ -147,13 +147,6 @@ def test_an_env_that_breaks_a_promise_is_told_which(env: GoodEnv, told: str) -> 
         check_env(env)
 
 
-def test_tuning_starts_must_lie_apart() -> None:
-    env = GoodEnv()
-    env.spec = replace(env.spec, tuning=range(2, 4))
-    with pytest.raises(ContractError, match="tuning starts overlap"):
-        check_env(env)
-
-
 class GoodEncoder:
     spec = EncoderSpec("good", 3, "f")
 

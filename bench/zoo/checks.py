@@ -16,7 +16,7 @@ from besttake import registry
 from besttake.core.offline import complexity
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
-from besttake.reporting.checks import named
+from besttake.reporting.words import retrieval_name
 from besttake.verbs.diagnose.check import check_retrieval_of
 from besttake.verbs.diagnose.choice import config_of
 
@@ -49,7 +49,8 @@ def short_name(config: RetrievalConfig | None) -> str:
     known = {arm: name for name, (arm, _) in RETRIEVE.items()}
     own = f"retrieve?rule={config.rule}&rerank={config.rerank}&noise={config.noise:g}&prior={config.prior:g}"
     alone = not config.by_task and complexity(config)[0] == 0
-    return known.get(own, named(config)) if alone else named(config) + (", by task" if config.by_task else "")
+    name = retrieval_name(config)
+    return known.get(own, name) if alone else name + (", by task" if config.by_task else "")
 
 
 @dataclass(frozen=True)

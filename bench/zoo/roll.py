@@ -10,7 +10,7 @@ from pathlib import Path
 import besttake
 from besttake.config import load_plan
 from besttake.testbed import policy
-from besttake.testbed.recipes import read_recipe
+from besttake.testbed.train import read_recipe
 
 ROOT = Path(__file__).parent.parent.parent
 RECIPES = ROOT / "recipes" / "zoo"

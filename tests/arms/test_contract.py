@@ -144,18 +144,6 @@ def test_wants_of_one_round_are_one_call_and_a_failing_take_fails_alone() -> Non
     assert np.array_equal(blocks[2], Draw(0, "t", 2, 0).normal((2, 1))[:1])
 
 
-@pytest.mark.parametrize("wanted", ["chunk", [Embed(np.zeros((2, 2, 3), np.uint8)), "chunk"]])
-def test_an_arm_that_yields_no_want_fails_its_own_take_only(wanted: Any) -> None:
-    class Odd(Plain):
-        def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
-            return (yield wanted)
-
-    sampler = arm_sampler(Moody(), World("w", "eye", 1, 0), RetrievalConfig())
-    sampler.arms["odd"] = Odd()
-    blocks = sampler.sample(requests(["base", "odd", "base"], [0, 2, 3]))
-    assert [type(block) for block in blocks] == [np.ndarray, TypeError, np.ndarray]
-
-
 def test_a_policy_is_offered_the_arms_whose_needs_it_meets() -> None:
     remote = PolicySpec("remote", "flow", 4, 2, 2)
     fixed = PolicySpec("fixed", "deterministic", 4, 2, 2)

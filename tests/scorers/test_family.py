@@ -134,19 +134,6 @@ def test_a_scorer_that_breaks_a_promise_is_told_which(scorer: Scorer, says: str)
         check_scorer(scorer, atol=1e-12)
 
 
-class Clumsy(Calm):
-    """Raises, by way of numpy."""
-
-    def _value(self, take: Footage, end: int) -> float:
-        return float(np.concatenate([]))  # here
-
-
-def test_a_scorer_that_raises_is_one_line_with_its_name_and_place() -> None:
-    line = 1 + next(i for i, text in enumerate(Path(__file__).read_text().splitlines()) if text.endswith("# here"))
-    with pytest.raises(ComponentError, match=rf"^scorer calm: ValueError: need at least one array .*\.py:{line}\)$"):
-        check_scorer(Clumsy())
-
-
 @pytest.mark.parametrize(
     ("name", "reads", "says"),
     [

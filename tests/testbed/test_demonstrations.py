@@ -1,8 +1,6 @@
 import numpy as np
-import pytest
 
 from besttake import registry
-from besttake.errors import ComponentError
 from besttake.testbed import seeds
 from besttake.testbed.demonstrations import WRIST_PX, demonstrations
 from besttake.testbed.tasks import TASKS, World
@@ -46,13 +44,3 @@ def test_what_decides_the_demonstrations_decides_the_fingerprint():
         for uri in ("testbed", "testbed:pick", "testbed?stride=1", "testbed?demos_per_task=3", "testbed?style=alt")
     }
     assert len(prints) == 5
-
-
-@pytest.mark.parametrize(
-    "uri",
-    ["testbed:fly", "testbed?stride=0", "testbed?demos_per_task=many", "testbed?style=odd", "testbed?colour=red"],
-)
-def test_a_wrong_option_is_answered_in_one_line(uri):
-    with pytest.raises(ComponentError) as caught:
-        registry.demos(uri)
-    assert "\n" not in str(caught.value)

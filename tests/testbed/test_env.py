@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from besttake import registry, testing
-from besttake.errors import ComponentError
 from besttake.testbed.tasks import TASKS
 from besttake.types import Start
 
@@ -76,16 +75,3 @@ def test_another_process_sees_the_same_bits():
     )
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert said[0].stdout == said[1].stdout != ""
-
-
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("testbed:fly", "choose one of pick, push, drawer, stack"),
-        ("testbed:pick?speed=2", "no option speed"),
-    ],
-)
-def test_a_wrong_uri_is_answered_in_one_line(uri, message):
-    with pytest.raises(ComponentError, match=message) as caught:
-        registry.env(uri)
-    assert "\n" not in str(caught.value)

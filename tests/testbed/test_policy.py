@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 
@@ -6,7 +5,6 @@ import numpy as np
 import pytest
 
 from besttake import registry, testing
-from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.testbed import seeds
 from besttake.testbed.policy import NAMES
@@ -46,28 +44,6 @@ def test_a_row_has_the_same_bits_alone_and_anywhere_in_any_batch(policy):
             rows = order[first : first + size]
             batch = policy.sample([observations[r] for r in rows], [draws[r] for r in rows], [warm[r] for r in rows])
             assert np.array_equal(batch, alone[rows]), size
-
-
-def test_neither_the_process_nor_the_number_of_threads_changes_a_bit():
-    code = (
-        "import hashlib, numpy as np\n"
-        "from besttake import registry\n"
-        "from besttake.takes.draws import Draw\n"
-        "from besttake.types import Observation\n"
-        "states = np.random.default_rng(0).normal(0, .2, (20, 20)).astype(np.float32)\n"
-        "h = hashlib.sha256()\n"
-        "for name in ('half', 'mid', 'strong'):\n"
-        "    sample = registry.policy(f'testbed:{name}').sample\n"
-        "    draws = [Draw(0, 'pick', i, 0) for i in range(20)]\n"
-        "    h.update(sample([Observation({}, s) for s in states], draws).tobytes())\n"
-        "print(h.hexdigest())\n"
-    )
-    said = []
-    for threads in ("1", "2"):
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-        said.append(done.stdout)
-    assert said[0] == said[1] != ""
 
 
 def test_the_policy_sees_things_a_few_millimetres_off_and_anew_at_each_chunk():
@@ -121,22 +97,6 @@ def _success(name, starts):
 )
 def test_success_on_tuning_starts_is_where_each_policy_was_measured(name, low, high):
     assert low <= _success(name, seeds.TUNING[60:80]) <= high
-
-
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("testbed:best", "choose one of half, few, alt, mid, strong"),
-        ("testbed:", "no such policy"),
-        ("testbed:mid?replan=11", "replan=11 is not a whole number from 1 to 10"),
-        ("testbed:mid?replan=x", "whole number"),
-        ("testbed:mid?heat=1", "no option heat"),
-    ],
-)
-def test_a_wrong_uri_is_answered_in_one_line(uri, message):
-    with pytest.raises(ComponentError, match=message) as caught:
-        registry.policy(uri)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:

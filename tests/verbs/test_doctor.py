@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +15,7 @@ from besttake.reporting import terminal
 from besttake.reporting.terminal import layout
 from besttake.types import Demo
 from besttake.verbs import doctor as module
-from besttake.verbs.doctor import Extra, doctor
+from besttake.verbs.doctor import doctor
 
 
 def printed(result: module.DoctorResult, path: Path) -> str:
@@ -25,12 +24,8 @@ def printed(result: module.DoctorResult, path: Path) -> str:
     return console.export_text()
 
 
-@pytest.fixture(scope="module")
-def tour() -> module.DoctorResult:
-    return doctor()
-
-
-def test_the_base_install_works_and_every_extra_is_told(tour: module.DoctorResult) -> None:
+def test_the_base_install_works_and_every_extra_is_told() -> None:
+    tour = doctor()
     assert tour.healthy
     base = [check for check in tour.checks if check.group == "base"]
     assert {"python", "testbed", "encoder pixels"} <= {check.name for check in base}
@@ -97,11 +92,6 @@ def test_a_policy_that_cannot_be_built_says_why(tmp_path: Path) -> None:
     assert not module.DoctorResult((), result).healthy
 
 
-@pytest.fixture(scope="module")
-def machine() -> module.DoctorResult:
-    return doctor("testbed:half", "testbed")
-
-
 def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env(tmp_path: Path) -> None:
     result = doctor("testbed:half", "testbed:pick", "testbed:pick")
     assert result.healthy
@@ -117,18 +107,8 @@ def test_three_columns_say_whether_a_library_can_be_used_with_a_policy_in_an_env
     assert "not known of all of them, so not compared: gripper command, state layout, action units, pictures\n" in text
 
 
-def test_an_extra_that_is_there_but_broken_is_told_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_library.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    check = module._extra(Extra("vision", "pictures", ("broken_library",), "no-such"))
-    assert not check.works
-    assert "libfoo.so.1" in check.detail
-
-
-def test_the_fit_of_a_policy_and_an_env_is_shown(machine: module.DoctorResult, tmp_path: Path) -> None:
+def test_the_fit_of_a_policy_and_an_env_is_shown(tmp_path: Path) -> None:
+    machine = doctor("testbed:half", "testbed")
     assert machine.pairing is not None
     assert machine.pairing.problems == ()
     text = printed(machine, tmp_path / "log")

@@ -16,7 +16,7 @@ from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.progress import Reporter
 from besttake.types import Demo
-from besttake.verbs.diagnose.probing import probe_policy
+from besttake.verbs.diagnose.check import probe_policy
 
 
 class Other:

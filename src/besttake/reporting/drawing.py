@@ -222,13 +222,15 @@ class Frame:
         edges = [self.at(x, high) for x, _, high in ranges] + [self.at(x, low) for x, low, _ in reversed(ranges)]
         return Area(edges, color, opacity=opacity)
 
-    def grid(self, about: int = 5) -> list[Element]:
+    def grid(self, about: int = 5, scale: float = 100) -> list[Element]:
         """Horizontal grid lines with numbers at the left."""
         shapes: list[Element] = []
         for tick in ticks(self.y.low, self.y.high, about):
             y = self.y(tick)
             shapes.append(Polyline([(self.x.start, y), (self.x.end, y)], color="faint"))
-            shapes.append(Label(self.x.start - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
+            shapes.append(
+                Label(self.x.start - 7, y + 4, tick_text(tick, scale), color="muted", size=11.5, anchor="end")
+            )
         return shapes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from besttake.arms import BASE, COOLED, RETRIEVE
@@ -27,8 +26,8 @@ from besttake.reporting.drawing import (
     shorten,
     spread,
 )
-from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, number, percent, points
-from besttake.reporting.tables import gain_headroom
+from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, percent, points
+from besttake.reporting.tables import change_names, change_starts, gain_headroom
 
 if TYPE_CHECKING:
     from besttake.reporting.candidates import Curve
@@ -58,43 +57,6 @@ def ladder(cell: Cell, path: str) -> Figure | None:
     return dots(rows, title, (0.0, 1.0), Style(percent, _percent_tip), mark=cell.headroom.pass_1.value)
 
 
-def forest(cell: Cell, path: str) -> Figure | None:
-    """Paired differences to the frozen policy: each arm, each with selection, and what decides between them."""
-    if cell.arms is None or not set(cell.arms.arms) - {BASE}:
-        return None
-    arms, place = cell.arms.arms, f"{path}/arms"
-    alone = [DotRow(name, arm.gain, f"{place}/arms/{name}/gain") for name, arm in arms.items() if name != BASE]
-    selected = [
-        DotRow(
-            "best take" if name == BASE else f"{name}, best take",
-            arm.selected_gain,
-            f"{place}/arms/{name}/selected_gain",
-            "accent",
-        )
-        for name, arm in arms.items()
-    ]
-    decisive = [
-        DotRow("retrieve − cooled", cell.arms.content, f"{place}/content", strong=True),
-        *(
-            DotRow(f"{name} − {arm.control}", arm.beyond_control, f"{place}/arms/{name}/beyond_control", strong=True)
-            for name, arm in cell.arms.controlled.items()
-            if arm.beyond_control is not None
-        ),
-        DotRow("retrieve on best take", cell.arms.combine, f"{place}/combine", strong=True),
-    ]
-    rows: list[DotRow] = []
-    for group in (alone, selected, decisive):
-        known = [row for row in group if row.estimate.value is not None]
-        if known and rows:
-            known[0] = replace(known[0], gap=True)
-        rows += known
-    if not rows:
-        return None
-    title = f"Differences to {cell.policy} as it is, paired by start"
-    ends = spread(_ends(rows), low=-0.05, high=0.10)
-    return dots(rows, title, ends, Style(points, _points_tip), zero=True)
-
-
 def menu(cell: Cell, path: str, worth: float) -> Figure | None:
     """The gain of every option over the frozen policy with one take, its cost before its name, the best one marked."""
     rows = _options(cell, path)
@@ -103,20 +65,6 @@ def menu(cell: Cell, path: str, worth: float) -> Figure | None:
     title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
     ends = spread([*_ends(rows), worth], low=-0.05, high=0.10)
     return dots(rows, title, ends, Style(points, _points_tip, row=20, left=170), zero=True, mark=worth)
-
-
-def options(result: Result) -> Figure | None:
-    """A forest of every option of every policy on one scale; the dashed line is what is worth acting on."""
-    rows: list[DotRow] = []
-    for i, cell in enumerate(result.policies):
-        own = _options(cell, f"/policies/{i}")
-        if own:
-            rows += [DotRow(cell.policy, own[0].estimate, "", heading=True, gap=bool(rows)), *own]
-    if not rows:
-        return None
-    ends = spread([*_ends([row for row in rows if not row.heading]), result.worth], low=-0.05, high=0.10)
-    style = Style(points, _points_tip, width=560, left=200)
-    return dots(rows, "Every option of every policy: what it gains", ends, style, zero=True, mark=result.worth)
 
 
 def _options(cell: Cell, path: str) -> list[DotRow]:
@@ -235,20 +183,6 @@ def curve(cell: Cell, path: str) -> Figure | None:
     return Figure(frame.width, frame.height, f"pass@k of {cell.policy}", tuple(shapes))
 
 
-def fit_error(result: Result) -> Figure | None:
-    """DFE over the library's own floor, one row per policy, 1 = as far as demonstrations are from each other."""
-    rows = [
-        DotRow(shorten(cell.policy, 22), cell.dfe.ratio, f"/policies/{i}/dfe/ratio")
-        for i, cell in enumerate(result.policies)
-        if cell.dfe is not None and cell.dfe.ratio.value is not None
-    ]
-    if not rows:
-        return None
-    ends = spread(_ends(rows), low=0.0, high=1.4)
-    title = "Demonstration-fit error as a multiple of the library's own floor"
-    return dots(rows, title, ends, Style(lambda v: number(v, 2), _ratio_tip, 1.0), mark=1.0)
-
-
 def timing(policy: str, drawn: list[Curve]) -> Figure | None:
     """The curves of a policy; None where no take succeeded or nothing is known."""
     if not any(curve.steps for curve in drawn):
@@ -295,16 +229,6 @@ def changes(compared: Sequence[Change]) -> Figure | None:
     )
 
 
-def change_names(change: Change) -> str:
-    """The policy, or both of them where they differ."""
-    return " → ".join(dict.fromkeys(change.policies))
-
-
-def change_starts(change: Change) -> str:
-    """``40 shared``: over which starts a change is."""
-    return f"{change.starts} shared" if change.paired else f"{change.starts}, not shared"
-
-
 def _change_tip(change: Change) -> str:
     rates = f"{estimate_percent(change.before)} → {estimate_percent(change.after)}"
     what = f"{change_names(change)}, {change.group}, {change.arm} {change.number}"
@@ -313,16 +237,11 @@ def _change_tip(change: Change) -> str:
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
-    named = [
-        ("relation", relation(result, legend=True)),
-        ("fit_error", fit_error(result)),
-        ("options", options(result)),
-    ]
+    named = [("relation", relation(result, legend=True))]
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
-        named += [(f"ladder-{own}", ladder(cell, path)), (f"arms-{own}", forest(cell, path))]
-        named += [(f"options-{own}", menu(cell, path, result.worth)), (f"until-{own}", course(cell, path))]
-        named += [(f"pass_at_k-{own}", curve(cell, path))]
+        named += [(f"ladder-{own}", ladder(cell, path)), (f"options-{own}", menu(cell, path, result.worth))]
+        named += [(f"until-{own}", course(cell, path)), (f"pass_at_k-{own}", curve(cell, path))]
     for name, figure in named:
         if figure is not None:
             yield name, figure
@@ -342,11 +261,6 @@ def _percent_tip(row: DotRow) -> str:
 
 def _points_tip(row: DotRow) -> str:
     return f"{row.label}: {estimate_points(row.estimate)}, {row.estimate.n} starts"
-
-
-def _ratio_tip(row: DotRow) -> str:
-    e = row.estimate
-    return f"{row.label}: {number(e.value, 2)} times the floor {interval(e.low, e.high, digits=2)}"
 
 
 def _extrapolation(known: list[CurvePoint], frame: Frame) -> list[Element]:

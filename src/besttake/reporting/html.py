@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from besttake.files import write_text
-from besttake.reporting import checks, figures, tables, words
+from besttake.reporting import figures, tables, words
 from besttake.reporting.candidates import KINDS
 from besttake.reporting.numbers import (
     count,
@@ -32,7 +32,7 @@ from besttake.reporting.page import (
     template,
     title,
 )
-from besttake.reporting.table import Entry, Table, in_percent, in_points, plain, with_interval
+from besttake.reporting.table import Table, in_percent, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
 
@@ -68,11 +68,6 @@ _FIT = (
     "Demonstration-fit error: how far the policy's samples are from the demonstrated actions. A ratio of 1 is as far as"
     " demonstrations are from each other."
 )
-_CHECKS = (
-    "Errors at held-out demonstrated states, in action standard deviations, before any take: one sample of the policy"
-    " as it is, cooled, and with a retrieved chunk in it. Filled dots: it helps, compared with cooling at the same"
-    " noise."
-)
 _PASS_K = (
     "The chance that one of k takes succeeds (black), and that the picked one does (blue squares). Hollow and dashed:"
     " extrapolated beyond the takes that were run; the grey area is what these takes leave possible."
@@ -98,7 +93,7 @@ def report_page(result: Result, takes: PageTakes, stamp: str = "") -> Page:
     heading = f"What {names} needs" if len(cells) == 1 else "What these policies need"
     every = takes_section(takes, result.cells, scored=bool(_scored(result)))
     sections = [
-        _verdict(result, takes), _why(result), every, _soon(result, takes), _ladder(result), _scorers(result),
+        _verdict(result, takes), _why(result), every, _soon(result, takes), _ladder(result),
         _relation(result), _arms(result), _fit(result), _tables(result),
     ]  # fmt: skip
     return Page(
@@ -167,12 +162,9 @@ def _verdict(result: Result, takes: PageTakes) -> Section:
 def _why(result: Result) -> Section:
     """The answers to the paper's questions, the options of each policy, and what is open."""
     parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
-    questions = tables.open_questions(result)
+    questions = tables.still_open(result)
     if questions.rows:
         parts += [title("What is open, and what it would cost to close", "open"), prose(_OPEN), questions.section()]
-    if len(result.policies) > 1 and (drawn := figures.options(result)) is not None:
-        lead = prose("The same gains on one scale, in points over each policy as it is, paired by start.")
-        parts += [title("Every option of every policy", "forest"), lead, picture(drawn)]
     if parts and result.notes:
         parts += [title("Notes on this run", "notes"), bullets(map(sentence, result.notes), "notes")]
     return Section("why", "Why, and what is open", parts, "Why", "In a minute")
@@ -221,7 +213,7 @@ def _soon(result: Result, takes: PageTakes) -> Section:
 
 def _ladder(result: Result) -> Section:
     """Each way to keep one take."""
-    drawn, scored = [], _scored(result)
+    drawn = []
     for i, cell in enumerate(result.policies):
         figure, below = figures.ladder(cell, _path(i)), []
         if figure is None:
@@ -229,27 +221,11 @@ def _ladder(result: Result) -> Section:
         if words.leak(cell):
             leak = "Keeping the shortest take does as well or better: here length gives the outcome away."
             below.append(prose(leak, "warning"))
-        if cell in scored and cell.chosen is not None:
-            own = cell.chosen
-            text = f"The pick uses {cell.scorer}, {cell.window}: gain {estimate_points(own.gain)}, capture "
-            text += f"{estimate_plain(own.capture) or own.capture.reason}."
-            if cell.ranking is not None:
-                within, pooled = (
-                    estimate_plain(kind.get(cell.scorer, {}).get(cell.window)) or "not known"
-                    for kind in (cell.ranking.within, cell.ranking.pooled)
-                )
-                text += f" AUC within starts {within}, pooled {pooled}."
-            below.append(prose(text, "small"))
         drawn.append(picture(figure, key(i, cell.policy), *below))
-    parts = block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")
-    return Section("ladder", "The ladder", [prose(_LADDER), parts], "Ladder")
-
-
-def _scorers(result: Result) -> Section:
-    """Every scorer of the run."""
-    cells = _scored(result)
-    lead = prose("What each scorer gains over a random pick on the window that the verdict reads, beside the controls.")
-    return Section("scorers", "Every scorer", [lead, tables.scorers(cells).section()] if cells else [], "Scorers")
+    parts = [prose(_LADDER), block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")]
+    if scored := _scored(result):
+        parts += [title("Every scorer, on the window that the verdict reads"), tables.scorers(scored).section()]
+    return Section("ladder", "The ladder", parts, "Ladder")
 
 
 def _relation(result: Result) -> Section:
@@ -272,25 +248,25 @@ def _legend(names: Any) -> Markup:
 def _arms(result: Result) -> Section:
     """Each arm against the frozen policy."""
     drawn = [
-        picture(forest, key(i, cell.policy), tables.arms(cell).section("compact"))
+        picture(None, key(i, cell.policy), tables.arms(cell).section("compact"))
         for i, cell in enumerate(result.policies)
-        if (forest := figures.forest(cell, _path(i))) is not None
+        if cell.arms is not None and len(cell.arms.arms) > 1
     ]
-    return Section("arms", "The arms", [prose(_ARMS), block("pair", *drawn)] if drawn else [], "Arms")
+    return Section("arms", "The arms", [prose(_ARMS), *drawn] if drawn else [], "Arms")
 
 
 def _fit(result: Result) -> Section:
     """Demonstration fit, the check of retrieval, and pass@k."""
     parts, fitted = [], [cell for cell in result.policies if cell.dfe is not None]
     if fitted:
-        parts += [prose(_FIT), block("stack", picture(figures.fit_error(result)), tables.fit(fitted).section())]
+        parts += [prose(_FIT), tables.fit(fitted).section()]
     if result.checks:
-        parts += [title("How retrieval was chosen"), prose(_CHECKS)]
+        parts.append(title("How retrieval was chosen"))
         for uri, check in result.checks.items():
-            parts.append(Markup('<p class="says"><b>{}</b>: {}.</p>').format(uri, checks.sentence(check)))
-            if (drawn := checks.figure(check, f"/checks/{_escaped(uri)}", f"Retrieval for {uri}")) is not None:
-                more = Markup('<details class="checked"><summary>Everything that was tried</summary>{}</details>')
-                parts.append(more.format(picture(drawn)))
+            parts.append(Markup('<p class="says"><b>{}</b>: {}.</p>').format(uri, words.check_sentence(check)))
+            if not check.reason:
+                more = Markup('<details class="checked"><summary>Everything that was tried</summary>{}{}</details>')
+                parts.append(more.format(tables.check(check).section(), prose(tables.CHECK_LEGEND, "small")))
     curves = [
         picture(curve, key(i, cell.policy))
         for i, cell in enumerate(result.policies)
@@ -301,11 +277,6 @@ def _fit(result: Result) -> Section:
     known = bool(fitted or result.checks)
     heading = "Fit to the demonstrations, and more takes" if known else "More takes"
     return Section("fit", heading, parts, "Fit" if known else "pass@k")
-
-
-def _escaped(part: str) -> str:
-    """A name as a part of a JSON pointer."""
-    return part.replace("~", "~0").replace("/", "~1")
 
 
 def _tables(result: Result) -> Section:
@@ -376,34 +347,18 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
         if result.relation.r is not None:
             own = Section("within", "Within each policy", [tables.within_policies(result).section()])
             sections.append(own)
-    rows = [
-        (
-            run, cell.policy, cell.group, cell.starts, in_percent(tables.rates(cell)[0]),
-            *map(in_points, tables.gain_headroom(cell)), plain(cell.chosen.capture if cell.chosen else None),
-        )
-        for run, cell in zip(compared.runs, result.cells, strict=True)
-    ]  # fmt: skip
-    head = ("run", "policy", "tasks", "starts", "pass@1", "headroom", "gain", "capture")
     notes = [prose(sentence(note), "note") for note in result.notes]
-    sections.append(Section("tables", "Every cell", [Table("", head, rows).section(name="cells"), *notes], "Cells"))
+    sections.append(Section("tables", "Every cell", [compared.table.section(name="cells"), *notes], "Cells"))
     return Page(f"{len(runs)} runs compared", status, heading, sections).save(out)
 
 
 def _changed(compared: CompareResult) -> list[Section]:
     """What changed from one run to the next, and what each policy needs in either."""
     changes, (first, second) = compared.changes, compared.result.plan["runs"][:2]
-    rows = [
-        (
-            figures.change_names(one), one.group, one.arm, one.number, in_percent(one.before), in_percent(one.after),
-            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), figures.change_starts(one),
-        )
-        for one in changes
-    ]  # fmt: skip
     caption = "Change of success in points, second run minus first. Blue: better; orange: worse; hollow: not shown to \
 differ."
-    head = ("policy", "tasks", "arm", "of", first, second, "change", "shown", "starts")
     drawn = picture(figures.changes(changes), caption, style="options")
-    parts = [bullets(words.changed(changes)), drawn, Table("", head, rows).section(name="changed")]
+    parts = [bullets(words.changed(changes)), drawn, tables.changes(changes, first, second).section(name="changed")]
     needs = [
         (run, cell.policy, in_percent(tables.rates(cell)[0]), words.headline(cell))
         for run, cell in zip(compared.policy_runs, compared.result.policies, strict=True)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from besttake.core.offline import Check
 from besttake.files import write_text
-from besttake.reporting import checks, tables, words
+from besttake.reporting import tables, words
 from besttake.reporting.numbers import duration, estimate_plain
-from besttake.reporting.table import in_points
-from besttake.result import Cell, Estimate, Result
+from besttake.result import Cell, Result
 from besttake.sanitize import markdown, printable
 
 
@@ -46,8 +45,8 @@ def render(result: Result) -> str:
 
 
 def _check(uri: str, check: Check) -> list[str]:
-    parts = [f"## Retrieval for {markdown(uri)}, at held-out demonstrations", markdown(checks.sentence(check))]
-    return parts if check.reason else [*parts, tables.check(check).markdown(), checks.LEGEND]
+    parts = [f"## Retrieval for {markdown(uri)}, at held-out demonstrations", markdown(words.check_sentence(check))]
+    return parts if check.reason else [*parts, tables.check(check).markdown(), tables.CHECK_LEGEND]
 
 
 def _policy(cell: Cell, worth: float) -> list[str]:
@@ -63,17 +62,10 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(tables.scorers([cell]).markdown())
     if cell.arms is not None:
         parts.append(tables.arms(cell).markdown())
-        parts.append(f"Retrieve minus cooled: {_points(cell.arms.content)}.")
-        for name, arm in cell.arms.controlled.items():
-            parts.append(f"{markdown(name)} minus {markdown(str(arm.control))}: {_points(arm.beyond_control)}.")
     if cell.dfe is not None:
         ratio = estimate_plain(cell.dfe.ratio) or markdown(cell.dfe.reason or "not measured")
         parts.append(f"Demonstration-fit error over the floor: {ratio}.")
     return parts
-
-
-def _points(estimate: Estimate | None) -> str:
-    return markdown(in_points(estimate).text)
 
 
 def _made(result: Result) -> str:

@@ -20,7 +20,6 @@ from besttake.reporting.drawing import (
     horizontal,
     shorten,
     spread,
-    ticks,
 )
 from besttake.reporting.numbers import count, sentence
 from besttake.reporting.page import Page, Section, block, picture, prose
@@ -79,7 +78,7 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
     legend = 16 * len(drawn) if len(drawn) > 1 else 0
     frame = Frame.of((460, 166 + legend), (44, 24 + legend, 14, 34), (0, last), (low, max(high, low + 0.01)))
     shapes: list[Element] = [
-        *_cosines(frame),
+        *frame.grid(about=3, scale=1),
         *horizontal(frame.x, frame.y.end, frame.y.start, scale=1),
         Label(frame.x.end, frame.height - 4, "seconds", "muted", 11.5, "end"),
         Label(frame.x.start, legend + 14, "cosine to the nearest demonstration frame", "muted", 11.5),
@@ -93,20 +92,6 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
         shapes += _trace(take, color, frame)
     name = f"{len(drawn)} takes" if legend else shorten(drawn[0].name, 60)
     return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
-
-
-def _cosines(frame: Frame) -> list[Element]:
-    """Lines at round cosines, with as many digits as they have."""
-    shapes: list[Element] = []
-    steps = ticks(frame.y.low, frame.y.high, 3)
-    for digits in (1, 2, 3, 4):
-        if all(abs(round(tick, digits) - tick) < 1e-9 for tick in steps):
-            break
-    for tick in steps:
-        y = frame.y(tick)
-        shapes.append(Polyline([(frame.x.start, y), (frame.x.end, y)], color="faint"))
-        shapes.append(Label(frame.x.start - 7, y + 4, f"{tick:.{digits}f}", color="muted", size=11.5, anchor="end"))
-    return shapes
 
 
 def _trace(take: RankedTake, color: str, frame: Frame) -> list[Element]:

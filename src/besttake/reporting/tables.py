@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.reporting.numbers import interval, number, spread
-from besttake.reporting.table import Column, Entry, Table, in_percent, in_points, plain
-from besttake.reporting.words import headline, marks, needs_text, overview, still_open
+from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
+from besttake.reporting.words import headline, marks, needs_text, open_questions, overview, retrieval_name
 
 if TYPE_CHECKING:
     from besttake.core.offline import Check
     from besttake.result import Cell, Estimate, Result
+    from besttake.verbs.compare import Change
 
+CHECK_LEGEND = (
+    "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
+    " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
+)
 _MOST_SENTENCES = 5
 
 
@@ -66,16 +72,10 @@ def options(cell: Cell) -> Table:
     return Table("", ("option", "takes", "success", "gain, points", "worth it", "advice"), rows)
 
 
-def open_questions(result: Result) -> Table:
+def still_open(result: Result) -> Table:
     """What is open, and what it would take to close it."""
-    lines = [(cell.policy, line) for cell in result.policies for line in still_open(cell, result)]
-    timed = any(line.time for _, line in lines)
-    rows = [
-        (name, line.question, line.so_far, line.starts, line.takes, *([line.time] if timed else []))
-        for name, line in lines
-    ]
-    head = ("policy", "question", "gain so far", "further starts", "takes", *(["time"] if timed else []))
-    return Table("", head, rows)
+    rows = [(cell.policy, *line) for cell in result.policies for line in open_questions(cell, result)]
+    return Table("", ("policy", "question", "gain so far", "further starts", "takes", "time"), rows)
 
 
 def scorers(cells: list[Cell]) -> Table:
@@ -99,14 +99,19 @@ def scorers(cells: list[Cell]) -> Table:
 
 
 def arms(cell: Cell) -> Table:
-    """The success of each arm, its difference to base, and that of its best take."""
-    rows = [
+    """The success of each arm, its difference to base, that of its best take, and below them what decides."""
+    rows: list[tuple[object, ...]] = [
         (
             name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == BASE else in_points(arm.gain),
             spread(arm.gain_seed_sd), in_points(arm.selected_gain),
         )
         for name, arm in (cell.arms.arms.items() if cell.arms is not None else ())
     ]  # fmt: skip
+    if cell.arms is not None:
+        decisive = {"retrieve − cooled": cell.arms.content, "retrieve on best take": cell.arms.combine}
+        controls = {f"{name} − {arm.control}": arm.beyond_control for name, arm in cell.arms.controlled.items()}
+        known = {name: one for name, one in (decisive | controls).items() if one is not None and one.value is not None}
+        rows += [(Entry(name, "best"), "", "", in_points(one), "", "") for name, one in known.items()]
     head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
     return Table("", head, rows)
 
@@ -165,7 +170,6 @@ def _r(estimate: Estimate | None) -> Entry:
 
 def check(tried: Check) -> Table:
     """What was tried at held-out demonstrations: what needs none first, then each configuration of retrieval."""
-    from besttake.reporting.checks import named
 
     def row(label: str, *entries: object, chosen: bool = False) -> tuple[object, ...]:
         mark = "best" if chosen else ""
@@ -181,7 +185,7 @@ def check(tried: Check) -> Table:
     for one in tried.tried:
         entries = _error(one.error), _added(one.added), number(one.reach, 2), _error(one.chunk)
         helps = "helps" if one.helps else ""
-        rows.append(row(named(one.config), *entries, helps, chosen=one.config == tried.chosen))
+        rows.append(row(retrieval_name(one.config), *entries, helps, chosen=one.config == tried.chosen))
     for name, group in tried.groups.items():
         prior = f"prior {group.prior:g}" if group.prior else "no prior"
         rows.append(row(f"in {name}: {prior}", "", _added(group.added)))
@@ -197,3 +201,26 @@ def _added(estimate: Estimate) -> str:
     if estimate.value is None:
         return estimate.reason or "-"
     return f"{number(estimate.value, 3, signed=True)} {interval(estimate.low, estimate.high, digits=3)}".strip()
+
+
+def changes(compared: Sequence[Change], first: str, second: str) -> Table:
+    """Every number that both of two runs have, and how it changed, in points."""
+    rows = [
+        (
+            change_names(one), one.group, f"{one.arm} {one.number}", in_percent(one.before), in_percent(one.after),
+            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), change_starts(one),
+        )
+        for one in compared
+    ]  # fmt: skip
+    head: Head = ["policy", "tasks", "of", *right(first, second, "change"), "shown", Column("starts", extra=True)]
+    return Table("", head, rows)
+
+
+def change_names(change: Change) -> str:
+    """The policy, or both of them where they differ."""
+    return " → ".join(dict.fromkeys(change.policies))
+
+
+def change_starts(change: Change) -> str:
+    """``40 shared``: over which starts a change is."""
+    return f"{change.starts} shared" if change.paired else f"{change.starts}, not shared"

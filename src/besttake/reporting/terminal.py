@@ -18,7 +18,7 @@ from rich.text import Text
 
 from besttake.arms import BASE
 from besttake.core.offline import Check
-from besttake.reporting import checks, figures, tables, words
+from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
     bounds,
@@ -187,8 +187,8 @@ def checked(tried: Mapping[str, Check]) -> list[Part]:
     """What retrieval does for each policy at held-out demonstrations, what was chosen in bold."""
     parts: list[Part] = []
     for uri, check in tried.items():
-        parts += [_BLANK, Sentence(f"{uri}: {checks.sentence(check)}", "best")]
-        parts += [] if check.reason else [tables.check(check), Sentence(checks.LEGEND, "none")]
+        parts += [_BLANK, Sentence(f"{uri}: {words.check_sentence(check)}", "best")]
+        parts += [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
     return parts
 
 
@@ -196,18 +196,8 @@ def comparison(result: CompareResult) -> list[Part]:
     """What changed between two runs, the relation in words, every cell, and the correlations of each policy."""
     relation, parts, changes = result.result.relation, list[Part](), result.changes
     if changes:
-        rows = [
-            (
-                figures.change_names(one), one.group, f"{one.arm} {one.number}", percent(one.before.value),
-                percent(one.after.value), estimate_points(one.change, "") or one.change.reason,
-                Entry(one.shown or "open", one.shown or "none"), figures.change_starts(one),
-            )
-            for one in changes
-        ]  # fmt: skip
-        head: Head = ["policy", "task", "of", *right("first", "second", "change"), "shown"]
-        head.append(Column("starts", extra=True))
         legend = "changes in points with 95 % intervals, start by start where shared"
-        parts += [Table("", head, rows), Sentence(legend, "none"), _BLANK]
+        parts += [tables.changes(changes, "first", "second"), Sentence(legend, "none"), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
+from besttake.core.stats import Estimate
 from besttake.reporting.numbers import (
     count,
     duration,
@@ -26,8 +28,10 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
+    from besttake.core.offline import Check
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
+    from besttake.core.retrieve import RetrievalConfig
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
     from besttake.verbs.compare import Change
@@ -48,8 +52,14 @@ _REASONS = {
 }
 
 
+_VARIANTS = {
+    "onset_alignment": "onset", "rerank": "re-ranking", "gripper_gating": "gripper gating",
+    "reliability": "reliability",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
-class Line:
+class AnswerLine:
     """One of the paper's questions as it is shown: the question, its answer, a sentence, and whether to act."""
 
     name: str
@@ -163,12 +173,12 @@ def rule(cell: Cell) -> str:
     return f"This run was extended: what was answered before stands, and at most {error} of its answers are wrong."
 
 
-def answers(cell: Cell, worth: float) -> list[Line]:
+def answers(cell: Cell, worth: float) -> list[AnswerLine]:
     """The paper's questions in words."""
     if cell.verdict is None:
         return []
     return [
-        Line(
+        AnswerLine(
             name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"),
             one.gain.value,
         )
@@ -295,28 +305,18 @@ def leak(cell: Cell) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Open:
-    """A question that a policy's takes leave open: the estimate so far, and the range of what would settle it."""
+def open_questions(cell: Cell, result: Result) -> list[tuple[str, ...]]:
+    """What a policy's takes leave open: the question, its gain so far, and the starts, takes and time that settle it.
 
-    part: str
-    question: str
-    so_far: str
-    starts: str
-    takes: str
-    time: str
-
-
-def still_open(cell: Cell, result: Result) -> list[Open]:
-    """The open questions of a policy. Takes are those of the arms that a question needs; time is at the pace of the
-    run's last invocation, and left out where that made none.
+    Takes are those of the arms that a question needs; time is at the pace of the run's last invocation, and empty where
+    that made none.
     """
     if cell.verdict is None:
         return []
     arms = len(cell.arms.arms) if cell.arms is not None else 1
     spent = result.cost.seconds.get("takes")
     pace = spent / result.cost.made if spent and result.cost.made else None
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for part, one in cell.verdict.answers.items():
         if one.further is None:
             continue
@@ -324,7 +324,7 @@ def still_open(cell: Cell, result: Result) -> list[Open]:
         time = _range(one.further, each * pace, duration) if pace is not None else ""
         so_far = estimate_points(one.gain) or one.gain.reason
         starts, takes = _range(one.further, 1, _count), _range(one.further, each, _count)
-        lines.append(Open(part, QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
+        lines.append((QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
     return lines
 
 
@@ -446,3 +446,38 @@ def advice(plan: SampleSize) -> str:
         case "more-starts":
             return f"3 seeds per start and more starts: the ranking is good {known}"
     return "3 seeds per start, as in the paper; once the ranking is measured, 5 pay off if it is weak"
+
+
+def retrieval_name(config: RetrievalConfig, *, prior: bool = True) -> str:
+    """A configuration in short, without its noise: ``frame, prior 0.2, re-ranking``."""
+    extra = [text for name, text in _VARIANTS.items() if getattr(config, name)]
+    extra += [f"lead {config.lead}"] if config.rule == "next" and config.lead != 1 else []
+    extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
+    extra += ["weights " + "/".join(f"{w:g}" for w in config.weights)] if len(set(config.weights)) > 1 else []
+    return ", ".join([config.rule, *([f"prior {config.prior:g}"] if prior else []), *extra])
+
+
+def check_sentence(check: Check) -> str:
+    """What the check says, in one line."""
+    if check.reason:
+        return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
+    calm = f"at held-out demonstrations noise {check.noise:g} {'does best' if len(check.cooled) > 1 else 'was tried'}"
+    if not check.tried:
+        return calm
+    at = "the error of a sample at that noise by"
+    if not check.helps:
+        return f"{calm}, and no retrieved actions are shown to lower {at} {GAIN:g} or more"
+    best = check.best or simplest(check.tried)
+    where = {name: group for name, group in check.groups.items() if group.prior}
+    without = [name for name in check.groups if name not in where]
+    if not without and len({group.prior for group in where.values()} | {best.config.prior}) == 1:
+        how = f"retrieved actions ({retrieval_name(best.config)}) lower {at} {_lower(best.added)}"
+        return f"{calm}, and {how}: expect a gain over cooling"
+    parts = [f"{_lower(group.added)} in {name} (prior {group.prior:g})" for name, group in where.items()]
+    how = f"retrieved actions ({retrieval_name(best.config, prior=False)}) lower {at} {', '.join(parts)}"
+    return f"{calm}, and {how}: expect a gain over cooling there{', none in ' if without else ''}{', '.join(without)}"
+
+
+def _lower(added: Estimate) -> str:
+    value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
+    return estimate_plain(Estimate(value, low, high))

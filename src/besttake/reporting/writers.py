@@ -19,7 +19,7 @@ from besttake.errors import MissingExtra, need
 from besttake.files import write_bytes, write_text
 from besttake.reporting.figures import every
 from besttake.reporting.numbers import MINUS, number
-from besttake.reporting.table import Table
+from besttake.reporting.table import Column, Head, Table, right
 from besttake.reporting.tables import rates
 from besttake.result import Cell, Estimate, Result
 from besttake.takes.key import Row, TakeKey
@@ -79,33 +79,27 @@ def write_parquet(table: Table, path: Path) -> Path:
 
 
 def latex(result: Result) -> str:
-    """The cells as a LaTeX table as wide as the text: success in %, gains in points with 95 % intervals, answers."""
-    arms = dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE)
-    head = ["policy", "tasks", "pass@1", "pass@$N$", "select", *map(_escaped, arms), "takes?", "demos?", "both?"]
-    lines = []
+    """The cells as a LaTeX table: success in %, gains in points with 95 % intervals, answers."""
+    arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE))
+    rows: list[tuple[object, ...]] = []
     for cell in (*result.policies, *result.cells):
         gains = [cell.chosen.gain if cell.chosen else None, *(_gain_of(cell, arm) for arm in arms)]
-        texts = [_escaped(cell.policy), "all" if cell.group == "*" else _escaped(cell.group)]
-        texts += [_rate(estimate) for estimate in rates(cell)[:2]] + [_gain(estimate) for estimate in gains]
-        lines.append(" & ".join([*texts, *map(_escaped, _answers(cell))]) + r" \\")
+        group = "all" if cell.group == "*" else cell.group
+        rows.append((cell.policy, group, *map(_rate, rates(cell)[:2]), *map(_gain, gains), *_answers(cell)))
+    columns: Head = ["policy", "tasks", *right("pass@1", "pass@N", "select", *arms), "takes?", "demos?", "both?"]
     command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
-    return (
-        f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
-        "% Needs \\usepackage{booktabs,graphicx}.\n\\resizebox{\\linewidth}{!}{%\n"
-        f"\\begin{{tabular}}{{ll{'r' * (len(head) - 5)}lll}}\n\\toprule\n{' & '.join(head)} \\\\\n\\midrule\n"
-        + "\n".join(lines)
-        + "\n\\bottomrule\n\\end{tabular}}\n"
-    )
+    made = f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
+    return made + table_latex(Table("", columns, rows))
 
 
 def table_latex(table: Table) -> str:
-    """Plain rows as a LaTeX table; numbers with three digits."""
-    texts = [list(map(_text, row)) for row in table.rows]
-    lines = [" & ".join(line) + r" \\" for line in [list(map(_escaped, table.names)), *texts]]
+    """A LaTeX table as wide as the text; numbers with three digits."""
+    lines = [" & ".join(map(_text, row)) + r" \\" for row in (table.names, *table.rows)]
     body = "\n".join([lines[0], "\\midrule", *lines[1:]])
+    sides = "".join("r" if isinstance(column, Column) and column.right else "l" for column in table.columns)
     return (
         "% Needs \\usepackage{booktabs,graphicx}.\n\\resizebox{\\linewidth}{!}{%\n"
-        f"\\begin{{tabular}}{{{'l' * len(table.names)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}}}\n"
+        f"\\begin{{tabular}}{{{sides}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}}}\n"
     )
 
 
@@ -159,7 +153,7 @@ def _gain(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return "--"
     value, low, high = (number(part, scale=100, signed=part is estimate.value) for part in _parts(estimate))
-    return _escaped(f"{value} [{low}, {high}]" if low and high else value)
+    return f"{value} [{low}, {high}]" if low and high else value
 
 
 def _escaped(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from besttake.arms import BASE, RETRIEVE
 from besttake.core import relation
 from besttake.core.headroom import F64, start_pass_at_k
 from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
@@ -68,7 +68,7 @@ class CompareResult(Tabular):
     def _table(self) -> Table:
         rows = []
         for run, cell in zip(self.runs, self.result.cells, strict=True):
-            arm = cell.arms.arms.get("retrieve") if cell.arms is not None else None
+            arm = cell.arms.arms.get(RETRIEVE) if cell.arms is not None else None
             numbers = (*map(in_points, tables.gain_headroom(cell)), in_percent(arm.pass_n if arm else None))
             rows.append((run, cell.policy, cell.group, cell.starts, *numbers))
         head: Head = [
@@ -108,37 +108,27 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
     notes = ["a run was named twice and counts once"] if len(loaded) < len(runs) else []
     with one_thread():
         parts: list[_Part] = []
-        tables = []
-        for number, (directory, result) in enumerate(loaded.items()):
-            own, rows, remarks = _read(number, directory, result, window)
+        for directory, result in loaded.items():
+            own, remarks = _read(directory, result, window)
             parts += own
-            tables.append(rows)
             notes += remarks
         kept, overlaps = _once(parts)
+        used = {run: one for run, one in loaded.items() if not one.cells or any(part.run == run for part in kept)}
         points = [part.point for part in kept if part.point is not None]
         gains = [point.gains for point in points]
-        whole = [i for i, r in enumerate(loaded.values()) if not r.cells or any(part.run == i for part in kept)]
-        used = [result for i, result in enumerate(loaded.values()) if i in whole]
+        first = next(iter(used.values()))
         merged = Result(
-            besttake=version(), created=max(result.created for result in used), command=command,
+            besttake=version(), created=max(result.created for result in used.values()), command=command,
             digest="", plan={"runs": [directory.name for directory in loaded]}, versions={}, library=None,
-            worth=used[0].worth,
-            cells=[part.cell for part in kept],
-            policies=[policy for result in used for policy in result.policies],
+            worth=first.worth, cells=[part.cell for part in kept],
+            policies=[policy for result in used.values() for policy in result.policies],
             relation=relation_of(gains) if gains else Relation(reason=_NO_RELATION),
-            cost=_cost([result.cost for result in used], _duplicates([tables[i] for i in whole])),
-            notes=[*notes, *_overlap_note(overlaps, [directory.name for directory in loaded])],
+            cost=_cost([result.cost for result in used.values()]), notes=[*notes, *overlaps],
         )  # fmt: skip
-        across = _across(gains, points, window)
+        across = relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
+    owners = tuple(directory.name for directory, result in used.items() for _ in result.policies)
     changed = _changes(list(loaded), merged.notes)
-    names = [directory.name for directory in loaded]
-    owners = tuple(names[i] for i, result in enumerate(loaded.values()) if i in whole for _ in result.policies)
-    return CompareResult(merged, tuple(names[part.run] for part in kept), across, changed, owners)
-
-
-def _across(gains: Sequence[relation.CellGains], points: Sequence[_Point], window: str) -> relation.Across:
-    """What is reported over all cells."""
-    return relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
+    return CompareResult(merged, tuple(part.run.name for part in kept), across, changed, owners)
 
 
 def _changes(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
@@ -156,107 +146,64 @@ def _changes(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
 
 @dataclass(frozen=True)
 class _Point:
-    """A cell in the relation: its gains of the best of ``n`` by ``score``, its takes as outcomes and scores (S, N)."""
+    """A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
 
     gains: relation.CellGains
     outcomes: F64
     scores: F64
-    score: ScoreName
-    n: int
-
-    def at(self, starts: Sequence[int]) -> _Point:
-        """The same for some of its starts."""
-        rows, one = np.array(starts, dtype=int), self.gains
-        retrieval = None if one.retrieval is None else np.asarray(one.retrieval)[rows]
-        headroom, gain = np.asarray(one.headroom)[rows], np.asarray(one.gain)[rows]
-        gains = relation.CellGains(one.policy, one.group, headroom, gain, retrieval)
-        return replace(self, gains=gains, outcomes=self.outcomes[rows], scores=self.scores[rows])
-
-    def joined(self, other: _Point) -> _Point:
-        """Both as one cell."""
-        one, two = self.gains, other.gains
-        headroom, gain = (
-            np.concatenate([np.asarray(a), np.asarray(b)])
-            for a, b in ((one.headroom, two.headroom), (one.gain, two.gain))
-        )
-        retrieval = None
-        if one.retrieval is not None and two.retrieval is not None:
-            retrieval = np.concatenate([np.asarray(one.retrieval), np.asarray(two.retrieval)])
-        wide = max(self.outcomes.shape[1], other.outcomes.shape[1])
-        outcomes, scores = (
-            np.concatenate([relation.padded(a, wide), relation.padded(b, wide)])
-            for a, b in ((self.outcomes, other.outcomes), (self.scores, other.scores))
-        )
-        gains = relation.CellGains(one.policy, one.group, headroom, gain, retrieval)
-        return replace(self, gains=gains, outcomes=outcomes, scores=scores)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A cell of run number ``run``: the takes of each of its starts, and its point in the relation if it has one."""
+    """A cell of a run: its takes of the base arm, and its point in the relation if it has one."""
 
-    run: int
+    run: Path
     cell: Cell
-    takes: tuple[frozenset[_Take], ...]
+    takes: frozenset[_Take]
     point: _Point | None
 
 
-def _once(parts: Sequence[_Part]) -> tuple[list[_Part], Counter[tuple[int, int]]]:
-    """The parts without the starts that a fuller part has too, and how many takes each two runs share."""
-    fullness = [(part.point is not None, max(map(len, part.takes), default=0), len(part.takes)) for part in parts]
-    order = sorted(range(len(parts)), key=lambda i: fullness[i], reverse=True)
-    kept: dict[int, _Part] = {}
+def _once(parts: Sequence[_Part]) -> tuple[list[_Part], list[str]]:
+    """The parts without those that share takes with a fuller one, and a note for each that is left out."""
+    order = sorted(range(len(parts)), key=lambda i: (parts[i].point is not None, len(parts[i].takes)), reverse=True)
     owner: dict[_Take, int] = {}
-    overlaps: Counter[tuple[int, int]] = Counter()
+    kept, notes = [], []
     for i in order:
         part = parts[i]
-        owners = [next((owner[take] for take in takes if take in owner), None) for takes in part.takes]
-        for takes in part.takes:
-            overlaps.update((part.run, parts[owner[take]].run) for take in takes if take in owner)
-        fresh = [s for s, other in enumerate(owners) if other is None]
-        owner.update({take: i for s in fresh for take in part.takes[s]})
-        if len(fresh) == len(owners):
-            kept[i] = part
-        elif fresh:
-            other = next(o for o in owners if o is not None)
-            first, own = kept[other].point, part.point and part.point.at(fresh)
-            # Starts that only this run has belong to the cell that it shares, if both measured the same.
-            same = first is not None and own is not None and (first.score, first.n) == (own.score, own.n)
-            if first is not None and own is not None and same:
-                kept[other], own = replace(kept[other], point=first.joined(own)), None
-                owner.update({take: other for s in fresh for take in part.takes[s]})
-            kept[i] = replace(part, point=own)
-    return [kept[i] for i in sorted(kept)], overlaps
+        shared = [owner[take] for take in part.takes if take in owner]
+        if shared:
+            other = parts[shared[0]].run.name
+            cell = f"{part.run.name}: {part.cell.policy}, {part.cell.group}"
+            notes.append(f"{cell} is left out: {other} has {count(len(shared), 'take')} of it, and takes count once")
+        else:
+            kept.append(i)
+            owner.update(dict.fromkeys(part.takes, i))
+    return [parts[i] for i in sorted(kept)], notes
 
 
-def _overlap_note(overlaps: Mapping[tuple[int, int], int], names: Sequence[str]) -> list[str]:
-    pairs = [f"{names[run]} holds {count(n, 'take')} of {names[other]}" for (run, other), n in overlaps.items()]
-    return [f"takes that several runs hold count once: {', '.join(pairs)}"] if pairs else []
-
-
-def _read(number: int, run: Path, result: Result, window: str) -> tuple[list[_Part], list[Row], list[str]]:
-    """The cells of a run, all rows of its takes, and which cells take no part in the relation and why."""
+def _read(run: Path, result: Result, window: str) -> tuple[list[_Part], list[str]]:
+    """The cells of a run, and which of them take no part in the relation and why."""
     try:
         with Store.open(run) as store:
-            table = store.rows()
+            rows = {row.key: row for row in store.rows()}
     except BestTakeError as error:
-        without = [_Part(number, cell, (), None) for cell in result.cells]
-        return without, [], [f"{run.name} takes no part in the relation: {error}"]
-    rows, scores = {row.key: row for row in table}, Scores.open(run)
-    parts, notes = [], []
+        without = [_Part(run, cell, frozenset(), None) for cell in result.cells]
+        return without, [f"{run.name} takes no part in the relation: {error}"]
+    scores, parts, notes = Scores.open(run), [], []
     for cell in result.cells:
         cell = cell.model_copy(update={"window": window}) if window else cell
         units = units_of(cell, rows)
-        takes: dict[Unit, set[_Take]] = {unit: set() for unit in units}
-        for key, row in rows.items():
-            mine = takes.get((key.env, key.task, key.start)) if key.policy == cell.policy else None
-            if mine is not None and key.arm == "base" and key.seed < cell.seeds and row.status == "done":
-                mine.add((key, row.sha256 or ""))
+        own, seeds = {*units}, range(cell.seeds)
+        takes = frozenset(
+            (key, row.sha256 or "") for key, row in rows.items()
+            if (key.env, key.task, key.start) in own and (key.policy, key.arm) == (cell.policy, BASE)
+            and key.seed in seeds and row.status == "done"
+        )  # fmt: skip
         point, why = _point(cell, units, rows, scores)
         if point is None:
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
-        parts.append(_Part(number, cell, tuple(frozenset(takes[unit]) for unit in units), point))
-    return parts, table, notes
+        parts.append(_Part(run, cell, takes, point))
+    return parts, notes
 
 
 def _point(
@@ -268,39 +215,24 @@ def _point(
     if not units:
         return None, "no take of its base arm was finished"
     name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
-    takes = base_takes(cell, units, rows, scores, [cell.scorer]).arms["base"]
+    takes = base_takes(cell, units, rows, scores, [cell.scorer]).arms[BASE]
     values = takes.score(name)
     if cell.seeds < 2:
         return None, "it has one take per start"
     if values is None:
         return None, f"its takes have no score on the window {cell.window}"
     gains = relation_cell(cell.policy, cell.group, takes.scored_by(name), n)
-    arms = dict.fromkeys(key.arm for key in rows if Uri.parse(key.arm).scheme == "retrieve")
-    retrieved = arm_takes(cell.policy, units, next(iter(arms), "retrieve"), cell.seeds, (), rows, None)
+    arms = dict.fromkeys(key.arm for key in rows if Uri.parse(key.arm).scheme == RETRIEVE)
+    retrieved = arm_takes(cell.policy, units, next(iter(arms), RETRIEVE), cell.seeds, (), rows, None)
     if retrieved.takes:
         gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
         gains = replace(gains, retrieval=gained)
-    return _Point(gains, takes.outcomes, values, name, n), ""
+    return _Point(gains, takes.outcomes, values), ""
 
 
-def _duplicates(tables: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows of takes that an earlier run has, too."""
-    seen: set[_Take] = set()
-    again = []
-    for rows in tables:
-        done = [(row, (row.key, row.sha256 or "")) for row in rows if row.status == "done"]
-        again += [row for row, take in done if take in seen]
-        seen.update(take for _, take in done)
-    return again
-
-
-def _cost(costs: Sequence[Cost], duplicates: Sequence[Row]) -> Cost:
+def _cost(costs: Sequence[Cost]) -> Cost:
     names = ("takes", "errors", "steps", "policy_calls", "frames_scored", "frames_encoded")
-    whole = {name: sum(getattr(cost, name) for cost in costs) for name in names}
-    whole["takes"] -= len(duplicates)
-    whole["steps"] -= sum(row.steps for row in duplicates)
-    whole["policy_calls"] -= sum(row.calls for row in duplicates)
-    return Cost(**whole, seconds={})
+    return Cost(**{name: sum(getattr(cost, name) for cost in costs) for name in names}, seconds={})
 
 
 @dataclass(frozen=True)
@@ -388,13 +320,13 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 
 def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
     mine, theirs = units_of(a, old.rows), units_of(b, new.rows)
-    same = {env for env in old.envs if env in new.envs and _alike(old.envs[env], new.envs[env])}
+    same = {env for env in old.envs if old.envs[env] == new.envs.get(env)}
     both = {*mine} & {*theirs}
     shared = [unit for unit in mine if unit in both and unit[0] in same]
-    arms = [arm for arm in (a.arms.arms if a.arms else ("base",)) if b.arms is None or arm in b.arms.arms]
+    arms = [arm for arm in (a.arms.arms if a.arms else (BASE,)) if b.arms is None or arm in b.arms.arms]
     n = min(a.headroom.n if a.headroom else 1, b.headroom.n if b.headroom else 1)
     for arm in arms:
-        for k, number in [(1, "pass@1")] + ([(n, f"pass@{n}")] if n > 1 and arm == "base" else []):
+        for k, number in [(1, "pass@1")] + ([(n, f"pass@{n}")] if n > 1 and arm == BASE else []):
             first = start_pass_at_k(old.outcomes(a, arm, shared or mine), k)
             second = start_pass_at_k(new.outcomes(b, arm, shared or theirs), k)
             if shared:
@@ -405,11 +337,6 @@ def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
             change = mean_interval(second - first, scale) if shared else independent(before, after)
             starts = min(before.n, after.n)
             yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, starts, bool(shared))
-
-
-def _alike(one: tuple[object, object], other: tuple[object, object]) -> bool:
-    """Whether nothing that both runs know of an env differs; runs of older versions do not know its code."""
-    return all(None in both or both[0] == both[1] for both in zip(one, other, strict=True))
 
 
 def independent(before: Estimate, after: Estimate) -> Estimate:

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,8 +35,6 @@ from besttake.reporting.table import Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
 from besttake.verbs.diagnose.setup import gripper_of, rehearse, rehearsed
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_IMPORT_SECONDS = 120
 _MOST_TASKS = 3
 _FEW_DEMOS, _FEW_FRAMES = 3, 10
 _UNKNOWN = "not known: name it with `{}`"
@@ -51,7 +48,6 @@ class Extra:
     purpose: str
     modules: tuple[str, ...]
     distribution: str
-    imports: bool = True
 
 
 EXTRAS = (
@@ -59,9 +55,8 @@ EXTRAS = (
     Extra("timm", "encoders of timm", ("torch", "timm"), "timm"),
     Extra("efficientnet", "an encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"),
     Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
-    # The first import of libero asks questions on standard input, so it is looked for and not imported.
-    Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero", imports=False),
-    Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill", imports=False),
+    Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero"),
+    Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill"),
     Extra("vla-eval", "benchmarks and model servers of vla-eval", ("vla_eval",), "vla-eval"),
     Extra("zarr", "demonstrations in Zarr (diffusion policy)", ("zarr",), "zarr"),
     Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
@@ -151,9 +146,8 @@ def doctor(
 ) -> DoctorResult:
     """Check what works on this machine, or whether a policy, an environment and demonstrations fit together.
 
-    Without arguments, every extra is imported in its own process, which can take minutes. With arguments, only the base
-    install and the named parts are checked: they are made, the environment is reset to its first start and draws a
-    picture, and a few demonstrations are read.
+    Without arguments, the base install is tried and every extra is looked for. With arguments, the named parts are made
+    instead: the environment is reset to its first start and draws a picture, and a few demonstrations are read.
 
     Args:
         policy: URI of a policy.
@@ -169,9 +163,8 @@ def doctor(
         >>> besttake.doctor("testbed:half", "testbed:pick").healthy  # doctest: +SKIP
     """
     if policy or env or demos:
-        # Whoever names parts asks about them; the tour of all extras takes minutes.
         return DoctorResult(tuple(_base()), pair(policy, env, demos, trust_remote_code=trust_remote_code))
-    checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics(), *_tools()]
+    checks = [*_base(), *(_extra(extra) for extra in EXTRAS), *_graphics()]
     return DoctorResult(tuple(checks), None)
 
 
@@ -210,30 +203,7 @@ def _extra(extra: Extra) -> Check:
     install = f"pip install 'besttake[{extra.name}]'"
     if missing:
         return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
-    known = version(extra.distribution, "installed")
-    problem = _import_problem(extra.modules) if extra.imports else ""
-    if problem is None:
-        return Check("extras", extra.name, True, f"{known}, slow: its import was not over in {_IMPORT_SECONDS} s")
-    if problem:
-        return Check("extras", extra.name, False, f"{known}, but importing it fails: {problem}", install)
-    return Check("extras", extra.name, True, f"{known} ({extra.purpose})")
-
-
-def _import_problem(modules: tuple[str, ...]) -> str | None:
-    """Import in a process of its own, so that a crash or a slow library cannot take us along.
-
-    Empty when it works, None when it was not over in time, which says nothing against it.
-    """
-    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    if done.returncode == 0:
-        return ""
-    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return Check("extras", extra.name, True, f"{version(extra.distribution, 'installed')} ({extra.purpose})")
 
 
 def _graphics() -> Iterable[Check]:
@@ -245,13 +215,7 @@ def _graphics() -> Iterable[Check]:
     drivers = ", ".join(place.name for place in places if place.is_file())
     mend = "apt-get install mesa-vulkan-drivers (only to render ManiSkill; physics needs none)"
     yield _located("graphics", "Vulkan", drivers, mend)
-
-
-def _tools() -> Iterable[Check]:
-    browser = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    yield _located("tools", "chromium", browser, "any browser opens a report; only BestTake's own tests need chromium")
-    yield _located("tools", "NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
-    yield Check("tools", "cores", True, str(len(os.sched_getaffinity(0))))
+    yield _located("graphics", "NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
 
 
 def _located(group: str, name: str, place: str | None, mend: str) -> Check:

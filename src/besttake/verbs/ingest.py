@@ -16,10 +16,10 @@ from besttake.config import check_worth
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
+from besttake.recordings.combine import name_policies, once_by_seed
 from besttake.recordings.episodes import Episode, IngestError, Recording
-from besttake.recordings.policies import name_policies
-from besttake.recordings.read import once_by_seed, read
-from besttake.recordings.table import OWN, escaped
+from besttake.recordings.read import read
+from besttake.recordings.tabular import OWN, escaped
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.reporting.tables import rates

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from besttake.config import Plan, as_plan
 from besttake.conventions import check_compatible
@@ -15,17 +14,13 @@ from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells
 from besttake.measure.cells import Settings
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.checks import figure
 from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.threads import one_thread
+from besttake.verbs.diagnose.check import probe_policy
 from besttake.verbs.diagnose.choice import check_for
-from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.setup import library_for, load_policy, match_tasks, open_envs
-
-if TYPE_CHECKING:
-    from besttake.reporting.drawing import Figure
 
 
 class ProbeResult(list[Cell], Tabular):
@@ -46,11 +41,6 @@ class ProbeResult(list[Cell], Tabular):
         return json.dumps(
             {"cells": cells, "checks": {uri: asdict(check) for uri, check in self.checks.items()}}, indent=1
         )
-
-    def plot(self) -> Figure | None:
-        """Draw the first policy that has a check: each retrieval setting beside base and cooled, as an SVG figure."""
-        drawn = (figure(check, f"/checks/{uri}", f"Retrieval for {uri}") for uri, check in self.checks.items())
-        return next((each for each in drawn if each is not None), None)
 
     def _table(self) -> Table:
         names, rows = ("dfe", "floor", "ratio", "correlation", "spread"), []

@@ -28,8 +28,8 @@ from besttake.files import write_bytes
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
-from besttake.reporting.checks import named
 from besttake.reporting.table import Table, Tabular
+from besttake.reporting.words import retrieval_name
 from besttake.result import Cell, Estimate, Relation, Result, Selector
 from besttake.threads import one_thread
 from besttake.types import TaskSpec
@@ -180,7 +180,7 @@ def reproduce(
     departures += shorter
     if choose:
         config = choose_once(plan, states, reporter)
-        chosen = f"{named(config)}, chosen once on held-out demonstrations for all policies"
+        chosen = f"{retrieval_name(config)}, chosen once on held-out demonstrations for all policies"
         reporter.note(f"retrieval: {chosen}")
         if settings(config) != plan.retrieval.given():
             departures.append(f"retrieval is {chosen}; the paper's choice is not published beyond alpha 0.3")

@@ -24,7 +24,7 @@ from besttake.demos.library import Library
 from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
-from besttake.reporting import checks
+from besttake.reporting import words
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
 from besttake.verbs.diagnose.check import Asked, check_retrieval_of
 
@@ -62,9 +62,9 @@ def choose(
         return Choice(base)
     given, settled = plan.retrieval.given(), _settled(plan)
     check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
-    note = f"{name}: {checks.sentence(check)}"
+    note = f"{name}: {words.check_sentence(check)}"
     if check.reason or settled:
-        runs = f"{f'it runs as {checks.named(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
+        runs = f"{f'it runs as {words.retrieval_name(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
         said = "" if settled else f"; {runs}, which nothing chose"
         return Choice(base, check, notes=(note + said,) if check.reason or not check.helps else ())
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]

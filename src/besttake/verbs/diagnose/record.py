@@ -28,9 +28,9 @@ from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import SCORERS, Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
+from besttake.verbs.diagnose.check import probe_policy
 from besttake.verbs.diagnose.choice import Choice, choose
 from besttake.verbs.diagnose.playing import Playing
-from besttake.verbs.diagnose.probing import probe_policy
 from besttake.verbs.diagnose.setup import (
     Setup,
     context_of,

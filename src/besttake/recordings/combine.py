@@ -1,18 +1,20 @@
-"""Find the policy of each recording: named by its file, by the user, or else by its folder.
+"""Put recordings together: count every episode once, and find the policy of each recording.
 
-Few harnesses record which checkpoint they ran. Recordings without one are never combined by guessing: folders with
-distinct names (`pi0_libero`, `smolvla_libero`) are taken for policies of those names; otherwise the user must say.
+A policy is named by its file, by the user, or else by its folder. Few harnesses record which checkpoint they ran.
+Recordings without one are never combined by guessing: folders with distinct names (`pi0_libero`, `smolvla_libero`) are
+taken for policies of those names; otherwise the user must say.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from besttake.recordings.episodes import IngestError, Recording
+from besttake.recordings import tabular
+from besttake.recordings.episodes import Episode, IngestError, Recording
 
 # Words that number a repetition or name a kind of file say nothing about the policy.
 _COMMON = re.compile(
@@ -21,6 +23,8 @@ _COMMON = re.compile(
     r"stdout|stderr|out|err|copy|backup|v)\d*|[0-9a-f]{8,}|\d{4}-\d\d-\d\d.*"
 )
 _MOST_NAMED = 4
+_MOST_NOTES = 3
+"""Notes of one kind that are shown; the rest are counted."""
 
 
 def name_policies(
@@ -126,3 +130,95 @@ def _count(number: int) -> str:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMED])
     return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
+
+
+def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+    """Drop episodes that another recording also holds, and return notes on them.
+
+    The larger recording keeps them. ``eval_info.json`` replaces the recordings beside it, which lack some episodes.
+    """
+    notes = []
+    infos = {recording.origin for recording in recordings if recording.format == "lerobot-eval"}
+    order = sorted(range(len(recordings)), key=lambda i: (-len(recordings[i].episodes), recordings[i].path))
+    seen: dict[str, str] = {}
+    wholes: list[tuple[str, Counter[str]]] = []
+    kept: dict[int, Recording] = {}
+    for i in order:
+        recording, name = recordings[i], Path(recordings[i].path).name
+        if recording.format == "LeRobot data set" and recording.origin in infos:
+            evaluation = Path(recording.origin).parent.name
+            notes.append(f"{evaluation}/recordings: eval_info.json beside it has the same episodes, which count once")
+            continue
+        almost = Counter(episode.uid for episode in recording.episodes if episode.uid.startswith("~"))
+        if almost and almost.total() == len(recording.episodes):
+            whole = next((other for other, held in wholes if almost <= held), None)
+            if whole is not None:
+                notes.append(f"{name} repeats {whole} and was counted once")
+                continue
+            wholes.append((name, almost))
+        fresh = tuple(episode for episode in recording.episodes if not _surely(episode) or episode.uid not in seen)
+        if len(fresh) < len(recording.episodes):
+            other = next(seen[episode.uid] for episode in recording.episodes if episode.uid in seen)
+            part = f"has {len(recording.episodes) - len(fresh)} episodes of {other}, which count once"
+            notes.append(f"{name} {part if fresh else f'repeats {other} and was counted once'}")
+        seen.update((episode.uid, name) for episode in fresh if _surely(episode))
+        if fresh or not recording.episodes:
+            kept[i] = replace(recording, episodes=fresh)
+    return [kept[i] for i in sorted(kept, key=lambda i: (kept[i].path, i))], few(
+        notes, "more repeats were counted once"
+    )
+
+
+def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+    """Count a take once if two recordings hold it (same policy, start and seed) with the same outcome.
+
+    If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
+    Tables with equal rows count as one table.
+    """
+    seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
+    kept, notes = _different(recordings)
+    for i in sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path)):
+        name, takes = Path(kept[i].path).name, [(_take(episode), episode) for episode in kept[i].episodes]
+        keys = [key for key, _ in takes if key is not None]
+        shared = {key for key in keys if key in seen}
+        alike = all(seen[key][1] == episode.success for key, episode in takes if key in shared)
+        if shared and alike and len(set(keys)) == len(keys):
+            other = min(seen[key][0] for key in shared)
+            notes.append(f"{name} has {len(shared)} takes of {other} (same start, seed and outcome), which count once")
+            kept[i] = replace(kept[i], episodes=tuple(episode for key, episode in takes if key not in shared))
+        for key, episode in takes:
+            if key is not None:
+                seen.setdefault(key, (name, episode.success))
+    return [recording for recording in kept if recording.episodes], few(notes, "more repeats were counted once")
+
+
+def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+    """Drop tables that are equal to another one, such as a table saved in two formats."""
+    kept: list[Recording] = []
+    notes: list[str] = []
+    seen: dict[tuple[str, ...], str] = {}
+    for recording in recordings:
+        name = Path(recording.path).name
+        rows = tuple(sorted(map(repr, recording.episodes)))
+        if f".{recording.format}" in tabular.SUFFIXES and rows in seen:
+            notes.append(f"{name} has the same rows as {seen[rows]} and was counted once")
+            continue
+        seen.setdefault(rows, name)
+        kept.append(recording)
+    return kept, notes
+
+
+def _take(episode: Episode) -> tuple[str, ...] | None:
+    """What identifies a take, if it has a seed."""
+    return (episode.policy, episode.env, episode.task, episode.start, episode.seed) if episode.seed else None
+
+
+def _surely(episode: Episode) -> bool:
+    return bool(episode.uid) and not episode.uid.startswith("~")
+
+
+def few(lines: Iterable[str], more: str) -> list[str]:
+    """The first different ``lines``, and how many ``more`` there are."""
+    notes = list(dict.fromkeys(lines))
+    rest = len(notes) - _MOST_NOTES
+    return notes[:_MOST_NOTES] + ([f"{rest} {more}"] if rest > 0 else [])
