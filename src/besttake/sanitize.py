@@ -1,7 +1,7 @@
 """Names that came from files, made harmless for where they go: a terminal, Markdown.
 
 HTML is escaped by its own tools (the templates' autoescape and `html.escape`), cells of a CSV by
-`besttake.recordings.table.escaped`.
+`besttake.recordings.tabular.escaped`.
 
 >>> printable("pick\\x1b[2Jup")
 'pick\\\\x1b[2Jup'

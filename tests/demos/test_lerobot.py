@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.demos.build import BuildHooks, Options, build
+from besttake.demos.build import Options, build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import ComponentError, LibraryError, MissingExtra
@@ -146,25 +146,12 @@ def test_a_library_is_built_from_it_by_task(tmp_path):
     assert made.head.camera == "observation.images.wrist"
 
 
-def test_progress_expects_no_more_demonstrations_of_a_task_than_are_used(tmp_path):
-    source = registry.demos(f"lerobot:{write(tmp_path / 'set', lengths=(10,) * 6, codec=None, task=lambda e: 'one')}")
-    expected: list[int] = []
-    options, work = Options(max_demos=2), BuildHooks(frames=lambda done, total: expected.append(total))
-    build(source, Hog(), tmp_path / "library", options, work)
-    assert expected == [20, 20]
-
-
 def test_only_the_episodes_asked_for_are_read(tmp_path):
     root = write(tmp_path / "set", codec=None)
     assert [d.id for d in registry.demos(f"lerobot:{root}?episodes=1:")] == ["episode 1", "episode 2"]
     assert [d.id for d in registry.demos(f"lerobot:{root}?episodes=2")] == ["episode 2"]
     with pytest.raises(LibraryError, match="a range such as"):
         registry.demos(f"lerobot:{root}?episodes=all")
-
-
-def test_large_frames_are_shrunk_to_the_size_asked_for(tmp_path):
-    root = write(tmp_path / "set")
-    assert next(iter(registry.demos(f"lerobot:{root}?size=32"))).frames.shape == (20, 32, 32, 3)
 
 
 def test_a_damaged_video_costs_its_own_episodes_only(tmp_path):
@@ -196,13 +183,6 @@ def test_damaged_data_and_pictures_cost_their_own_episodes_only(tmp_path):
     made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
     assert [d.id for d in made.demos] == ["episode 0", "episode 1"]
     assert "file-002.parquet" in made.head.left_out[0].reason
-
-
-def test_episodes_of_length_zero_and_one_are_left_out_by_name(tmp_path):
-    root = write(tmp_path / "set", lengths=(12, 0, 1, 12), per_file=2, codec="libx264")
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
-    assert [d.id for d in made.demos] == ["episode 0", "episode 3"]
-    assert [b.id for b in made.head.left_out] == ["episode 1", "episode 2"]
 
 
 def test_what_is_not_such_a_data_set_is_told_in_one_line(tmp_path, monkeypatch):

@@ -22,8 +22,6 @@ from besttake.demos.build import Options, build
 from besttake.demos.resolve import KNOWN, guess, source_of
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError, MissingExtra
-from besttake.testbed import demos as testbed
-from besttake.testbed.demonstrations import demonstrations
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EPISODES = [writers.episode(number, length=12, side=32) for number in range(3)]
@@ -110,12 +108,6 @@ def test_droid_s_folders_are_read_back_and_failures_and_unfinished_ones_left_out
     assert steps_shown(shown["agentview"][None], EPISODES[0].pictures["agentview"]) == [5]
     (root / demos[0].id / "recordings" / "MP4" / "18026681.mp4").write_bytes(b"no video")
     assert [isinstance(item, UnreadableDemo) for item in registry.demos(f"droid:{root}")] == [True, False]
-
-
-def test_droid_s_folders_may_be_named_by_a_relative_path(tmp_path, monkeypatch):
-    writers.droid(tmp_path / "data" / "droid", EPISODES[:1])
-    monkeypatch.chdir(tmp_path)
-    assert [type(item).__name__ for item in registry.demos("droid:data/droid")] == ["Demo"]
 
 
 @pytest.fixture
@@ -267,24 +259,6 @@ def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, 
         decode.reset_mock()
         build(source, Hog(), tmp_path / "last", Options(tasks=(last,)))
         assert decode.call_count == sum(demo.task == last for demo in demos) * each
-
-
-def test_the_testbed_makes_no_more_demonstrations_than_are_used(tmp_path):
-    made = []
-
-    def counted(*args):
-        for demo in demonstrations(*args):
-            made.append(demo)
-            yield demo
-
-    with mock.patch.object(testbed, "demonstrations", counted):
-        build(registry.demos("testbed?demos_per_task=9&stride=20"), Hog(), tmp_path, Options(max_demos=2))
-    assert len(made) == 2 * 4
-
-
-def test_a_bare_path_may_have_options(tmp_path):
-    root = writers.openpi_libero(tmp_path / "data", EPISODES)
-    assert source_of(f"{root}?camera=image").camera == "image"
 
 
 def test_several_data_sets_side_by_side_are_told_by_name(tmp_path):

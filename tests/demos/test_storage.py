@@ -99,17 +99,6 @@ def test_colleagues_can_read_a_library(two_tasks, tmp_path):
     assert {oct(path.stat().st_mode & 0o777) for path in made.path.iterdir()} == {"0o644"}
 
 
-def test_half_precision_halves_the_embeddings_and_keeps_the_picks(two_tasks, make_demo, tmp_path):
-    full = build(two_tasks, Pixels(), tmp_path / "full")
-    half = build(two_tasks, Pixels(), tmp_path / "half", Options(half=True))
-    assert half.embeddings.dtype == np.float32
-    assert 2 * half.head.files["embeddings.npy"].size < full.head.files["embeddings.npy"].size + 256
-    takes = [full.encoder().encode(make_demo(number, "pick").frames) for number in range(20, 32)]
-    scores = [[(take @ each.embeddings.T).max(axis=1).mean() for take in takes] for each in (full, half)]
-    assert np.abs(np.subtract(scores[0], scores[1])).max() < 1e-3
-    assert np.argsort(scores[0]).tolist() == np.argsort(scores[1]).tolist()
-
-
 class Slow:
     """An encoder that is not cheap, and that dies after ``lives`` frames."""
 

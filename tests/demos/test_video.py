@@ -13,7 +13,6 @@ from besttake.demos.build import Options, build
 from besttake.demos.reading import Unreadable
 from besttake.demos.video import read_frames
 from besttake.encoders.hog import Hog
-from besttake.errors import ComponentError, LibraryError
 
 
 def picture(step):
@@ -105,18 +104,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_built(tmp_path):
     assert "different size" in left["mixed"]
     assert "1 step" in left["single.mp4"]
     assert all("\n" not in reason for reason in left.values())
-
-
-def test_an_empty_or_missing_folder_and_wrong_options_are_told_in_one_line(tmp_path):
-    with pytest.raises(LibraryError, match="holds no videos"):
-        registry.demos(f"video:{tmp_path}")
-    with pytest.raises(LibraryError, match="no such directory"):
-        registry.demos("video:/nowhere")
-    pictures(tmp_path / "a")
-    for wrong in ("fps=fast", "size=0"):
-        with pytest.raises(ComponentError, match=f"{wrong} is not a"):
-            registry.demos(f"video:{tmp_path}?{wrong}")
-    assert registry.demos(f"video:{tmp_path}?fps=30").fps == 30
 
 
 def test_a_pipe_among_pictures_or_takes_does_not_block(tmp_path):

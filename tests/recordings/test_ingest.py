@@ -149,36 +149,6 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert cell.headroom.headroom.value == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("o.csv", b"", "no rows"),
-        ("o.csv", b"success,start\nmaybe,1\n", "neither yes nor no"),
-        ("o.parquet", b"PAR1 nonsense", "not a readable Parquet"),
-        ("o.json", b"{", "damaged JSON"),
-        ("o.json", b"[" * 100_000, "nested too deep"),
-        ("o.json", b'{"benchmark": "b", "tasks": [7]}', "not the JSON of a vla-eval"),
-        ("o.json", b'{"benchmark": "b", "tasks": [{"task": "t", "episodes": [[]]}]}', "not the JSON of a vla-eval"),
-        ("o.json", b'{"per_task": {"a": 1}}', "not an eval_info.json"),
-        ("o.json", b'{"per_episode": [3]}', "not an eval_info.json"),
-        ("o.json", b'{"env_info": {}, "episodes": [3]}', "episode 0 is no object"),
-        ("o.csv", b"success,start,start\n1,2,3\n", "two columns are called 'start'"),
-        ("o.csv", b"success,start\n1,2,3\n", "row 1 has 3 cells"),
-        ("o.csv", b"a,b\n1,2\n", "no column says"),
-        ("o.jsonl", b'{"success": 1', "line 1 is damaged JSON"),
-        ("o.log", b"Epoch 1\n", "not the log of a LIBERO evaluation"),
-        ("o.sqlite", b"SQLite format 3\0 nonsense", "not a vla-eval recording"),
-        ("o.json", b'{"per_task": [{}]}', "not an eval_info.json"),
-    ],
-)
-def test_a_damaged_file_gives_one_line_that_names_it(tmp_path: Path, name: str, content: bytes, says: str) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(IngestError, match=says) as caught:
-        ingest([tmp_path / name])
-    assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(IngestError, match="holds a diagnosis"):

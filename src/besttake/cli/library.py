@@ -42,7 +42,6 @@ def build(
     max_demos: Annotated[int | None, typer.Option(min=1, help="Use at most this many demonstrations per task.")] = None,
     pad: Pad = "hold",
     gripper_as: GripperAs = None,
-    half: Annotated[bool, typer.Option("--half", help="Store embeddings as float16, at half the size.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out demonstrations that cannot be used, and list them.")
     ] = False,
@@ -78,7 +77,7 @@ def build(
             gripper_dim=given.get("gripper_dim"), eef_dims=dims, gripper_threshold=given.get("gripper_threshold"),
             gripper_open=given.get("gripper_open"), gripper_as=levels, angle=given.get("event_angle"),
             turns=turns,
-            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad, half=half,
+            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad,
         )  # fmt: skip
         try:
             library = build_at(out, demos, given.get("encoder"), options, BuildHooks(frames=stage.reach))

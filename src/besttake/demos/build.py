@@ -51,8 +51,7 @@ class Options(DataHints):
     damage in them goes unnoticed. ``events``: what counts as an event, overriding what the data say. ``pad``: what a
     chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out unusable demonstrations and list them in the
     library, instead of stopping. ``encoder_uri``: URI of the encoder (default: its name). ``first``: read at most this
-    many demonstrations. ``half``: store embeddings as float16, which halves the library and changes a cosine by less
-    than 0.001.
+    many demonstrations.
     """
 
     stride: int = 1
@@ -64,7 +63,6 @@ class Options(DataHints):
     encoder_uri: str = ""
     layout: Layout | None = None
     first: int | None = None
-    half: bool = False
 
     def resolved(self, source: Source) -> Options:
         """Return these options with the layout of the source filled in."""
@@ -181,7 +179,7 @@ class _LibraryBuilder:
         if not np.isfinite(embeddings).all():
             raise LibraryError(f"{self._encoder.spec.name} gave embeddings that are not numbers for {demo.id}")
         number = len(self._demos)
-        writer.append("embeddings", embeddings, "<f2" if self._options.half else "<f4")
+        writer.append("embeddings", embeddings, "<f4")
         writer.append("frame_demo", np.full(len(rows), number), "<i8")
         writer.append("frame_step", demo.frame_steps[rows], "<i8")
         writer.append_pictures(frames)

@@ -2,7 +2,7 @@
 
 ```
 library.json         format, source, encoder, camera, sizes, demos with their events
-embeddings.npy       float32 or float16 (F, d)               frame_demo.npy, frame_step.npy   int64 (F,)
+embeddings.npy       float32 (F, d)                          frame_demo.npy, frame_step.npy   int64 (F,)
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
 encoder.safetensors  the encoder, where it is fitted to the library
@@ -65,8 +65,8 @@ class Library:
 
     @cached_property
     def embeddings(self) -> F32:
-        """Float32 (F, d), memory-mapped unless they are kept as float16."""
-        return np.asarray(self._array("embeddings"), np.float32)
+        """Float32 (F, d), memory-mapped."""
+        return self._array("embeddings")
 
     @cached_property
     def frame_demo(self) -> I64:

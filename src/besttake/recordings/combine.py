@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from besttake.recordings import table
+from besttake.recordings import tabular
 from besttake.recordings.episodes import Episode, IngestError, Recording
 
 # Words that number a repetition or name a kind of file say nothing about the policy.
@@ -200,7 +200,7 @@ def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[s
     for recording in recordings:
         name = Path(recording.path).name
         rows = tuple(sorted(map(repr, recording.episodes)))
-        if f".{recording.format}" in table.SUFFIXES and rows in seen:
+        if f".{recording.format}" in tabular.SUFFIXES and rows in seen:
             notes.append(f"{name} has the same rows as {seen[rows]} and was counted once")
             continue
         seen.setdefault(rows, name)

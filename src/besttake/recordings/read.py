@@ -8,7 +8,7 @@ from pathlib import Path
 
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
-from besttake.recordings import logs, table
+from besttake.recordings import logs, tabular
 from besttake.recordings.combine import few, given_name, once
 from besttake.recordings.episodes import (
     IngestError,
@@ -54,7 +54,7 @@ def _has_suffix(*suffixes: str) -> Callable[[Path], bool]:
 
 READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path, Columns], list[Recording]]], ...] = (
     (is_data_set, lambda path, columns: read_data_set(path)),
-    (_has_suffix(*table.SUFFIXES), table.read_table),
+    (_has_suffix(*tabular.SUFFIXES), tabular.read_table),
     (_has_suffix(".json"), lambda path, columns: _read_json_file(path)),
     (is_recording, lambda path, columns: read_recording(path)),
     (_has_suffix(*logs.SUFFIXES), lambda path, columns: logs.read_log(path)),
@@ -150,7 +150,7 @@ class _Reading:
 def may_hold_outcomes(file: Path) -> bool:
     """Whether a file in a directory may hold outcomes: not output of `ingest` itself, nor files of other programs."""
     suffix = file.suffix.lower()
-    if suffix in table.SUFFIXES:
+    if suffix in tabular.SUFFIXES:
         return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()
     if suffix in logs.VIDEO_SUFFIXES:
         return logs.names_outcome(file)

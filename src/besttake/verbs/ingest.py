@@ -19,7 +19,7 @@ from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
 from besttake.recordings.combine import name_policies, once_by_seed
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.read import read
-from besttake.recordings.table import OWN, escaped
+from besttake.recordings.tabular import OWN, escaped
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.reporting.tables import rates
