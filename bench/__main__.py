@@ -1,6 +1,6 @@
 """Run the benchmarks that need nothing but the base install: ``python -m bench [NAME [OPTION ...] ...]``.
 
-Options go to the benchmark before them: ``python -m bench live --starts 50``.
+Options go to the benchmark before them: ``python -m bench report --takes 50``.
 
 The others (libero, policies, encode) say in their first lines which environment they need.
 """
@@ -11,14 +11,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-BASE = ("rollouts", "memory", "demo", "report", "live")
+BASE = ("rollouts", "memory", "demo", "report")
 
 
 def named(words: Sequence[str]) -> list[list[str]]:
     """The benchmarks that a command line names, each with its options.
 
-    >>> named(["demo", "live", "--starts", "50", "memory"])
-    [['demo'], ['live', '--starts', '50'], ['memory']]
+    >>> named(["demo", "report", "--takes", "50", "memory"])
+    [['demo'], ['report', '--takes', '50'], ['memory']]
     """
     groups: list[list[str]] = []
     for word, before in zip(words, ["", *words], strict=False):

@@ -1,4 +1,4 @@
-"""The live page of a run: a web server on loopback, in a process of its own that only reads the run directory.
+"""The live page of a run: a web server on loopback that only reads the run directory (`besttake runs watch`).
 
 The page is made again when it is asked for and the run has changed. While the run goes on it is the report of what is
 there so far (`besttake.reporting.live`), afterwards the report; in between the browser asks whether there is another.
@@ -9,10 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,7 +18,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
@@ -43,8 +40,6 @@ _SLOW = 10.0
 """A client that takes nothing for so many seconds is dropped."""
 _SILENT = 15.0
 """After so many seconds without a beat a run is taken for dead."""
-_LINGER = 5.0
-"""Seconds for which a server outlives its run where someone watches: pages ask every three seconds."""
 _REASONS = 20
 _FILMS = Limits(bytes=1_500_000, starts=12, newest=True)
 _HEADERS = {
@@ -55,18 +50,13 @@ _HEADERS = {
 
 
 class RunPage:
-    """The page of a run directory, made again only when something has changed. Nothing is written there.
+    """The page of a run directory, made again only when something has changed. Nothing is written there."""
 
-    ``attached``: the run's own process serves this page, so a run without a beat is being set up, until it is over.
-    ``note``: why the run has ended.
-    """
-
-    def __init__(self, directory: Path, name: str, *, attached: bool = False) -> None:
-        self.directory, self.name, self.attached, self.note = directory, name, attached, ""
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.name = directory, str(directory)
         self._turn = threading.Lock()
         self._made = "", ""
         self._beat: tuple[int, float] | None = None
-        self._seen = False
 
     def current(self) -> tuple[str, str]:
         """The stamp of the page, and its text."""
@@ -85,7 +75,7 @@ class RunPage:
         names = (table.NAME, f"{table.NAME}-wal", "run.json", "result.json", ROUNDS)
         beat = heartbeat.read_heartbeat(self.directory)
         files = [_state(self.directory / name) for name in names]
-        parts = (self.attached, self.note, self._phase(), beat and beat.text, files)
+        parts = (self._phase(), beat and beat.text, files)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def _page(self, stamp: str) -> Page:
@@ -127,7 +117,7 @@ class RunPage:
     def _unfinished(self, rows: Mapping[TakeKey, Row], stamp: str) -> Page:
         phase, nothing = self._phase(), PageTakes([], "No take is finished yet.")
         if not (self.directory / "run.json").is_file():
-            return live_page(self.name, State(phase, self.note), nothing, stamp)
+            return live_page(self.name, State(phase), nothing, stamp)
         manifest, beat = Manifest.read(self.directory), heartbeat.read_heartbeat(self.directory)
         until, settings = manifest.plan.get("until") is not None, settings_of(manifest)
         begun = [] if until else [data for data in fixed_cells(manifest, rows) if data.units]
@@ -135,7 +125,7 @@ class RunPage:
         cells = read_round(self.directory) if until else [partial_cell(data, settings, starts) for data in begun]
         failed = [row for row in rows.values() if row.status == "error"]
         state = State(
-            phase, self.note, beat.text if beat else "", len(rows) - len(failed), len(failed),
+            phase, beat.text if beat else "", len(rows) - len(failed), len(failed),
             _planned(manifest, len(rows), beat), beat.left if beat else None, until, cells, _failures(failed),
         )  # fmt: skip
         takes = nothing
@@ -145,15 +135,11 @@ class RunPage:
 
     def _phase(self) -> str:
         """What the run is doing, as far as its directory says."""
-        there = (self.directory / "run.json").is_file()
-        self._seen |= there
-        if self.note:
-            return "ended"
-        if not there and (self._seen or not self.attached):
+        if not (self.directory / "run.json").is_file():
             return "gone"
         beat = heartbeat.read_heartbeat(self.directory)
         if beat is None:
-            return "setting up" if self.attached else "stopped"
+            return "stopped"
         now = time.monotonic()
         if self._beat is None or self._beat[0] != beat.number:
             self._beat = beat.number, now
@@ -197,7 +183,7 @@ class LiveServer(ThreadingHTTPServer):
     daemon_threads, block_on_close = True, False
 
     def __init__(self, page: RunPage, port: int = 0) -> None:
-        self.page, self.asked = page, -_LINGER
+        self.page = page
         try:
             super().__init__((_HOST, port), _Visit)
         except OSError as error:
@@ -233,7 +219,6 @@ class _Visit(BaseHTTPRequestHandler):
 
     def _is_welcome(self) -> bool:
         """Only pages of this machine are answered: a name that others control could lead here, too."""
-        self.server.asked = time.monotonic()
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in (_HOST, "localhost", "::1"):
             self._answer(HTTPStatus.FORBIDDEN, b"only this machine is answered\n")
@@ -258,50 +243,3 @@ class _Visit(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log, not onto the terminal."""
         _log.debug(format, *args)
-
-
-class AttachedPage:
-    """The live page of the run in ``directory``, served by a process of its own that ends with this one."""
-
-    def __init__(self, directory: Path, port: int = 0) -> None:
-        code = "import sys; sys.path[:] = sys.argv[4:]; from besttake.live import main; main(*sys.argv[1:4])"
-        own = [str(directory.resolve()), str(directory), str(port)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *own, *map(os.path.abspath, sys.path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        if not self.url.startswith("http"):
-            self.close("")
-            raise ComponentError(self.url or "the live page could not be started")
-
-    def close(self, why: str) -> None:
-        """Say why the run has ended, if it failed, and wait for the server to end."""
-        with suppress(OSError, subprocess.TimeoutExpired):
-            self.process.communicate(why, timeout=60)
-        self.process.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        self.close("" if error is None else str(error) or "interrupted; finished takes are kept")
-
-
-def main(directory: str, name: str, port: str) -> None:
-    """Serve the page of a run until its process closes the pipe; what comes through it says why the run ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's business
-    with suppress(OSError):
-        os.nice(5)  # where cores are short, the run comes first
-    page = RunPage(Path(directory), name, attached=True)
-    try:
-        server = LiveServer(page, int(port))
-    except BestTakeError as error:
-        print(error, flush=True)
-        return
-    with server:
-        print(server.url, flush=True)
-        page.note, page.attached = sys.stdin.read().strip(), False
-        if time.monotonic() - server.asked < _LINGER:
-            time.sleep(_LINGER)

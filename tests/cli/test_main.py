@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from pathlib import Path
@@ -10,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from besttake.cli import main as cli
-from besttake.cli.recorded import rank
-from besttake.config import Plan
 from besttake.errors import BestTakeError
 
 COMMANDS = (
@@ -92,16 +89,6 @@ def test_bad_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_names_every_command_and_the_exit_codes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "--help") == 0
-    text = capsys.readouterr().out
-    for command in (*COMMANDS, "library", "runs"):
-        assert command in text
-    assert "130 interrupted" in " ".join(text.split())
-
-
 @pytest.mark.parametrize("command", ["diagnose", "library build", "reproduce"])
 def test_help_puts_options_into_groups_and_names_their_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
@@ -113,18 +100,6 @@ def test_help_puts_options_into_groups_and_names_their_values(
     assert "<" not in text
     assert "x>=" not in text
     assert "…\n" not in text
-
-
-def test_the_words_that_output_uses_are_explained(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "--help") == 0
-    text = capsys.readouterr().out
-    glossary = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text()
-    for word in ("take", "arm", "cell", "headroom", "content", "worth"):
-        assert f"\n      {word} " in text
-        assert f"\n| {word}" in glossary
-    assert "docs/concepts.md" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -163,17 +138,6 @@ def test_strict_exits_with_3_while_a_verdict_is_open(
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
 
 
-def test_version_and_help_without_a_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out.startswith("besttake ")
-    assert call(monkeypatch) == 0
-    assert "Measure a policy:\n  demo" in capsys.readouterr().out
-    assert call(monkeypatch, "runs") == 0
-    assert "Commands:\n  list" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -191,11 +155,3 @@ def test_errors_name_options_as_flags(
     monkeypatch.setattr("besttake.verbs.runs.summarise", fail)
     assert call(monkeypatch, "runs", "show", "x") == 2
     assert capsys.readouterr().err == f"besttake: {shown}\n"
-
-
-def test_rank_picks_by_the_scorer_that_a_diagnosis_picks_by(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "rank", "--help") == 0
-    assert f"default {Plan.model_fields['scorer'].default[0]}" in " ".join(capsys.readouterr().out.split())
-    assert inspect.signature(rank).parameters["scorer"].default == Plan.model_fields["scorer"].default[0]

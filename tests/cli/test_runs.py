@@ -269,13 +269,3 @@ def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest
     assert [type(raised(error)) for error in errors] == [KeyboardInterrupt] * 2
     said = Interrupted("says what is kept")
     assert raised(said) is said
-
-
-@pytest.mark.parametrize(
-    ("command", "kept"), [("diagnose plan.yaml", True), ("demo", True), ("library build x", False)]
-)
-def test_ctrl_c_speaks_of_takes_only_where_there_are_some(
-    command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["besttake", *command.split()])
-    assert ("takes are kept" in interrupt.text()) == kept

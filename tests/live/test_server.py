@@ -1,9 +1,8 @@
-"""The live page: what it says of a run, who is answered, and that it goes with the run."""
+"""The live page: what it says of a run, who is answered, and that it becomes the report."""
 
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 from besttake import live as module
 from besttake.errors import ComponentError
-from besttake.live import AttachedPage, LiveServer, RunPage
+from besttake.live import LiveServer, RunPage
 from besttake.result import Result
 
 PLAN = (
@@ -29,7 +28,7 @@ PLAN = (
 
 @pytest.fixture
 def server(going: Path) -> Iterator[LiveServer]:
-    with LiveServer(RunPage(going, "the run")) as opened:
+    with LiveServer(RunPage(going)) as opened:
         yield opened
 
 
@@ -68,19 +67,15 @@ def test_only_this_machine_is_answered_and_only_with_the_page(server: LiveServer
 def test_a_run_that_stopped_died_or_vanished_is_said(
     going: Path, synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = RunPage(going, "r")
+    page = RunPage(going)
     assert "The run goes on" in page.current()[1]
     monkeypatch.setattr(module, "_SILENT", -1.0)
     assert "no sign of the run" in page.current()[1]
     copy = Path(shutil.copytree(going, tmp_path / "copy", ignore=shutil.ignore_patterns("heartbeat.json")))
-    page = RunPage(copy, "r")
+    page = RunPage(copy)
     assert "The run is stopped" in page.current()[1]
     shutil.rmtree(copy)
     assert "no longer there" in page.current()[1]
-    ended = RunPage(going, "r")
-    ended.note = "the disk is <full>"
-    assert "The disk is &lt;full&gt;." in ended.current()[1]
-    assert "being set up" in RunPage(tmp_path / "none", "r", attached=True).current()[1]
 
 
 def test_a_finished_run_is_served_as_its_report_and_one_that_goes_on_is_not(
@@ -88,7 +83,7 @@ def test_a_finished_run_is_served_as_its_report_and_one_that_goes_on_is_not(
 ) -> None:
     run = tmp_path / "run"
     synthetic.build(run, synthetic.Shape(("p",), ("pick",), 6, arms=("base",)))
-    page = RunPage(run, "r")
+    page = RunPage(run)
     assert "What p needs" in page.current()[1]
     result = (run / "result.json").read_bytes()
     (run / "result.json").unlink()
@@ -97,20 +92,9 @@ def test_a_finished_run_is_served_as_its_report_and_one_that_goes_on_is_not(
     assert "This run cannot be shown" in page.current()[1]
 
 
-@pytest.mark.slow
-def test_a_port_that_is_taken_is_one_line_and_the_server_ends_with_the_run(tmp_path: Path) -> None:
-    with AttachedPage(tmp_path / "run") as page:
-        port = int(page.url.rstrip("/").rsplit(":", 1)[1])
-        assert "being set up" in ask(page.url)[2]
-        with pytest.raises(ComponentError, match=f"cannot serve on 127.0.0.1:{port}"):
-            AttachedPage(tmp_path / "run", port)
-    assert page.process.poll() is not None
-
-
-def test_the_run_goes_on_when_its_server_is_killed(tmp_path: Path) -> None:
-    with AttachedPage(tmp_path / "run") as page:
-        os.kill(page.process.pid, 9)
-        time.sleep(0.2)
+def test_a_port_that_is_taken_is_one_line(server: LiveServer, going: Path) -> None:
+    with pytest.raises(ComponentError, match=f"cannot serve on 127.0.0.1:{server.server_port}"):
+        LiveServer(RunPage(going), server.server_port)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
@@ -136,16 +120,16 @@ def test_the_page_fits_loads_itself_again_and_axe_has_nothing_to_say(
 @pytest.mark.slow
 def test_a_run_is_watched_and_its_page_becomes_the_report(browser: Any, tmp_path: Path, cache: Path) -> None:
     out = tmp_path / "watched"
-    command = [sys.executable, "-m", "besttake", *PLAN, "-o", str(out), "--live"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    run = subprocess.Popen([sys.executable, "-m", "besttake", *PLAN, "-o", str(out)])
+    while not (out / "run.json").is_file():
+        assert run.poll() is None
+        time.sleep(0.2)
+    with LiveServer(RunPage(out)) as server:
         try:
-            assert process.stdout is not None
-            url = next(line for line in process.stdout if "http://127.0.0.1" in line).split()[-1]
-            browser.open(url)
+            browser.open(server.url)
             browser.wait("!!document.querySelector('#answers')", 240)
             browser.wait("document.querySelector('h1')?.textContent === 'What testbed:half needs'", 240)
-            process.stdout.read()
-            assert process.wait(timeout=120) == 0
+            assert run.wait(timeout=120) == 0
         finally:
-            process.kill()
+            run.kill()
     assert Result.load(out).cost.takes == 600

@@ -173,15 +173,6 @@ def test_arms_share_their_eps_so_without_a_prior_they_are_cooled_and_with_all_th
     assert not np.array_equal(base.actions, cooled.actions)
 
 
-def test_arms_differ_where_they_should(run: Path) -> None:
-    with Store.open(run) as store:
-        takes = {row.key: take for row, take in store.takes()}
-    firsts = {}
-    for arm in ("base", "cooled", "shuffled", "retrieve"):
-        firsts[arm] = takes[TakeKey("testbed:half", "testbed", "pick", 0, arm, 0)].actions[:3].tobytes()
-    assert len(set(firsts.values())) == 4
-
-
 def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,15 +190,6 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert not (tmp_path / "other").exists()
 
 
-def test_one_take_per_start_has_nothing_to_choose_from(cache: Path, tmp_path: Path) -> None:
-    flags = {**SMALL, "arms": "base", "seeds": 1}
-    cell = diagnose(load_plan(None, flags), tmp_path / "run").cells[0]
-    assert cell.headroom is not None
-    assert cell.headroom.headroom.value is None
-    assert "one take per start" in cell.headroom.headroom.reason
-    assert cell.verdict is not None
-
-
 def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, result: Result) -> None:
     probed = {(c.policy, c.group): c.dfe for c in probe(load_plan(None, {**FLAGS, "arms": "base"}))}
     for cell in result.cells:
@@ -215,11 +197,6 @@ def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, resu
         assert probed[cell.policy, cell.group].dfe == cell.dfe.dfe  # type: ignore[union-attr]
         assert cell.dfe.states == 10
         assert cell.dfe.ratio.value == pytest.approx(cell.dfe.dfe.value / cell.dfe.floor.value)  # type: ignore[operator]
-
-
-def test_a_probe_of_no_states_is_refused() -> None:
-    with pytest.raises(PlanError, match="`probe_states` 0: there is nothing to probe; ask for at least 1"):
-        probe(load_plan(None, {**FLAGS, "probe_states": 0}))
 
 
 @pytest.mark.parametrize(
@@ -279,22 +256,6 @@ class Blind:
 
     def encode(self, images: U8) -> F32:
         return np.full_like(self.encoder.encode(images), np.nan)
-
-
-@pytest.mark.slow
-def test_an_encoder_that_sees_nothing_fails_the_takes_that_match_by_it(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("besttake.verbs.diagnose.setup.cached", Blind)
-    flags = {**FLAGS, "policy": ["testbed:half"], "task": ["pick"], "arms": "base,retrieve"}
-    (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
-    assert cell.arms is not None
-    assert list(cell.arms.arms) == ["base"]
-    assert cell.errors == cell.arms.arms["base"].takes
-    with Store.open(tmp_path / "run") as store:
-        assert {row.error for row in store.rows() if row.error} == {
-            "ValueError: blind gave an embedding that is not finite: nothing can be matched"
-        }
 
 
 def test_an_encoder_that_sees_nothing_leaves_selection_unjudged_in_one_line(

@@ -105,17 +105,6 @@ def test_a_policy_that_finished_no_base_take_costs_the_others_no_number(
     assert {change.starts for change in compared.changes if change.policies[0] == "testbed:half"} == {2}
 
 
-def test_a_score_that_is_not_there_is_an_empty_field(run: Path) -> None:
-    opened = Run.open(run)
-    rows, scores = opened.takes.rows, opened.scores
-    scores[rows[0].key].scores[ScoreName("coverage", "full")] = float("nan")
-    made = tables.takes_table(rows, scores)
-    columns, table = made.columns, made.rows
-    shown = [row[columns.index("score coverage full")] for row in table]
-    assert shown[0] is None
-    assert None not in shown[1:]
-
-
 def test_a_name_is_never_a_latex_command_or_a_path(run: Path) -> None:
     result = Run.open(run).result
     evil = result.policies[0].model_copy(update={"policy": r"\input{/etc/passwd}_50%&#"})
@@ -189,16 +178,6 @@ def test_a_rerun_recording_holds_every_take(run: Path, tmp_path: Path) -> None:
     export(run, Wanted(rerun=tmp_path / "takes.rrd"))
     assert [path.name for path in tmp_path.iterdir()] == ["takes.rrd"]
     assert (tmp_path / "takes.rrd").read_bytes()[:4] in (b"RRF2", b"RRF3")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [({}, "say what to export"), ({"csv": True, "outcome": "ok"}, "choose success or failure"),
-     ({"csv": True, "pdf": True}, "give `figures`, too")],
-)  # fmt: skip
-def test_wrong_wishes_are_refused(wanted: dict, message: str) -> None:
-    with pytest.raises(PlanError, match=message):
-        Wanted(**wanted)
 
 
 def test_a_data_set_runs_at_the_rate_of_its_env_and_has_its_instructions(run: Path, tmp_path: Path) -> None:

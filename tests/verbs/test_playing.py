@@ -12,8 +12,7 @@ from besttake import registry
 from besttake.arms.sampler import SmallActor
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.errors import ComponentError, MissingExtra, PlanError
-from besttake.takes.sizes import drawing, gpus
+from besttake.errors import ComponentError, MissingExtra
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.playing import replica_count
 
@@ -51,19 +50,3 @@ def test_a_replica_whose_policy_is_another_one_than_the_runs_does_not_play() -> 
     assert SmallActor("testbed:half", RetrievalConfig(), fingerprint=own).load().spec.fingerprint == own
     with pytest.raises(ComponentError, match="testbed:half on .* is not the policy that the run was started with"):
         SmallActor("testbed:half", RetrievalConfig(), fingerprint="of other weights").load()
-
-
-def test_a_replica_draws_on_its_own_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert drawing("5") == {"MUJOCO_EGL_DEVICE_ID": "5"}
-    assert drawing("GPU-3f") == {}
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name in ("0000:01:00.0", "0000:02:00.0"):
-        (tmp_path / name).mkdir()
-    assert gpus(tmp_path) == ["0", "1"]
-    assert gpus(tmp_path / "none") == []
-
-
-@pytest.mark.parametrize("value", ["0", "many", -1, 1.5, True])
-def test_a_wrong_number_of_replicas_is_one_line(value: object) -> None:
-    with pytest.raises(PlanError, match="replicas = .*: must be a number from 1 to 1024, or auto"):
-        planned(replicas=value)

@@ -261,20 +261,6 @@ def test_the_command_fails_when_no_take_could_be_ranked(demos: Path, tmp_path: P
         rank([tmp_path / "broken.mp4"], "")
 
 
-def test_a_scorer_that_reads_actions_cannot_rank_pictures(demos: Path) -> None:
-    with pytest.raises(PlanError, match="reads actions, and recordings have pictures only"):
-        rank(["take.mp4"], demos, scorer="smoothness")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [({"window": "full"}, "window"), ({"scorer": "luck"}, "scorer"), ({"stride": 0}, "stride")],
-)
-def test_wrong_options_give_one_line(demos: Path, options: dict[str, object], says: str) -> None:
-    with pytest.raises(BestTakeError, match=says):
-        rank([demos / "demo0.mp4"], demos, **options)  # type: ignore[arg-type]
-
-
 def test_missing_takes_and_demonstrations_are_named(demos: Path, tmp_path: Path) -> None:
     with pytest.raises(BestTakeError, match="nowhere"):
         rank([tmp_path / "nowhere.mp4"], demos)

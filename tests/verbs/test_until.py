@@ -18,7 +18,6 @@ from besttake.config import load_plan
 from besttake.errors import PlanError, RunError
 from besttake.measure.looks import random_order
 from besttake.measure.partial import read_round
-from besttake.progress import Reporter
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.diagnosis import diagnose
@@ -134,13 +133,6 @@ def test_a_smaller_budget_drops_no_take_that_is_there(tmp_path: Path, cache: Pat
     assert export(tmp_path / "run", Wanted(csv=True), tmp_path / "tables")
 
 
-def test_a_budget_without_until_is_refused() -> None:
-    with pytest.raises(PlanError, match="give `until` decided"):
-        load_plan(None, {**PLAN, "until": None})
-    assert load_plan(None, PLAN).starts == "500"
-    assert load_plan(None, {**PLAN, "starts": 40}).chosen_starts(range(30), "env") == tuple(range(30))
-
-
 def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:
     plan = {**PLAN, "task": "pick", "arms": "base", "seeds": 1, "budget": 60, "workers": 1}
     result = diagnose(load_plan(None, plan), tmp_path / "run")
@@ -170,21 +162,3 @@ def test_a_run_killed_five_times_ends_with_the_same_takes_and_the_same_decision(
         process.wait()
     subprocess.run(command, check=True)
     assert decisions(out) == decisions(run)
-
-
-def test_the_time_left_counts_the_default_budget(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a budget a run makes at most 1500 takes per policy and task group, not every start of every arm."""
-    expected: list[dict[str, int]] = []
-
-    class Stop(Exception):
-        pass
-
-    def whole(self: Reporter, takes: dict[str, int]) -> None:
-        expected.append(takes)
-        raise Stop
-
-    monkeypatch.setattr(Reporter, "whole", whole)
-    plan = {**PLAN, "budget": None, "policy": ["testbed:half", "testbed:strong"], "arms": "base,cooled"}
-    with pytest.raises(Stop):
-        diagnose(load_plan(None, plan), tmp_path / "run")
-    assert expected == [{"testbed:half": 3000, "testbed:strong": 3000}]

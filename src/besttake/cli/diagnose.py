@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,13 +25,11 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-from besttake.progress import Reporter, SafeConsole
+from besttake.progress import Reporter
 
 if TYPE_CHECKING:
     from besttake.result import Result
 
-Live = Annotated[bool, typer.Option("--live", help="Serve a live page of the run on this machine.")]
-LivePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")]
 Choose = Annotated[
     bool, typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies.")
 ]
@@ -57,8 +54,6 @@ def diagnose(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    live: Live = False,
-    live_port: LivePort = 0,
 ) -> None:
     """Measure what would help a frozen policy: more takes, retrieval, calmer sampling, several of these, or nothing.
 
@@ -69,7 +64,6 @@ def diagnose(
       besttake diagnose --policy testbed:half --env testbed:pick -o runs/half
       besttake diagnose --policy lerobot:org/pi0_libero --env libero:spatial --demos lerobot:org/libero
       besttake diagnose plan.yaml --starts 60
-      besttake diagnose plan.yaml --live
 
     A plan file has a key for every flag:
       policy: [testbed:half, testbed:alt]
@@ -84,7 +78,6 @@ def diagnose(
         allow_failed=allow_failed,
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        live_port=live_port if live else None,
     )
 
 
@@ -97,14 +90,11 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    live: Live = False,
-    live_port: LivePort = 0,
 ) -> None:
     """Diagnose three small policies on the embedded testbed and write a report. Needs no download and no GPU.
 
     Examples:
       besttake demo
-      besttake demo --live
       besttake demo --starts 60 -o runs/long
     """
     run(
@@ -114,7 +104,6 @@ def demo(
         allow_failed=allow_failed,
         as_json=as_json,
         progress=reporter(quiet or as_json, verbose),
-        live_port=live_port if live else None,
     )
 
 
@@ -262,20 +251,14 @@ def run(
     allow_failed: bool,
     as_json: bool,
     progress: Reporter,
-    live_port: int | None = None,
 ) -> None:
-    """Diagnose, write the report, and print the verdicts; with a live page (``live_port``) as long as that takes."""
-    from besttake.live import AttachedPage
+    """Diagnose, write the report, and print the verdicts."""
     from besttake.reporting.terminal import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    with ExitStack() as closing:
-        if live_port is not None:
-            live = closing.enter_context(AttachedPage(out, live_port))
-            SafeConsole(stderr=True, soft_wrap=True).print(f"Live: {live.url}")
-        result = diagnose(plan, out, progress=progress, command=command())
-        page = _fresh_report(out) or report(out)
+    result = diagnose(plan, out, progress=progress, command=command())
+    page = _fresh_report(out) or report(out)
     show(diagnosis(result), result.to_json(), as_json)
     progress.note(f"Report: {page}")
     check_failed(result, out, allowed=allow_failed)

@@ -86,7 +86,7 @@ def runs_watch(
 
     if not any((directory / name).is_file() for name in ("run.json", "result.json")):
         raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
-    with LiveServer(RunPage(directory, str(directory)), port) as server:
+    with LiveServer(RunPage(directory), port) as server:
         print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
         try:
             threading.Event().wait()

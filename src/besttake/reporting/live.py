@@ -11,18 +11,16 @@ from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
 from besttake.reporting import figures
 from besttake.reporting.html import takes_scripts, takes_section
-from besttake.reporting.numbers import count, duration, interval, percent, points, sentence
+from besttake.reporting.numbers import count, duration, interval, percent, points
 from besttake.reporting.page import Page, Section, block, picture, prose
 from besttake.reporting.table import Entry, Table
 from besttake.reporting.takes import PageTakes
 
 PHASES = {
-    "setting up": "The run is being set up.",
     "running": "The run goes on.",
     "stopped": "The run is stopped. Finished takes are kept: the same command goes on with them.",
     "lost": "There has been no sign of the run for a while. If it was killed, the same command goes on.",
     "gone": "The run is no longer there: its directory was removed or moved.",
-    "ended": "The run has ended.",
 }
 _QUESTIONS = {
     "headroom": "Would a perfect pick gain?",
@@ -50,12 +48,11 @@ _FIXED = (
 class State:
     """All that the live page shows of a run.
 
-    ``phase`` is a key of `PHASES`, ``note`` why a run ended, ``planned`` the takes of the plan (0: not known), ``left``
+    ``phase`` is a key of `PHASES`, ``planned`` the takes of the plan (0: not known), ``left``
     the seconds to go. ``failures``: why takes could not be made, how many, and the first of them.
     """
 
     phase: str
-    note: str = ""
     doing: str = ""
     done: int = 0
     failed: int = 0
@@ -88,7 +85,6 @@ def _decided(state: State) -> Section:
     made = min(state.done + state.failed, state.planned)
     bar = Markup('<progress max="{}" value="{}" aria-label="takes"></progress>').format(state.planned, made)
     parts = [prose(PHASES[state.phase], "headline"), *([bar] if state.planned else [])]
-    parts += [prose(sentence(state.note), "warning")] if state.note else []
     rows: list[Sequence[object]] = []
     for one in state.cells:
         starts = f"{one.cell.starts} of {one.planned}" if one.planned is not None else str(one.cell.starts)

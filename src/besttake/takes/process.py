@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import socket
@@ -123,6 +124,7 @@ def serve(parent: int, descriptor: int) -> None:
     end_with_parent(parent)
     os.set_inheritable(descriptor, False)
     show_if_parent_does()
+    logging.captureWarnings(True)  # the parent has opened the same env and policy, and shown their warnings once
     pipe, worker = Connection(descriptor), Worker()
     with suppress(OSError):
         pipe.send(READY)
