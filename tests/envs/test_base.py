@@ -16,7 +16,6 @@ from besttake.envs.base import (
     choose_device,
     cuda_unmentioned,
     declared,
-    suggestion,
 )
 from besttake.errors import ComponentError
 from besttake.options import Reader
@@ -37,10 +36,6 @@ def test_what_an_env_does_not_have_is_refused_with_what_it_has() -> None:
     for wrong in (np.zeros(3), np.full(4, np.nan), np.zeros((1, 4))):
         with pytest.raises(ComponentError, match="an action is 4 finite numbers"):
             check_action(SPEC, wrong.astype(np.float32))
-
-
-def test_a_long_list_is_cut() -> None:
-    assert suggestion("zzz", [f"task {i}" for i in range(90)]).endswith("task 7 and 82 more")
 
 
 def test_declared_options_are_read_and_the_others_are_left() -> None:

@@ -63,20 +63,6 @@ def test_success_can_be_that_the_env_terminates_but_only_if_one_says_so() -> Non
         env.step(np.zeros(1, np.float32))
 
 
-def test_a_fault_of_a_constructor_is_not_taken_for_one_that_knows_no_render_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    faulty = (
-        ENV.replace("vectors=1):", "vectors=1, render_mode=None):")
-        .replace("= vectors\n", "= len(vectors)\n")
-        .replace("Counter-v0", "Faulty-v0")
-    )
-    (tmp_path / "faulty_env.py").write_text(faulty)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ComponentError, match="has no len"):
-        registry.env("gym:faulty_env:Faulty-v0")
-
-
 def test_files_may_name_the_env_that_the_user_named(tmp_path: Path) -> None:
     file = registry.FromFile(f"{COUNTER}?vectors=1", tmp_path / "takes.sqlite")
     with pytest.raises(ComponentError, match="names code to run"):

@@ -103,15 +103,6 @@ def test_compiled_code_is_kept_in_private_folders_whatever_the_umask_and_not_whe
     assert f"compiled code is not kept in {folder}: others can write there" in caplog.text
 
 
-def test_occluded_suites_say_where_their_files_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("BESTTAKE_LIBERO_OCC", raising=False)
-    with pytest.raises(ComponentError, match="BESTTAKE_LIBERO_OCC is not set"):
-        registry.env("libero-occ:spatial")
-    monkeypatch.setenv("BESTTAKE_LIBERO_OCC", str(tmp_path))
-    with pytest.raises(ComponentError, match="holds no bddl_files/libero_spatial_occluded"):
-        registry.env("libero-occ:spatial")
-
-
 def test_what_is_not_an_init_file_at_all_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match="do not exist"):
         load_init_states(tmp_path / "none.pruned_init")

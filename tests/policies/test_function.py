@@ -63,12 +63,3 @@ def test_another_version_of_its_file_is_another_policy(tmp_path: Path, monkeypat
     first, second = (registry.policy(f"python:version_{version}:make") for version in (1, 2))
     assert first.spec.fingerprint != second.spec.fingerprint
     assert besttake.FunctionPolicy is FunctionPolicy
-
-
-def test_what_has_a_default_is_not_given_the_draw_and_c_functions_are_refused_in_one_line() -> None:
-    def act(observation: Observation, model: float = 2.0) -> Any:
-        return [observation.state[:2] * model] * 4
-
-    assert FunctionPolicy(act, horizon=4, action_dim=2).spec.kind == "deterministic"
-    with pytest.raises(ComponentError, match="takes 0 arguments"):
-        FunctionPolicy(max, horizon=1, action_dim=1)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,19 +48,3 @@ def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -
     (tmp_path / "run" / "run.json").write_bytes(other.to_bytes())
     with pytest.raises(PlanError, match="no longer the library"):
         retrieval_from(tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--cooled", "--noise", "3"], "noise must lie between 0 and 1, not 3.0"),
-        (["--cameras", "wrist"], "--cameras wrist: write OURS=THEIRS"),
-        (["--retrieve", "nowhere"], "is not a library"),
-    ],
-)
-def test_wrong_flags_are_one_line(tmp_path: Path, flags: list[str], words: str) -> None:
-    command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:half", "--port", "0", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -173,17 +173,6 @@ def test_a_client_that_leaves_while_it_waits_is_not_sampled():
     assert policy.calls == [["first"], ["stays"]]
 
 
-def test_a_client_in_the_middle_of_a_message_holds_nobody():
-    policy = Gated()
-    with serve(policy) as server:
-        slow, quick = Client(server.url, "slow"), Client(server.url, "quick")
-        slow.act()
-        slow.socket.socket.sendall(b"\x82\xff" + (1_000_000).to_bytes(8, "big") + b"\0" * 100)
-        assert all(quick.act().shape == (3,) for _ in range(5))
-        assert policy.calls[-5:] == [["quick"]] * 5
-        slow.socket.socket.shutdown(socket.SHUT_RDWR)
-
-
 def test_closing_turns_away_those_who_wait():
     policy = Gated()
     server = serve(policy)

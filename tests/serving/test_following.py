@@ -145,31 +145,3 @@ def test_a_served_cooled_policy_acts_as_the_arm_cooled(diagnosed: Diagnosed, pro
         for start, actions in expected.items():
             with CLIENTS[protocol](server.url, start) as act:
                 np.testing.assert_array_equal(driven(act, start), actions)
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        (3, "needs a step"),
-        ({"step": 99}, "step 99 after step 0, with a chunk of 10"),
-        ({"step": 8}, r"states (1, 20), where the 8 since the last request"),
-        ({"step": 8, "states": np.zeros((8, 3), np.float32)}, "20 state numbers, the client sent 3"),
-    ],
-)
-def test_a_wrong_account_of_the_episode_is_one_line_and_the_session_goes_on(
-    library: Library, entry: Any, words: str
-) -> None:
-    env = registry.env("testbed:pick")
-    env.reset(Start(TASK, 0))
-    seen = env.observe(("wrist",))
-    request = {"wrist": seen.images["wrist"], "state": seen.state, "prompt": TASK}
-    augmented = retrieving(registry.policy("testbed:half"), library, LOOKS_BACK)
-    with serve(augmented, "openpi") as server, connect(server.url) as socket:
-        socket.recv(timeout=120)
-        for sent, fine in (({"step": 0}, True), (entry, False), ({"step": 0}, True)):
-            socket.send(pack_openpi({**request, "besttake": sent}))
-            answer = socket.recv(timeout=120)
-            assert isinstance(answer, bytes) == fine
-            if not fine:
-                assert words in answer
-                assert "\n" not in answer

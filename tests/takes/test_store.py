@@ -135,17 +135,6 @@ def keep_copy(run: Path, text: str) -> None:
     writer.close()
 
 
-def test_one_changed_digit_does_not_make_a_run_newer(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    path = tmp_path / "run" / "run.json"
-    good = path.read_text()
-    path.write_text(good.replace('"schema": 2', '"schema": 4'))
-    with Store.open(tmp_path / "run") as store:
-        assert store.manifest.identity == MANIFEST.identity
-    Store.write(tmp_path / "run", MANIFEST).close()
-    assert path.read_text() == good
-
-
 def planned(starts: list[int]) -> Manifest:
     return MANIFEST.model_copy(update={"extent": MANIFEST.extent.model_copy(update={"starts": starts})})
 
@@ -507,10 +496,3 @@ def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
     with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
         raise error
-
-
-def test_damage_is_told_in_one_line_also_where_sqlite_tells_it_in_two(tmp_path: Path) -> None:
-    error = sqlite3.DatabaseError("malformed database schema (\n  check)")
-    with pytest.raises(RunError) as caught, explained(tmp_path):
-        raise error
-    assert "malformed database schema ( check)" in str(caught.value)

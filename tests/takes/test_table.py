@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -28,13 +27,6 @@ def test_a_view_without_end_in_the_place_of_the_table_is_refused(tmp_path: Path)
         table.snapshot(tmp_path)
 
 
-def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
-    with closing(table.Table(tmp_path)) as made:
-        made.add([ROW])
-        made._db.execute("alter table takes add column more text as (policy) virtual")
-        assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
-
-
 @pytest.mark.parametrize(
     ("kind", "made"),
     [
@@ -53,21 +45,6 @@ def test_what_would_act_when_a_take_is_added_is_refused_and_mended(tmp_path: Pat
     with closing(table.Table(tmp_path)) as own:
         own.add([ROW])
         assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
-
-
-def test_conditions_of_a_foreign_table_are_not_worked_out(tmp_path: Path) -> None:
-    with closing(table.Table(tmp_path)) as own:
-        own.add([ROW])
-    costly = "check (status in ('done', 'error') and length(hex(zeroblob(400000000))) > 0)"
-    with closing(sqlite3.connect(tmp_path / table.NAME)) as db:
-        db.execute("pragma writable_schema = on")
-        db.execute("update sqlite_master set sql = replace(sql, ?, ?)", ("check (status in ('done', 'error'))", costly))
-        db.commit()
-        (schema,) = db.execute("select sql from sqlite_master where name = 'takes'").fetchone()
-        assert costly in schema
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10, "in KB"
 
 
 ODD = [
