@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import eigh, exp, length, orthonormal, product, rough_product
+from besttake.core.arithmetic import eigh, exp, orthonormal, product, rough_product
 
 RNG = np.random.default_rng(0)
 
@@ -70,13 +70,6 @@ def test_exp_is_within_two_units_in_the_last_place() -> None:
     assert exp(x).dtype == np.float32
     assert np.max(np.abs(exp(x) - exact) / np.spacing(exact.astype(np.float32))) <= 2
     assert exp(np.zeros(1, np.float32))[0] == 1
-
-
-def test_length_is_euclidean_along_the_last_axis() -> None:
-    assert length(np.array([3.0, 4.0])) == 5
-    vectors = RNG.standard_normal((6, 5, 3))
-    np.testing.assert_allclose(length(vectors), np.linalg.norm(vectors, axis=-1), rtol=1e-15)
-    assert length(vectors).shape == (6, 5)
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (8, 8), (100, 20)])

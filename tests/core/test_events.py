@@ -89,12 +89,6 @@ def test_events_so_far_are_the_events_of_the_whole_take_cut_off(length, seed):
         assert now.open == phases(gripper, config)[step - 1]
 
 
-def test_a_corner_starts_an_event_at_the_corner_itself():
-    out = np.stack([np.arange(10) * 0.01, np.zeros(10)], axis=1)
-    back = np.stack([np.full(9, 0.09), np.arange(1, 10) * 0.01], axis=1)
-    assert event_starts(19, np.concatenate([out, back])).tolist() == [0, 9]
-
-
 def test_a_pause_does_not_hide_a_turn_and_jitter_at_rest_is_none():
     rng = np.random.default_rng(0)
     out = np.stack([np.arange(10) * 0.01, np.zeros(10)], axis=1)
@@ -102,19 +96,6 @@ def test_a_pause_does_not_hide_a_turn_and_jitter_at_rest_is_none():
     back = np.stack([0.09 - np.arange(1, 8) * 0.01, np.zeros(7)], axis=1)
     starts = event_starts(25, np.concatenate([out, rest, back]))
     assert starts.tolist() == [0, 17]
-
-
-def test_gripper_changes_count_however_close_they_are():
-    gripper = np.array([-1, -1, 1, 1, -1, -1.0])
-    assert event_starts(6, None, gripper).tolist() == [0, 2, 4]
-    assert phases(gripper).tolist() == [True, True, False, False, True, True]
-    assert phases(gripper, EventConfig(gripper_open=1)).tolist() == [False, False, True, True, False, False]
-
-
-def test_hysteresis_ignores_a_wavering_command():
-    gripper = np.array([-1, -0.1, 0.1, -0.1, 0.1, 1.0])
-    assert event_starts(6, None, gripper).tolist() == [0, 2, 3, 4]
-    assert event_starts(6, None, gripper, EventConfig(hysteresis=0.5)).tolist() == [0, 5]
 
 
 @pytest.mark.parametrize(

@@ -32,17 +32,6 @@ def test_pass_at_k_is_the_mean_of_the_best_over_all_subsets(y):
 
 
 @given(takes)
-def test_the_pass_curve_rises_from_pass_1_and_stays_below_one(y):
-    if np.isnan(y).all():
-        assert np.isnan(h.pass_curve(y)).all()
-        return
-    curve = h.pass_curve(y)
-    assert curve[0] == pytest.approx(np.nanmean([np.nanmean(r) for r in y if not np.isnan(r).all()]))
-    assert np.all(np.diff(curve) >= -1e-12)
-    assert curve[-1] <= 1
-
-
-@given(takes)
 def test_headroom_of_a_start_is_its_best_take_minus_its_mean(y):
     for row, value in zip(y, h.start_headroom(y), strict=True):
         if np.isnan(row).all():
@@ -143,11 +132,3 @@ def test_bounds_hold_the_truth_of_every_population_with_the_same_curve():
         truth = (1 - impossible) * beta_pass(*matched(*PAIRS["pi0 libero-10"]), 6)
         low, high = h.sharp_bounds(y, 6)
         assert low - 0.01 <= truth <= high + 0.01
-
-
-def test_a_guess_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="pass@7 from 3 takes per start") as caught:
-        h.extrapolate(np.ones((4, 3)), 7)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="nothing to extrapolate"):
-        h.fit_beta(np.full((2, 2), np.nan))

@@ -42,17 +42,6 @@ def test_the_interval_is_that_of_plain_loops(found, statistic):
     assert (seen.low, min(seen.high, 1)) == pytest.approx((low, max(high, seen.value)), abs=0.04)
 
 
-def test_every_correlation_of_the_relation_resamples_starts_as_well():
-    some = cells(np.random.default_rng(3), 16, 20)
-    found = rel.relate(some)
-    assert found.r == rel.pearson(some)
-    assert found.spearman == rel.spearman(some)
-    own, others = ([c for c in some if c.policy == p] for p in "ab")
-    assert found.within == {"a": rel.pearson(own), "b": rel.pearson(others)}
-    assert found.leave_one_out == {"a": rel.pearson(others), "b": rel.pearson(own)}
-    assert found.within["a"].low is not None
-
-
 def test_below_eight_cells_nothing_has_an_interval_or_a_line():
     some = cells(np.random.default_rng(3), 7, 20)
     found = rel.relate(some)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, calmest_of, choose, judge, of_group
+from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, choose, judge, of_group
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 
@@ -93,13 +93,6 @@ def test_of_those_that_do_about_as_well_the_simplest_and_then_the_weakest_is_tak
     weaker = stated(-0.045, prior=0.1)
     assert choose([plain, weaker]) == weaker.config
     assert choose([stated(-0.05, rerank=0), plain]) == plain.config
-
-
-def test_the_noise_with_the_lowest_error_is_taken_and_of_equals_the_most() -> None:
-    errors = {1.0: 0.6, 0.7: 0.52, 0.5: 0.51, 0.3: 0.515}
-    assert calmest_of({noise: Estimate(value) for noise, value in errors.items()}) == 0.5
-    assert calmest_of({0.3: Estimate(0.5), 0.5: Estimate(0.5)}) == 0.5
-    assert calmest_of({}) is None
 
 
 def test_a_group_takes_the_prior_that_helps_it_and_none_where_a_gain_is_ruled_out() -> None:

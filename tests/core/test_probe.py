@@ -30,17 +30,6 @@ def test_dfe_is_the_mean_over_states_of_the_least_distance_over_samples(seed, k,
     assert p.probe(samples, truth, demo).dfe.value == pytest.approx(np.mean(by_hand))
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4))
-def test_a_policy_that_replays_the_demonstrations_has_dfe_zero(seed, k):
-    samples, truth, demo = data(seed, k=k)
-    samples[:, seed % k] = truth
-    result = p.probe(samples, truth, demo, floor=np.ones(len(demo)))
-    assert result.dfe.value == 0
-    assert result.ratio.value == 0
-    assert result.correlation.value == pytest.approx(1)
-
-
 def brute_floor(features, chunks, demo, states, k):
     z = (features - features.mean(0)) / features.std(0)
     result = []
@@ -64,23 +53,6 @@ def test_the_floor_is_what_the_nearest_states_of_other_demonstrations_did(seed, 
     states = np.sort(rng.permutation(len(demo))[:9])
     found = p.leave_one_out(features, chunks, demo, states, k)
     np.testing.assert_allclose(found, brute_floor(features, chunks, demo, states, k), rtol=1e-9)
-
-
-def test_identical_demonstrations_have_floor_zero_and_one_demonstration_has_none():
-    features, chunks = np.arange(10.0)[:, None], np.random.default_rng(0).standard_normal((10, 2, 2))
-    twice, both = np.concatenate([features, features]), np.concatenate([chunks, chunks])
-    assert p.leave_one_out(twice, both, np.repeat([0, 1], 10), np.arange(20), 3).max() == 0
-    with pytest.raises(ValueError, match="at least two"):
-        p.leave_one_out(features, chunks, np.zeros(10, int), np.arange(3), 3)
-
-
-def test_the_ratio_does_not_depend_on_units():
-    samples, truth, demo = data(3)
-    floor = np.random.default_rng(0).uniform(0.5, 1, len(demo))
-    one, thousand = p.probe(samples, truth, demo, floor), p.probe(samples * 1e3, truth * 1e3, demo, floor * 1e3)
-    assert one.ratio.value == pytest.approx(thousand.ratio.value)
-    assert one.ratio.low == pytest.approx(thousand.ratio.low)
-    assert thousand.dfe.value == pytest.approx(1e3 * one.dfe.value)
 
 
 def test_correlation_is_pearson_of_the_closest_sampled_first_action_as_in_the_paper():
@@ -136,9 +108,3 @@ def test_states_of_demonstrations_are_spread_over_their_course_and_over_all_of_t
     assert len(set(many.tolist())) == 160
     assert np.bincount(demo[many]).tolist() == [4] * 40
     assert np.bincount(many % 20 // 5).tolist() == pytest.approx([40] * 4, abs=1)
-
-
-def test_samples_of_another_shape_are_refused():
-    samples, truth, demo = data(8)
-    with pytest.raises(ValueError, match="do not fit"):
-        p.probe(samples[..., :1], truth, demo)

@@ -70,13 +70,6 @@ def test_a_query_finds_what_the_formula_written_out_finds(seed, weights, rule, l
     assert (match.demo, match.step) == (known.demo[goal[winner]], known.step[goal[winner]])
 
 
-def test_next_at_the_last_event_returns_the_last_event():
-    _, known = world(2)
-    retriever = Retriever(known, RetrievalConfig(rule="next", lead=2))
-    steps = [m.step for m in retriever.query(known.embeddings, known.chunks, known.states)]
-    assert steps == [14, 21, 28, 28, 28] * 4
-
-
 def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
     rng, known = world(3)
     images, chunks = rng.standard_normal((9, 6)), rng.standard_normal((9, 3, 2))
@@ -112,23 +105,6 @@ def test_an_excluded_demonstration_is_never_matched():
     one = Candidates(known.embeddings[:5], known.chunks[:5], known.demo[:5], known.step[:5])
     with pytest.raises(ValueError, match="excluded"):
         Retriever(one).query(known.embeddings[:1], exclude=[0])
-
-
-def test_strong_reliability_returns_the_chunk_closest_to_the_prediction():
-    rng, known = world(10)
-    chunk = rng.standard_normal((3, 2))
-    match = Retriever(known, RetrievalConfig(rule="current", reliability=1e6)).query(
-        rng.standard_normal((1, 6)), chunk[None]
-    )
-    assert match[0].candidate == int(np.argmin(rms_z(known.chunks, chunk)))
-
-
-def test_the_policys_own_predictions_are_compared_where_they_are_known():
-    rng, known = world(11)
-    predicted = rng.standard_normal(known.chunks.shape).astype(np.float32)
-    both = Candidates(known.embeddings, known.chunks, known.demo, known.step, predicted=predicted)
-    retriever = Retriever(both, RetrievalConfig(rule="current", weights=(0, 1, 0)))
-    assert [m.candidate for m in retriever.query(known.embeddings, predicted)] == list(range(20))
 
 
 def test_a_random_match_is_uniform_over_what_could_be_returned_and_repeats_with_its_generator():
@@ -278,15 +254,6 @@ def test_closeness_is_what_three_loops_give() -> None:
     chunks, shown, scale = rng.normal(size=(4, 5, 3)), rng.normal(size=(6, 5, 3)), np.array([1.0, 2.0, 0.5])
     slow = [-min(np.sqrt(np.mean(((c - s) / scale) ** 2)) for s in shown) for c in chunks]
     assert np.allclose(closeness(chunks, shown, scale), slow)
-
-
-def test_a_demonstrated_chunk_is_as_close_as_can_be() -> None:
-    rng = np.random.default_rng(1)
-    shown = rng.normal(size=(6, 5, 3))
-    candidates = np.stack([rng.normal(size=(5, 3)), shown[4], rng.normal(size=(5, 3))])
-    scores = closeness(candidates, shown, np.zeros(3))
-    assert scores.argmax() == 1
-    assert scores[1] == 0
 
 
 EPS, CHUNK = np.array([[1.0, -2.0]], np.float32), np.array([[10.0, 10.0]], np.float32)

@@ -95,33 +95,6 @@ def test_the_frame_found_is_that_of_float64_products_whatever_the_numbers(world)
     np.testing.assert_array_equal(trace.best, product.max(axis=1).astype(np.float32))
 
 
-def test_ties_go_to_the_lowest_library_frame():
-    rng = np.random.default_rng(5)
-    frames = unit(rng, 40, 32)
-    library = np.concatenate([frames, frames[::-1], frames])
-    trace = nearest(frames, library)
-    np.testing.assert_array_equal(trace.frame, np.arange(40))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 30), st.integers(2, 64), st.integers(0, 2**32 - 1))
-def test_a_take_made_of_demonstration_frames_has_manifold_score_one(frames, dim, seed):
-    rng = np.random.default_rng(seed)
-    library = unit(rng, 50, dim)
-    trace = nearest(library[rng.integers(0, 50, frames)], library)
-    assert score.manifold(trace) == pytest.approx(1.0, abs=1e-6)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 2**32 - 1))
-def test_manifold_is_the_mean_of_the_maxima_and_never_exceeds_one(frames, size, seed):
-    rng = np.random.default_rng(seed)
-    take, library = unit(rng, frames, 8), unit(rng, size, 8)
-    value = score.manifold(nearest(take, library))
-    assert value == pytest.approx(np.mean([max(float(a @ b) for b in library) for a in take]), abs=1e-6)
-    assert value <= 1 + 1e-6
-
-
 def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     library = unit(np.random.default_rng(6), 20, 8)
     assert math.isnan(score.manifold(nearest(np.zeros((0, 8), np.float32), library)))

@@ -15,8 +15,7 @@ from scipy import stats as sps
 from besttake.core import headroom as h
 from besttake.core import select
 from besttake.core import select as s
-from besttake.core.headroom import start_pass_at_k
-from besttake.core.select import KEEPS, RATES, choose_rate, held_out, retry, start_selected, threshold_at
+from besttake.core.select import KEEPS, choose_rate, held_out, retry
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 6))
 
@@ -73,30 +72,11 @@ def test_the_controls_are_pass_1_and_pass_n_exactly(cell):
     np.testing.assert_equal(s.oracle(y).gains, h.start_headroom(y))
 
 
-@given(st.integers(1, 5), st.integers(2, 6), st.randoms(), st.integers(0, 2**32 - 1))
-def test_permuting_seeds_changes_nothing_without_ties(starts, seeds, random, seed):
-    rng = np.random.default_rng(seed)
-    y, score = (
-        rng.integers(0, 2, (starts, seeds)).astype(float),
-        rng.permuted(np.tile(np.arange(seeds), (starts, 1)), axis=1),
-    )
-    columns = list(range(seeds))
-    random.shuffle(columns)
-    for n in range(1, seeds + 1):
-        np.testing.assert_allclose(
-            s.start_selected(y[:, columns], score[:, columns], n), s.start_selected(y, score, n), atol=1e-12
-        )
-
-
 @pytest.mark.parametrize(("k", "n"), [(3, 3), (5, 3), (7, 2), (6, 1)])
 def test_rank_weights_are_the_chances_of_being_the_best_of_a_subset(k, n):
     subsets = list(combinations(range(k), n))
     expected = [np.mean([min(sub) == r for sub in subsets]) for r in range(k)]
     np.testing.assert_allclose(s.rank_weights(k, n), expected, atol=1e-12)
-
-
-def test_ties_go_to_the_lowest_seed():
-    assert s.pick([[0.3, 0.7, 0.7]], [[0, 0, 1]]).index.tolist() == [1]
 
 
 def test_a_take_without_a_valid_score_is_chosen_only_when_no_other_has_one():
@@ -105,19 +85,6 @@ def test_a_take_without_a_valid_score_is_chosen_only_when_no_other_has_one():
     picks = s.pick(score, y)
     assert picks.index.tolist() == [1, 0, 2, -1]
     assert (picks.invalid, picks.blind) == (6, 1)
-
-
-def test_shortest_captures_all_headroom_where_success_ends_the_episode():
-    y = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]])
-    lengths = np.where(y == 1, 40, 100)
-    found = s.shortest(y, lengths)
-    assert found.gain == pytest.approx(h.mean(h.start_headroom(y)))
-    assert s.capture(found.gain, h.mean(h.start_headroom(y))) == pytest.approx(1)
-
-
-def test_capture_is_undefined_not_infinite_without_headroom():
-    assert s.capture(0.0, 0.0) is None
-    assert s.capture(0.125, 0.181) == pytest.approx(0.69, abs=0.005)
 
 
 @pytest.mark.parametrize("n", [0, 4])
@@ -180,11 +147,6 @@ def test_pooled_auc_can_be_high_where_the_score_ranks_nothing_within_starts():
     assert within.low < 0.5 < within.high
 
 
-def test_nothing_to_rank_is_said_not_computed():
-    assert "success and a failure" in select.within_auc([[1, 1], [0, 0]], [[1, 2], [3, 4]]).reason
-    assert "ended alike" in select.pooled_auc([[1, 1]], [[1, 2]]).reason
-
-
 def test_a_perfect_pooled_ranking_keeps_a_lower_bound_below_one():
     y = np.tile([1.0, 0.0, 0.0], (10, 1))
     found = select.pooled_auc(y, y)
@@ -238,23 +200,6 @@ def test_success_and_takes_are_those_over_all_orders(n: int) -> None:
     for i in range(1, 30):
         if np.isfinite(y[i]).any():
             assert (got.success[i], got.takes[i]) == pytest.approx(by_hand(y[i], s[i], limits[i], n))
-
-
-def test_it_lies_between_a_single_take_and_the_best_of_n() -> None:
-    rng = np.random.default_rng(4)
-    y, s = rng.integers(0, 2, (50, 4)).astype(float), rng.normal(size=(50, 4))
-    never, always = retry(y, s, np.inf, 3), retry(y, s, -np.inf, 3)
-    np.testing.assert_allclose(never.success, start_selected(y, s, 3))
-    np.testing.assert_allclose(always.success, start_pass_at_k(y, 1))
-    assert set(never.takes) == {3.0}
-    assert set(always.takes) == {1.0}
-
-
-def test_a_threshold_lets_the_asked_fraction_pass() -> None:
-    s = np.arange(20.0).reshape(10, 2)
-    y = np.ones_like(s)
-    for rate in RATES:
-        assert np.mean(s >= threshold_at(s, y, rate)) == pytest.approx(rate, abs=0.051)
 
 
 def others(folds: np.ndarray) -> np.ndarray:

@@ -138,27 +138,6 @@ def test_what_was_answered_at_an_earlier_look_stands_and_what_was_open_is_tested
     assert all((one.answer == "yes") == (one.p_not_above_zero <= 0.05) for one in sure)
 
 
-def test_starts_are_bet_on_in_the_order_in_which_they_came() -> None:
-    gain = np.r_[np.full(40, 2 / 3), np.full(25, -2 / 3), np.zeros(10)]
-    order = np.random.default_rng(1).permutation(75)
-    shuffled = np.empty(75)
-    shuffled[order] = gain
-    plain = ask_again(gain, gain_scale(3), 0.03, Looks(np.arange(75), (20,)), 0.75)
-    assert ask_again(shuffled, gain_scale(3), 0.03, Looks(order, (20,)), 0.75) == plain
-    assert ask_again(gain[::-1], gain_scale(3), 0.03, Looks(np.arange(75), (20,)), 0.75) != plain
-
-
-@pytest.mark.parametrize("gain", [0.0, 0.3])
-def test_long_after_its_layout_a_test_still_answers(gain: float) -> None:
-    """Accounts that are lost reach zero; they must not be divided by."""
-    rng = np.random.default_rng(0)
-    x = rng.choice([-1 / 3, 0.0, 2 / 3], size=4000, p=[0.4 * (1 - gain), 0.4 + 0.2 * gain, 0.2 * (1 + gain)])
-    (track,) = tracks(x[:, None], [gain_scale(3)], [0.75], 0.03)
-    assert track.answer(4000) in ("yes", "no", "open")
-    low, high = bounds(x, gain_scale(3), 0.75)
-    assert low <= x.mean() <= high
-
-
 def _gain(rng: np.random.Generator, name: str, starts: int, ranking: float) -> F64:
     sample = draw(rng, PAIRS[name], starts, ranking=ranking)
     return start_gain(sample.base, sample.scores)

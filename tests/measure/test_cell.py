@@ -54,16 +54,6 @@ def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() 
     assert found.arms["base"].gain_seed_sd is None
 
 
-def test_a_take_without_its_twin_in_base_is_left_out_of_the_gain_over_seeds() -> None:
-    data = cell_data()
-    data.arms["base"].outcomes[0, 1] = np.nan
-    retrieve, base = (data.arms[name].outcomes for name in ("retrieve", "base"))
-    gains = [(retrieve[rows, k] - base[rows, k]).mean() for k in range(3) for rows in [~np.isnan(base[:, k])]]
-    found = measure.cell(data, plan()).arms
-    assert found is not None
-    assert found.arms["retrieve"].gain_seed_sd == pytest.approx(np.std(gains, ddof=1))
-
-
 def test_the_relation_keeps_one_interval_from_eight_cells_on() -> None:
     cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
     found = measure.relate(cells, 3)
@@ -128,19 +118,6 @@ def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None
         assert told is not None
         assert told.value == pytest.approx(kept_of(base.outcomes, base.scores[kind], k).mean())
         assert told.low < told.value < told.high  # type: ignore[operator]
-
-
-def test_two_takes_of_a_start_agree_as_often_as_plain_loops_find() -> None:
-    data = cell_data(starts=12)
-    data.arms["base"].outcomes[0, 1:] = np.nan
-    alike = [
-        np.mean([a == b for a, b in combinations(row[~np.isnan(row)], 2)]) for row in data.arms["base"].outcomes[1:]
-    ]
-    found = measure.cell(data, plan()).retest
-    assert found is not None
-    assert found.agreement.value == pytest.approx(np.mean(alike))
-    assert found.agreement.n == 11
-    assert measure.cell(cell_data(seeds=1), plan(seeds=1)).retest is None
 
 
 def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend() -> None:

@@ -1,22 +1,11 @@
 import numpy as np
-from evidence import decide, gather
-from populations import PAIRS, draw
+from evidence import gather
 from scipy.stats import binomtest
 
 from besttake.core import verdict
 from besttake.measure.cells import ScoredTakes
 from besttake.measure.until import Watch
 from besttake.measure.verdict import questions_of
-
-
-def arms(starts=300, **world):
-    rng = np.random.default_rng(0)
-    sample = draw(rng, PAIRS["pi0 libero-10"], starts, ranking=3.0, jitter=0.0, **world)
-
-    def arm(y):
-        return ScoredTakes(y, 3 * y + rng.normal(size=y.shape), np.where(y == 1, 50, 100))
-
-    return arm(sample.base), arm(sample.cooled), arm(sample.retrieve)
 
 
 def test_every_value_is_that_of_its_start_by_hand():
@@ -35,12 +24,6 @@ def test_every_value_is_that_of_its_start_by_hand():
     np.testing.assert_allclose(found.beyond_shuffled, [0, -third, third])
     np.testing.assert_allclose(found.combine, [1, -1, 1])
     np.testing.assert_allclose(found.retrieve_selection, [0, -2 * third, 2 * third])
-
-
-def test_a_full_diagnosis_where_everything_helps():
-    base, cooled, retrieve = arms(content=1.0)
-    found = decide(gather(base, cooled=cooled, retrieve=retrieve))
-    assert (found.takes.answer, found.demonstrations.answer, found.both.answer) == ("yes", "yes", "yes")
 
 
 def test_a_start_without_all_its_takes_changes_no_answer_that_was_given_before_it():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from besttake.core.stats import Estimate, Forecast
+from besttake.core.stats import Estimate
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import load_history
@@ -19,7 +19,7 @@ from besttake.reporting import html, markdown, words
 from besttake.reporting.numbers import estimate_points, percent, points
 from besttake.reporting.takes import PageTakes
 from besttake.reporting.terminal import diagnosis, layout
-from besttake.result import Cell, CellPath, Cost, Relation, Result
+from besttake.result import Cell, Cost, Relation, Result
 from besttake.takes.scores import ScoreName
 
 WORTH = 0.03
@@ -198,51 +198,3 @@ def test_a_gain_that_length_explains_carries_a_warning() -> None:
     assert "shortest" in words.leak(cell)
     assert words.leak(cell) in words.more(cell)
     assert not words.leak(cell.model_copy(update={"window": "full"})), "a window that hides the length needs no warning"
-
-
-@pytest.mark.parametrize(
-    ("arm", "takes", "does", "costs"),
-    [
-        ("base", 3, "keep the best of 3 takes by manifold", "3 takes"),
-        ("cooled", 1, "cool the sampling", "1 take"),
-        ("retrieve", 1, "retrieve demonstrations", "1 take, a library to search"),
-        ("retrieve?rule=next", 1, "retrieve demonstrations (`retrieve?rule=next`)", "1 take, a library to search"),
-        ("mine:x", 1, "run the arm `mine:x`", "1 take, a library to search"),
-        ("base", 1, "leave it as it is", "1 take"),
-    ],
-)
-def test_an_option_is_told_with_its_price(arm: str, takes: int, does: str, costs: str) -> None:
-    verdict = cell_of("act").verdict
-    assert verdict
-    option = verdict.options[0].model_copy(update={"arm": arm, "takes": takes, "scorer": "manifold"})
-    assert words.action(option) == does
-    assert words.price(option) == costs
-
-
-def test_a_run_until_decided_says_how_it_ended_and_what_it_saved() -> None:
-    def said(stopped: str, unsettled: list[str]) -> str:
-        path = CellPath(stopped=stopped, unsettled=unsettled, takes=90, paper_takes=1500, settled={}, points={})
-        cell = cell_of("act").model_copy(update={"path": path})
-        assert "5 %" in words.rule(cell)
-        return words.path(cell)
-
-    decided, hopeless = said("decided", []), said("hopeless", ["demonstrations"])
-    assert "90 takes" in decided
-    assert "1 500 takes" in decided.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert "94.0\N{NO-BREAK SPACE}% were saved" in decided
-    assert "demonstrations still open" in hopeless
-    assert "saved" not in hopeless
-
-
-@pytest.mark.parametrize(
-    ("forecast", "numbers"),
-    [
-        (None, []), (Forecast(40, 210, 500), ["40", "210"]), (Forecast(7, 7, 500), ["7"]),
-        (Forecast(1, 1, 500), ["1"]), (Forecast(120, None, 500), ["120"]), (Forecast(None, None, 80), ["80"]),
-        (Forecast(None, None, 0), []),
-    ],
-)  # fmt: skip
-def test_a_forecast_is_a_range_or_says_that_it_will_not_do(forecast: Forecast | None, numbers: list[str]) -> None:
-    text = words.further(forecast)
-    assert re.findall(r"\d+", text) == numbers
-    assert bool(text) == (forecast is not None)
