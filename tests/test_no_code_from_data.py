@@ -222,7 +222,7 @@ def test_a_run_and_a_result_name_no_code(
     change(copy)
     for use in (
         ["runs", "show", copy],
-        ["report", copy, "--figures", tmp_path / "figures"],
+        ["export", copy, "--figures", tmp_path / "figures"],
         ["report", copy, "--format", "md"],
         ["score", copy, "--scorer", "coverage"],
         ["compare", copy, copy],

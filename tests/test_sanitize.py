@@ -57,7 +57,7 @@ def test_hostile_names_go_through_ingest_and_every_report(
     for command in (
         ["ingest", str(tmp_path / "outcomes_in.csv"), "-o", str(out)],
         ["report", str(out), "--format", "md"],
-        ["report", str(out), "--figures", str(tmp_path / "figures")],
+        ["export", str(out), "--figures", str(tmp_path / "figures")],
     ):
         monkeypatch.setattr(sys, "argv", ["besttake", *command])
         with pytest.raises(SystemExit) as stop:
@@ -68,11 +68,11 @@ def test_hostile_names_go_through_ingest_and_every_report(
         assert "\x9b" not in shown.out + shown.err
     (tmp_path / "a file").write_text("")
     for wrong in (
-        ["-o", str(tmp_path)],
-        ["--figures", str(tmp_path / "a file")],
-        ["-o", str(tmp_path / "a file" / "x")],
+        ["report", str(out), "-o", str(tmp_path)],
+        ["export", str(out), "--figures", str(tmp_path / "a file")],
+        ["report", str(out), "-o", str(tmp_path / "a file" / "x")],
     ):
-        monkeypatch.setattr(sys, "argv", ["besttake", "report", str(out), *wrong])
+        monkeypatch.setattr(sys, "argv", ["besttake", *wrong])
         with pytest.raises(SystemExit) as stop:
             cli.main()
         said = capsys.readouterr().err

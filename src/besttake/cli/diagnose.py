@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 Choose = Annotated[
     bool, typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies.")
 ]
-Controls = Annotated[
-    bool, typer.Option("--controls", help="Also run cooled and shuffled, the controls that the paper lacks.")
-]
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
@@ -201,7 +198,6 @@ def reproduce(
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
     ] = None,
     choose: Choose = False,
-    controls: Controls = False,
     allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -216,7 +212,7 @@ def reproduce(
       besttake reproduce
       besttake reproduce table4
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
-      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose --controls
+      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
     from besttake.reporting import terminal
@@ -233,9 +229,9 @@ def reproduce(
         return
     form, example = "NAME=URI, the paper's name first", "pi0=lerobot:org/name"
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
-    where, changes = out or Path("runs") / protocol.name, paper.with_controls(protocol, given) if controls else given
+    where = out or Path("runs") / protocol.name
     result = paper.reproduce(
-        protocol.name, policies, envs=envs, changes=changes, out=where, choose=choose,
+        protocol.name, policies, envs=envs, changes=given, out=where, choose=choose,
         progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)

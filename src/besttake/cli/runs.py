@@ -97,9 +97,6 @@ def runs_watch(
 def report(
     directory: Run,
     format: Annotated[str, typer.Option(metavar="html|md|json", help="Format of the report.")] = "html",
-    figures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG into this directory.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="File to write (default: in the run).")
     ] = None,
@@ -109,11 +106,10 @@ def report(
     Examples:
       besttake report runs/demo
       besttake report runs/demo --format md -o report.md
-      besttake report runs/demo --figures figures/
     """
     from besttake.verbs.report import report as make
 
-    show(str(make(directory, out, format=format, figures=figures)))
+    show(str(make(directory, out, format=format)))
 
 
 def score(

@@ -1,7 +1,7 @@
 """RLDS as tfds writes it, read without TensorFlow: ``rlds:DIRECTORY`` (Open X, Bridge, DROID, OpenVLA's LIBERO).
 
-The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or one above
-it, where that holds no other data set. An episode is one record; its ``steps`` are lists with an entry per step. The
+The directory is that of one version, with ``features.json`` and ``NAME-SPLIT.tfrecord-00000-of-00016`` …, or the one
+above it, whose newest version is read. An episode is one record; its ``steps`` are lists with an entry per step. The
 task and the instruction are the language instruction of the first step. How fast it was recorded is what
 ``metadata.json`` says (tfds writes there what the author of a data set adds), else what is known of data sets of that
 name (of its files, else of its folder), which a note says, else ``fps`` has to say it.
@@ -33,8 +33,6 @@ from besttake.errors import LibraryError, need
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
 
-_FOLDERS_ABOVE = 3
-"""tfds keeps a version in NAME/CONFIG/VERSION of its own directory."""
 _DEEP = 16
 _MOST_RECORD = 1 << 31
 _STATES = (
@@ -143,7 +141,9 @@ def make(
     """The source ``rlds:rest``."""
     name, read = f"rlds:{rest}", Reader(f"rlds:{rest}")
     check_links(Path(rest), name)
-    root = version_of(Path(rest), name)
+    root = newest_version(Path(rest))
+    if root is None:
+        raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
     features = _features(read_json(root / "features.json", name), name)
     named = read.mapping("map", map)
     cameras = [key for key, feature in features.items() if feature.kind == "image" and feature.shape[-1:] == (3,)]
@@ -181,17 +181,6 @@ def make(
     )  # fmt: skip
 
 
-def version_of(path: Path, name: str) -> Path:
-    """The directory of one version: that of ``path``, or of the only data set in it."""
-    versions = _sets_in(path, _FOLDERS_ABOVE)
-    if len(versions) > 1:
-        named = ", ".join(str(p.relative_to(path)) for p in versions[:6])
-        raise LibraryError(f"{name} holds {len(versions)} data sets ({named}); name one of them")
-    if not versions:
-        raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
-    return versions[0]
-
-
 def newest_version(path: Path) -> Path | None:
     """``path`` itself where it is a version, else the newest of those in it; None where there is none."""
     if (path / "features.json").is_file():
@@ -199,16 +188,6 @@ def newest_version(path: Path) -> Path | None:
     # While tfds writes, and after it was killed, there is a 1.0.0.incompleteXYZ beside.
     versions = [p.parent for p in path.glob("*/features.json") if re.fullmatch(r"\d{1,9}(\.\d{1,9}){2}", p.parent.name)]
     return max(versions, key=lambda p: [int(n) for n in p.name.split(".")], default=None)
-
-
-def _sets_in(path: Path, depth: int) -> list[Path]:
-    """The newest version of each data set in ``path`` and the folders in it."""
-    if (version := newest_version(path)) is not None:
-        return [version]
-    if depth == 0 or not path.is_dir():
-        return []
-    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.is_symlink() and "incomplete" not in p.name)
-    return [version for folder in folders for version in _sets_in(folder, depth - 1)]
 
 
 def _rate_said(root: Path) -> float | None:

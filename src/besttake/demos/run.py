@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
+from besttake.arms import BASE
 from besttake.demos.base import UnreadableDemo
 from besttake.errors import BestTakeError, LibraryError
 from besttake.takes.key import Row
@@ -22,7 +23,7 @@ from besttake.types import Demo, EnvSpec
 class RunDemos:
     """Successful takes in canonical order."""
 
-    def __init__(self, path: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> None:
+    def __init__(self, path: str, arm: str, policy: str | None, env: str | None) -> None:
         self.name, self._path = f"run:{path}", path
         with Store.open(path) as store:
             done = [(row, row.key) for row in store.rows() if row.status == "done" and row.success]
@@ -69,7 +70,7 @@ class RunDemos:
                 )  # fmt: skip
 
 
-def make(rest: str, arm: str = "base", policy: str | None = None, env: str | None = None) -> RunDemos:
+def make(rest: str, arm: str = BASE, policy: str | None = None, env: str | None = None) -> RunDemos:
     """The source ``run:rest``."""
     return RunDemos(rest, arm, policy, env)
 

@@ -1,16 +1,13 @@
-"""The report of a run: an HTML page, Markdown or JSON, and its figures."""
+"""The report of a run: an HTML page, Markdown or JSON."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from besttake.errors import PlanError
-from besttake.result import Result
 
 
-def report(
-    run: str | Path, out: str | Path | None = None, *, format: str = "html", figures: str | Path | None = None
-) -> Path:
+def report(run: str | Path, out: str | Path | None = None, *, format: str = "html") -> Path:
     """Write the report of a finished run and return the path of the file.
 
     Args:
@@ -18,7 +15,6 @@ def report(
         out: The file to write (default: ``report.html`` or ``report.md`` in the run). Without it, the format
             ``"json"`` checks ``result.json`` and returns its path.
         format: ``"html"``, ``"md"`` or ``"json"``.
-        figures: Directory to save every figure to, as SVG (default: figures are not saved).
 
     Raises:
         PlanError: ``format`` is unknown.
@@ -26,12 +22,8 @@ def report(
     """
     from besttake.reporting.html import make_html
     from besttake.reporting.markdown import make_json, make_markdown
-    from besttake.reporting.writers import write_figures
 
     makers = {"html": make_html, "md": make_markdown, "json": make_json}
     if format not in makers:
         raise PlanError(f"`format` {format!r}: choose html, md or json")
-    path = makers[format](run, out)
-    if figures is not None:
-        write_figures(Result.load(Path(run) / "result.json"), Path(figures))
-    return path
+    return makers[format](run, out)

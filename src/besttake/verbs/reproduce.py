@@ -40,8 +40,6 @@ from besttake.verbs.diagnose.choice import checked
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import library_for, load_policy, open_envs
 
-CONTROLS = ("cooled", "shuffled")
-"""Arms that the paper does not have: as much noise as `retrieve`, with nothing retrieved and with any chunk."""
 VARIANTS: tuple[Mapping[str, Any], ...] = (
     {}, {"onset_alignment": True}, {"rerank": 10}, {"gripper_gating": True}, {"reliability": 1.0}, {"lead": 2},
 )  # fmt: skip
@@ -261,13 +259,6 @@ def demos_for(demos: str, frames: float) -> int | None:
     rows = list(islice(source.rows(), 100)) if isinstance(source, NumericSource) else []
     lengths = [len(values) for row in rows for values in row[1:] if values is not None]
     return max(1, round(frames / float(np.mean(lengths)))) if lengths else None
-
-
-def with_controls(table: Protocol, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes that add the paper's missing controls to the arms of ``table``, or to those that ``changes`` names."""
-    named = changes.get("arms") or table.plan["arms"]
-    arms = named.split(",") if isinstance(named, str) else named
-    return {**changes, "arms": list(dict.fromkeys((*arms, *CONTROLS)))}
 
 
 def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) -> tuple[dict[str, str], list[str]]:
