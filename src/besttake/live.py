@@ -26,7 +26,7 @@ from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_rou
 from besttake.reporting.html import report_page
 from besttake.reporting.live import State, live_page
 from besttake.reporting.page import Page, Section, prose
-from besttake.reporting.takes import Limits, PageTakes, page_takes
+from besttake.reporting.takes import PageLimits, PageTakes, page_takes
 from besttake.result import Result
 from besttake.takes import heartbeat, table
 from besttake.takes.key import Row, TakeKey
@@ -41,7 +41,7 @@ _SLOW = 10.0
 _SILENT = 15.0
 """After so many seconds without a beat a run is taken for dead."""
 _REASONS = 20
-_FILMS = Limits(bytes=1_500_000, starts=12, newest=True)
+_FILMS = PageLimits(bytes=1_500_000, starts=12, newest=True)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",

@@ -11,7 +11,7 @@ import pytest
 
 from besttake.errors import PlanError
 from besttake.takes import sizes
-from besttake.takes.sizes import ReplicaLayout, laid_out, memory, worker_count
+from besttake.takes.sizes import ReplicaLayout, laid_out, memory, takes_per_worker, worker_count
 
 GB = 1 << 30
 BIG = {"CPU": 128.0, "GPU": 8.0, "memory": 512.0 * GB}
@@ -81,3 +81,19 @@ def test_auto_is_one_worker_where_the_process_is_bound_to_one_core() -> None:
     code += "from besttake.takes.sizes import worker_count; print(worker_count('auto'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "width", "at_once", "acting", "expected"),
+    [
+        ("auto", 64, 8, None, False, 2),
+        ("auto", 2, 8, None, False, 10),
+        ("auto", 2, 8, 2, False, 2),  # LIBERO: a worker holds two simulators
+        ("auto", 2, 0, None, False, 16),
+        ("auto", 4, 0, None, True, 16),
+        (7, 2, 8, None, False, 3),
+        (1, 4, 8, None, False, 1),
+    ],
+)
+def test_takes_in_progress_keep_workers_and_policy_busy(asked, workers, width, at_once, acting, expected) -> None:
+    assert takes_per_worker(asked, workers, width, at_once, acting=acting) == expected

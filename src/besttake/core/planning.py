@@ -164,14 +164,17 @@ class Futures:
     def settled(self, part: str) -> F64 | None:
         """After how many further starts an answer of the verdict is settled in each future; None where it cannot be."""
         yes, no = self.yes, self.no
-        if part == "takes":
-            return _first(yes["gain"], no["gain"], no.get("headroom", no["gain"])) if "gain" in yes else None
         if part == "both":
-            names = [name for name in BOTH if name in yes]
-            if len(names) < len(BOTH):
+            if not set(BOTH) <= set(yes):
                 return None
-            return _first(_last(*(yes[name] for name in names)), *(no[name] for name in names))
-        return _first(yes[part], no[part]) if part in yes else None
+            together = np.maximum(*(yes[name] for name in BOTH))
+            return np.asarray(np.minimum.reduce([together, *(no[name] for name in BOTH)]))
+        question = "gain" if part == "takes" else part
+        if question not in yes:
+            return None
+        # Where headroom is ruled out, a gain of more takes is, too.
+        ruled_out = no.get("headroom", no[question]) if part == "takes" else no[question]
+        return np.asarray(np.minimum.reduce([yes[question], no[question], ruled_out]))
 
 
 def futures(
@@ -214,7 +217,10 @@ def settled_along(
     """When each question is answered along B sequences (T, B, Q) of starts, of which ``seen`` have been run."""
     yes, no = _answered(values, scales, stakes, worth, alpha)
     columns = {"yes": np.where(yes < no, yes, NEVER), "no": np.where(no <= yes, no, NEVER)}
-    later = {code: {name: _after(times[:, q], seen) for q, name in enumerate(names)} for code, times in columns.items()}
+    later = {
+        code: {name: np.maximum(0.0, times[:, q] - seen) for q, name in enumerate(names)}
+        for code, times in columns.items()
+    }
     return Futures(later["yes"], later["no"], len(values) - seen)
 
 
@@ -238,23 +244,6 @@ def _answered(x: F64, scales: Sequence[Scale], stakes: Sequence[float], worth: f
         rejected = (peak >= 2 / alpha) & late
         if sign > 0:
             rejected &= mean >= worth - 1e-12
-        times.append(_reached(rejected))
+        times.append(np.where(rejected.any(axis=0), rejected.argmax(axis=0) + 1.0, NEVER))
     times[1] = np.where(np.array([s.hi <= worth for s in scales]), 0.0, times[1])
     return times[0], times[1]
-
-
-def _reached(along: NDArray[np.bool_]) -> F64:
-    """After how many starts (T, ...) it is true for the first time."""
-    return np.asarray(np.where(along.any(axis=0), along.argmax(axis=0) + 1.0, NEVER))
-
-
-def _after(times: F64, seen: int) -> F64:
-    return np.maximum(0.0, times - seen)
-
-
-def _first(*times: F64) -> F64:
-    return np.asarray(np.minimum.reduce(times))
-
-
-def _last(*times: F64) -> F64:
-    return np.asarray(np.maximum.reduce(times))

@@ -45,7 +45,7 @@ _MISSES = 3
 
 
 @dataclass(frozen=True)
-class Limits:
+class PageLimits:
     """How much of a run's films a page holds: ``bytes`` of pictures and traces, before base64 adds a third (a larger
     page opens slowly), of at most so many ``starts``; the ``newest`` first, or those that tell most.
     """
@@ -55,7 +55,7 @@ class Limits:
     newest: bool = False
 
 
-REPORT = Limits()
+REPORT = PageLimits()
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Starts:
         return start, size + (len(sheet.data) if sheet else 0)
 
 
-def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limits: Limits = REPORT) -> PageTakes:
+def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limits: PageLimits = REPORT) -> PageTakes:
     """The takes of a run that the page shows: the outcomes of all, the films of some within ``limits``."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
