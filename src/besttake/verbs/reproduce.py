@@ -35,8 +35,8 @@ from besttake.threads import one_thread
 from besttake.types import TaskSpec
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
-from besttake.verbs.diagnose.check import Asked
-from besttake.verbs.diagnose.choice import checked
+from besttake.verbs.diagnose.check import CheckSettings
+from besttake.verbs.diagnose.choice import load_or_check
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import library_for, load_policy, open_envs
 
@@ -100,7 +100,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedNumber:
     """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured.
 
     ``paper_interval`` holds the ends of the published number's interval, where the paper gives them.
@@ -119,7 +119,7 @@ class ReproduceResult(Tabular):
 
     protocol: Protocol
     result: Result
-    numbers: tuple[Compared, ...]
+    numbers: tuple[ComparedNumber, ...]
     departures: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -315,8 +315,8 @@ def _lowest(
     """The configuration with the lowest mean error over policies, which are loaded one after the other."""
 
     def error(policy: Policy, config: RetrievalConfig) -> float:
-        asked = Asked(states, seed=plan.seed, fixed=config.to_dict())
-        check = checked(policy, library, tasks, asked, reporter)
+        asked = CheckSettings(states, seed=plan.seed, fixed=config.to_dict())
+        check = load_or_check(policy, library, tasks, asked, reporter)
         value = check.tried[0].error.value if check.tried else None
         if value is None:
             raise PlanError(f"`choose`: {policy.spec.name} cannot be checked: {check.reason or 'no error is defined'}")
@@ -365,7 +365,7 @@ def _is_retrieval(arm: str) -> bool:
 def compare(
     table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str],
     over_cells: CompareResult | None = None,
-) -> list[Compared]:  # fmt: skip
+) -> list[ComparedNumber]:  # fmt: skip
     """Each number of ``table`` beside that of ``result``, for the rows whose policies were run.
 
     ``over_cells`` is the relation over the cells of the run, read on the paper's window, for a row called ``all``.
@@ -386,11 +386,11 @@ def compare(
     return compared
 
 
-def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> Compared:
+def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> ComparedNumber:
     if isinstance(number, Sequence):
         value, low, high = number
-        return Compared(row, column, value, here, (low, high))
-    return Compared(row, column, number, here)
+        return ComparedNumber(row, column, value, here, (low, high))
+    return ComparedNumber(row, column, number, here)
 
 
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:

@@ -139,7 +139,7 @@ _SPLIT = {"policies": "policy", "tasks": "task", "starts": "starts", "seeds": "s
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRun:
     """The joined run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
 
     path: str
@@ -148,7 +148,7 @@ class Merged:
     digest: str
 
 
-def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> Merged:
+def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> MergedRun:
     """Join ``runs``, parts of one plan, as a new run in ``out``; RunError where they do not fit together."""
     if len(runs) < 2:
         raise RunError("name at least two runs to merge")
@@ -166,7 +166,7 @@ def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> 
                 if row.status == "done" and row.key not in there:
                     joined.add(store.load(row), row.seconds)
         left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in joined.rows()})
-        return Merged(str(out), len(joined.rows()), left_out, joined.digest())
+        return MergedRun(str(out), len(joined.rows()), left_out, joined.digest())
 
 
 @contextmanager

@@ -29,7 +29,7 @@ Open = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedTakes:
     """The takes that a policy was asked for, and why each of its cells was stopped, by `looks.cell_name`."""
 
     planned: list[TakeKey]
@@ -57,7 +57,7 @@ def budget_of(plan: Plan, cells: int) -> int:
     return plan.budget or PER_CELL * cells * len(plan.policy)
 
 
-def play_until_decided(course: Course, budget: int) -> Played:
+def play_until_decided(course: Course, budget: int) -> PlayedTakes:
     """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent."""
     cells = list(dict.fromkeys(course.cell_of.values()))
     rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
@@ -76,7 +76,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
         given_up |= _hopeless(course, seen, needed, rounds, given_up)
         needed = {cell: arms for cell, arms in needed.items() if cell not in given_up}
         _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
-    return Played(planned, _stops(course, cells, left, rounds, given_up))
+    return PlayedTakes(planned, _stops(course, cells, left, rounds, given_up))
 
 
 def _needs(
