@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.segment import Segment
 from rich.text import Text
 
+from besttake.arms import BASE
 from besttake.sanitize import printable
 
 _EVERY = 10.0
@@ -146,7 +147,7 @@ class Whole:
         self.done += 1
         if policy != self.policy:
             self.policy, self.singles = policy, []
-        if arm == "base" and success is not None:
+        if arm == BASE and success is not None:
             self.singles.append(success)
 
     def left(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from besttake.arms import BASE
 from besttake.cli.flags import (
     AllowFailed,
     Flags,
@@ -126,7 +127,7 @@ def probe(
     from besttake.reporting import terminal
     from besttake.verbs.probe import probe as measure
 
-    result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
+    result = measure(load_plan(None, {**given, "arms": BASE}), progress=reporter(quiet or as_json, verbose))
     show(terminal.probe(result), result.to_json(), as_json)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake.arms import BASE
 from besttake.config import check_worth
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
@@ -164,7 +165,7 @@ class _Group:
         units = tuple((self.env, task, i - first.setdefault(task, i)) for i, (task, _) in enumerate(ordered))
         return CellData(
             policy=self.policy, env=self.env, group=self.env, units=units,
-            arms={"base": ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
+            arms={BASE: ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
             planned=outcomes.size, errors=sum(e.success is None for own in self.starts.values() for e in own),
         )  # fmt: skip
 
@@ -187,7 +188,7 @@ def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], wort
 
 def _cell(data: CellData, worth: float) -> Cell:
     """The measured cell, less what outcomes cannot tell."""
-    outcomes = data.arms["base"].outcomes
+    outcomes = data.arms[BASE].outcomes
     seeds = int(outcomes.shape[1])
     cell = measure_cell(data, Settings(seeds, seeds, worth))
     update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "notes": []}
