@@ -207,16 +207,9 @@ def _cell(data: CellData, worth: float) -> Cell:
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:
     if (directory / "run.json").exists():
         raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
-    if directory.is_file():
-        raise IngestError(f"{directory} is a file, and `out` a directory; to read several files, pass a list of them")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        result.save(directory / "result.json")
-        _write_outcomes(directory / "outcomes.csv", recordings)
-    except OSError as error:
-        raise IngestError(
-            f"{directory}: cannot be written ({error.strerror}); choose another directory with `out`"
-        ) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    result.save(directory / "result.json")
+    _write_outcomes(directory / "outcomes.csv", recordings)
 
 
 def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:
