@@ -471,7 +471,7 @@ class Result(_Model):
         return figures.relation(self, legend=True)
 
     def to_dataframe(self) -> Any:
-        """Return the main numbers of every cell as a pandas DataFrame, proportions as fractions. Needs pandas."""
+        """Return a row per cell and number as a pandas DataFrame, proportions as fractions. Needs pandas."""
         from besttake.reporting.tables import numbers
 
         return numbers(self).dataframe()

@@ -11,7 +11,7 @@ from besttake import registry
 from besttake.errors import BestTakeError, PlanError, one_line
 from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting import writers
+from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
@@ -30,7 +30,6 @@ class Wanted:
         parquet: Write the same tables as Parquet.
         latex: Name of a LaTeX table of the cells, without a folder, such as ``"table1"``.
         figures: Directory for every figure of the report, as SVG.
-        pdf: Write the figures as PDF as well.
         films: Directory for an MP4 of each take. A film shows the scored frames, one every ``stride`` steps, at the
             speed of the robot.
         lerobot: Directory for the takes as a LeRobotDataset v3.0.
@@ -54,7 +53,6 @@ class Wanted:
     parquet: bool = False
     latex: str | None = None
     figures: Path | None = None
-    pdf: bool = False
     films: Path | None = None
     lerobot: Path | None = None
     rerun: Path | None = None
@@ -70,8 +68,6 @@ class Wanted:
             raise PlanError("say what to export: `csv`, `parquet`, `latex`, `figures`, `films`, `lerobot` or `rerun`")
         if self.outcome not in ("", "success", "failure"):
             raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
-        if self.pdf and self.figures is None:
-            raise PlanError("`pdf` is a format of figures: give `figures`, too")
         if self.latex and (Path(self.latex).name != self.latex or self.latex.startswith((".", "-"))):
             raise PlanError(f"`latex` {self.latex}: a name without folders, e.g. table1; `out` is the folder")
 
@@ -106,11 +102,9 @@ def export(
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
-    if wanted.pdf:
-        writers.need_pdf()
     made = _tables(opened, wanted, folder)
     if wanted.figures is not None:
-        made += writers.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
+        made += writers.write_figures(opened.result, wanted.figures)
     if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
         return made
     with Store.open(opened.path) as store:
@@ -161,7 +155,7 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
 def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
     made = []
     if wanted.csv or wanted.parquet:
-        named = {"cells": writers.cells_table(run.result)}
+        named = {"cells": tables.numbers(run.result)}
         if (run.path / "takes.sqlite").is_file():
             with Store.open(run.path) as store:
                 rows = store.rows()
