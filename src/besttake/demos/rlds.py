@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_r
 from besttake.demos.reading import FULL_SIZE, LARGEST, Unreadable, check_links, inside, picture, read_json, stacked
 from besttake.errors import LibraryError, need
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 _DEEP = 16
 _MOST_RECORD = 1 << 31
@@ -63,8 +63,8 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class RldsReader:
-    """Reads the episodes of one split."""
+class _RldsReader:
+    """Reads the episodes of one split by ``SHARD@BYTE``; a damaged shard is one key without a place."""
 
     root: Path
     shards: Sequence[Path]
@@ -73,9 +73,10 @@ class RldsReader:
     action: tuple[str, ...] | None
     text: str | None
     size: int
+    last: dict[str, Example] = field(default_factory=dict)
+    """The episode that was read last."""
 
     def ids(self) -> Iterator[str]:
-        """``SHARD@BYTE`` of each record; a damaged shard is one key without a place, which cannot be read."""
         for shard in self.shards:
             try:
                 for place in places(inside(self.root, shard.name)):
@@ -83,49 +84,41 @@ class RldsReader:
             except (Unreadable, OSError):
                 yield f"{shard.name}@"
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self._words(self._example(key))
+    def task(self, key: str) -> tuple[str, str]:
+        example = self._example(key)
+        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
+        words = texts[0].decode("utf-8", "replace").strip() if texts else ""
+        return words, words
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
         example = self._example(key)
         steps = _steps(example)
         return _joined(example, self.state, steps), _joined(example, self.action, steps)
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
-        example = self._example(key)
-        steps = _steps(example)
-        pictures = example.texts(f"steps/{self.camera}")
-        if len(pictures) != steps:
-            raise Unreadable(f"has {len(pictures)} pictures for {steps} steps")
-        frames = stacked([picture(data, self.size) for data in pictures], self.camera)
-        words = self._words(example)
-        states, actions = _joined(example, self.state, steps), _joined(example, self.action, steps)
-        return Demo(key, words, frames, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
+    def frames(self, key: str) -> U8:
+        pictures = self._example(key).texts(f"steps/{self.camera}")
+        return stacked([picture(data, self.size) for data in pictures], self.camera)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         pictures = self._example(key).texts(f"steps/{camera}")
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")
         return picture(pictures[step], FULL_SIZE)
 
-    def _words(self, example: Example) -> str:
-        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
-        return texts[0].decode("utf-8", "replace").strip() if texts else ""
-
     def _example(self, key: str) -> Example:
-        shard, _, place = key.rpartition("@")
-        try:
-            path = inside(self.root, shard)
-            if not place.isdecimal():
-                list(places(path))  # says what is wrong with it
-                raise Unreadable("cannot be read")
-            return Example(record_at(path, int(place)))
-        except OSError as error:
-            raise Unreadable(f"cannot be read ({error.strerror})") from error
+        if key not in self.last:
+            shard, _, place = key.rpartition("@")
+            try:
+                path = inside(self.root, shard)
+                if not place.isdecimal():
+                    list(places(path))  # says what is wrong with it
+                    raise Unreadable("cannot be read")
+                example = Example(record_at(path, int(place)))
+            except OSError as error:
+                raise Unreadable(f"cannot be read ({error.strerror})") from error
+            self.last.clear()
+            self.last[key] = example
+        return self.last[key]
 
 
 def make(
@@ -149,22 +142,20 @@ def make(
     cameras = [key for key, feature in features.items() if feature.kind == "image" and feature.shape[-1:] == (3,)]
     if not cameras:
         raise LibraryError(f"{name} has no pictures among its observations")
-    chosen = choose_camera(cameras, camera, named, name)
+    stored, called = choose_camera(cameras, camera, named, name)
     shards = _shards(root, split, name)
     tensors = [key for key, feature in features.items() if feature.kind == "tensor"]
     states = choose_columns(tensors, state, _STATES, name)
     actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
-    reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
-    kind, rate, sign = _known(_set_name(shards[0]), root)
-    stored = _rate_said(root)
-    if fps is None and stored is None and rate is None:
+    reader = _RldsReader(root, shards, stored, states, actions, text, read.whole("size", size))
+    set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
+    kind, rate, sign = _known(set_name, root)
+    said = _rate_said(root)
+    if fps is None and said is None and rate is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
-    fps_used, rate_note = frame_rate(read, fps, stored, rate or 0.0, f"as {kind} has")
-    notes = [
-        f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files",
-        *rate_note,
-    ]
+    fps_used, rate_note = frame_rate(read, fps, said, rate or 0.0, f"as {kind} has")
+    notes = [f"an RLDS data set, {set_name} in {root.name}, split {split} in {len(shards)} files", *rate_note]
     for columns, option in ((states, "state"), (actions, "action")):
         if columns is None:
             notes.append(
@@ -176,7 +167,7 @@ def make(
     return Episodes(
         reader, cameras, named, name,
         uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map),
-        chosen.name, fps_used, _fingerprint(reader), tuple(notes), gripper_dim=6 if is_pose else None,
+        called, fps_used, _fingerprint(reader), tuple(notes), gripper_dim=6 if is_pose else None,
         gripper_open=sign, eef_dims=(0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
 
@@ -200,21 +191,16 @@ def _rate_said(root: Path) -> float | None:
     return next((float(r) for r in rates if isinstance(r, int | float) and 0 < r < 1e4 and r is not True), None)
 
 
-def _set_name(shard: Path) -> str:
-    """``libero_goal`` of ``libero_goal-train.tfrecord-00000-of-00016``."""
-    return shard.name.split(".tfrecord-")[0].rpartition("-")[0]
-
-
 def _known(name: str, root: Path) -> tuple[str, float | None, int | None]:
     """What is known of data sets of this name, or else in such a folder.
 
     Files need not be named as the set is: tfds writes those of a class LIBERO10 as ``liber_o10-train…``.
     """
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    folders = [folder.name.lower() for folder in (root, root.parent)]
-    by_files = (known for known in _KNOWN if any(word.startswith(known[0]) for word in words))
-    by_folder = (known for known in _KNOWN if any(folder.startswith(known[0]) for folder in folders))
-    return next(by_files, None) or next(by_folder, None) or ("", None, None)
+    for words in (re.split(r"[^a-z0-9]+", name.lower()), (root.name.lower(), root.parent.name.lower())):
+        for known in _KNOWN:
+            if any(word.startswith(known[0]) for word in words):
+                return known
+    return "", None, None
 
 
 def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
@@ -243,11 +229,9 @@ def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
 
 
 def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:
-    shape = node.get("shape")
-    dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else []
     try:
-        return tuple(int(each) for each in dimensions) if isinstance(dimensions, list) else ()
-    except (TypeError, ValueError, OverflowError):
+        return tuple(int(each) for each in node["shape"]["dimensions"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return ()
 
 
@@ -283,7 +267,7 @@ def _joined(example: Example, keys: tuple[str, ...] | None, steps: int) -> F32 |
     return np.concatenate(parts, axis=1)
 
 
-def _fingerprint(reader: RldsReader) -> str:
+def _fingerprint(reader: _RldsReader) -> str:
     chosen = (reader.camera, reader.state, reader.action, reader.text, reader.size)
     digest = hashlib.sha256(repr(chosen).encode() + (reader.root / "features.json").read_bytes())
     for path in reader.shards:
