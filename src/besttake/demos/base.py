@@ -209,6 +209,16 @@ def choose_columns(
     return keys
 
 
+def missing_notes(features: Iterable[str], **chosen: object) -> list[str]:
+    """A note on each of ``state`` and ``action`` that was not found among the ``features`` of a data set."""
+    return [
+        f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the {option},"
+        f" name it with ?{option}=… (features: {', '.join(features)})"
+        for option, columns in chosen.items()
+        if columns is None
+    ]
+
+
 Look = TypeVar("Look")
 
 
@@ -262,6 +272,9 @@ class Episodes:
     gripper_dim: int | None = None
     gripper_open: int | None = None
     eef_dims: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.reader.ids())
 
     def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)

@@ -23,9 +23,8 @@ place of the above), ``fps`` (by default what the files say, else 20), ``size`` 
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 from besttake import files
 from besttake.conventions import axis_angle
 from besttake.demos.base import Episodes, choose_camera, choose_columns, first_readable, frame_rate, uri_again
-from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
+from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, digest, fitted_array
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
@@ -174,17 +173,6 @@ def files_of(path: Path, name: str) -> dict[str, Path]:
     if not inner:
         raise LibraryError(f"{name}: no such file, and no directory with .hdf5 or .h5 files")
     return {each.name: each for each in inner}
-
-
-def digest(paths: Iterable[Path], *choices: object) -> str:
-    """A hash of the names, sizes, first and last megabyte of files, and of the reader's options."""
-    total = hashlib.sha256(repr(choices).encode())
-    for path in paths:
-        with path.open("rb") as file:
-            head = file.read(1 << 20)
-            file.seek(max(0, path.stat().st_size - (1 << 20)))
-            total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
-    return total.hexdigest()[:16]
 
 
 @dataclass(frozen=True)

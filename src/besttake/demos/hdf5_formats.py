@@ -44,6 +44,7 @@ from besttake.demos.reading import (
     LARGEST,
     Unreadable,
     check_links,
+    digest,
     inside,
     picture,
     read_json,
@@ -138,7 +139,7 @@ def make_aloha(
         reader, cameras, named, name,
         uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map),
         called, rate,
-        hdf5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged),
+        digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged),
         (*notes, *rate_note), gripper_open=1,
     )  # fmt: skip
 
@@ -225,7 +226,7 @@ def make_maniskill(
     return Episodes(
         reader, list(cameras), named, name,
         uri_again("maniskill", path, camera=camera, state=state, fps=fps, size=size, map=map), called, rate,
-        hdf5.digest(files.values(), reader.camera, states, reader.size), (*notes, *rate_note),
+        digest(files.values(), reader.camera, states, reader.size), (*notes, *rate_note),
         gripper_dim=action_dim - 1 if action_dim in (7, 8) else None, gripper_open=1,
         eef_dims=(0, 1, 2) if states and states[0] == _POSE else None,
     )  # fmt: skip
@@ -329,7 +330,7 @@ def make_droid(
     files = [root / key / "trajectory.h5" for key in episodes]
     return Episodes(
         reader, _DROID_CAMERAS, named, name, uri_again("droid", root, camera=camera, fps=fps, size=size, map=map),
-        called, read.number("fps", fps, 1e-3), hdf5.digest(files, stored, reader.size), tuple(notes),
+        called, read.number("fps", fps, 1e-3), digest(files, stored, reader.size), tuple(notes),
         gripper_dim=6, gripper_open=-1, eef_dims=(0, 1, 2),
     )  # fmt: skip
 

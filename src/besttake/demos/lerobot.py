@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, match_cameras, uri_again
+from besttake.demos.base import Episodes, choose_camera, match_cameras, missing_notes, uri_again
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
@@ -294,9 +294,6 @@ class LeRobotDemos(Episodes):
         """The tasks of all episodes."""
         return tuple(dict.fromkeys(episode.task for episode in self.reader.episodes.values()))
 
-    def __len__(self) -> int:
-        return len(self.reader.episodes)
-
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
         matched = match_cameras(cameras, self.cameras, self.named)
@@ -329,26 +326,15 @@ def make(
     states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
     kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
     reader = _LeRobotReader(root, meta, kept, stored, states, actions, read.whole("size", size))
+    note = f"a LeRobotDataset {meta.info['codebase_version']} of {len(kept)} episodes"
     axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
     return LeRobotDemos(
         reader, meta.cameras, cameras, read.uri,
         uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map),
-        called, meta.fps, reader.fingerprint(), _notes(reader),
+        called, meta.fps, reader.fingerprint(), (note, *missing_notes(meta.features, state=states, action=actions)),
         gripper_dim=_only(meta.dims(actions), lambda dim: "gripper" in dim.lower()),
         eef_dims=None if None in axes else tuple(axis for axis in axes if axis is not None),
     )  # fmt: skip
-
-
-def _notes(reader: _LeRobotReader) -> tuple[str, ...]:
-    features = ", ".join(reader.meta.features)
-    notes = [f"a LeRobotDataset {reader.meta.info['codebase_version']} of {len(reader.episodes)} episodes"]
-    for chosen, option, usual in ((reader.state, "state", _STATES), (reader.action, "action", _ACTIONS)):
-        if chosen is None:
-            notes.append(
-                f"it has no {option}s ({' or '.join(usual[:2])}): it can score takes but not be retrieved from; if"
-                f" one of its features is the {option}, name it with ?{option}=… (features: {features})"
-            )
-    return tuple(notes)
 
 
 def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revision: str | None) -> Path:

@@ -18,17 +18,26 @@ first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, suc
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
-from besttake.demos.reading import FULL_SIZE, LARGEST, Unreadable, check_links, inside, picture, read_json, stacked
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.reading import (
+    FULL_SIZE,
+    LARGEST,
+    Unreadable,
+    check_links,
+    digest,
+    inside,
+    picture,
+    read_json,
+    stacked,
+)
 from besttake.errors import LibraryError, need
 from besttake.options import Reader
 from besttake.types import F32, U8
@@ -150,24 +159,20 @@ def make(
     text = next((key for key in _INSTRUCTIONS if key in features), None)
     reader = _RldsReader(root, shards, stored, states, actions, text, read.whole("size", size))
     set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
+    fingerprint = digest((root / "features.json", *shards), stored, states, actions, text, reader.size)
     kind, rate, sign = _known(set_name, root)
     said = _rate_said(root)
     if fps is None and said is None and rate is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
     fps_used, rate_note = frame_rate(read, fps, said, rate or 0.0, f"as {kind} has")
     notes = [f"an RLDS data set, {set_name} in {root.name}, split {split} in {len(shards)} files", *rate_note]
-    for columns, option in ((states, "state"), (actions, "action")):
-        if columns is None:
-            notes.append(
-                f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the"
-                f" {option}, name it with ?{option}=… (features: {', '.join(features)})"
-            )
+    notes += missing_notes(features, state=states, action=actions)
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     return Episodes(
         reader, cameras, named, name,
         uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map),
-        called, fps_used, _fingerprint(reader), tuple(notes), gripper_dim=6 if is_pose else None,
+        called, fps_used, fingerprint, tuple(notes), gripper_dim=6 if is_pose else None,
         gripper_open=sign, eef_dims=(0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
 
@@ -267,16 +272,6 @@ def _joined(example: Example, keys: tuple[str, ...] | None, steps: int) -> F32 |
     return np.concatenate(parts, axis=1)
 
 
-def _fingerprint(reader: _RldsReader) -> str:
-    chosen = (reader.camera, reader.state, reader.action, reader.text, reader.size)
-    digest = hashlib.sha256(repr(chosen).encode() + (reader.root / "features.json").read_bytes())
-    for path in reader.shards:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode() + head)
-    return digest.hexdigest()[:16]
-
-
 def places(path: Path) -> Iterator[int]:
     """Where each record begins; `Unreadable` where the file is damaged, from there on."""
     place, size = 0, path.stat().st_size
@@ -320,14 +315,9 @@ class Example:
 
     def __init__(self, data: bytes) -> None:
         self._features: dict[str, memoryview] = {}
-        for field, features in _fields(memoryview(data)):
-            if field != 1:
-                continue
-            for inner, entry in _fields(features):
-                if inner == 1:
-                    parts = dict(_fields(entry))
-                    name = bytes(parts.get(1, b"")).decode("utf-8", "replace")
-                    self._features[name] = parts.get(2, memoryview(b""))
+        for entry in _values(_values([memoryview(data)], 1), 1):
+            parts = dict(_fields(entry))
+            self._features[bytes(parts.get(1, b"")).decode("utf-8", "replace")] = parts.get(2, memoryview(b""))
 
     def __contains__(self, name: str) -> bool:
         return name in self._features
@@ -338,29 +328,27 @@ class Example:
 
     def texts(self, name: str) -> list[bytes]:
         """A list of bytes: texts, or encoded pictures; empty where there is none."""
-        return [bytes(value) for field, value in self._list(name, 1) if field == 1]
+        return [bytes(value) for value in self._list(name, 1)]
 
     def numbers(self, name: str) -> F32:
         """A list of floats or whole numbers as float32; empty where there is none."""
-        floats = self._list(name, 2)
-        if floats:
-            if any(len(value) % 4 for _, value in floats):
+        if floats := self._list(name, 2):
+            if any(len(value) % 4 for value in floats):
                 raise Unreadable(f"has damaged numbers in {name}")
-            joined = b"".join(bytes(value) for field, value in floats if field == 1)
-            return np.frombuffer(joined, "<f4").astype(np.float32)
-        whole: list[int] = []
-        for field, value in self._list(name, 3):
-            if field == 1:
-                whole += _varints(value)
+            return np.frombuffer(b"".join(floats), "<f4").astype(np.float32)
+        whole = [number for value in self._list(name, 3) for number in _varints(value)]
         return np.array(whole, np.int64).astype(np.float32)
 
-    def _list(self, name: str, kind: int) -> list[tuple[int, memoryview]]:
+    def _list(self, name: str, kind: int) -> list[memoryview]:
+        """The values of a feature that is a list of bytes (1), of floats (2) or of whole numbers (3)."""
         if name not in self._features:
             raise Unreadable(f"has no {name}")
-        for field, value in _fields(self._features[name]):
-            if field == kind:
-                return list(_fields(value))
-        return []
+        return _values(_values([self._features[name]], kind), 1)
+
+
+def _values(messages: Iterable[memoryview], wanted: int) -> list[memoryview]:
+    """The values of the field number ``wanted`` in all ``messages``."""
+    return [value for message in messages for number, value in _fields(message) if number == wanted]
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:

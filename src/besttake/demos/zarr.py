@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
 from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
@@ -112,9 +112,7 @@ def make(
     actions = choose_columns(arrays, action, (("action",),), name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
-    notes = [f"a Zarr replay buffer of {len(ends)} episodes"]
-    if actions is None:
-        notes.append(f"it has no actions; if one of its arrays is, name it with ?action=… ({', '.join(arrays)})")
+    notes = [f"a Zarr replay buffer of {len(ends)} episodes", *missing_notes(arrays, state=states, action=actions)]
     rate, rate_note = frame_rate(read, fps, None, 10.0, "as Diffusion Policy's PushT has (UMI's have 60)")
     return Episodes(
         reader, cameras, named, name,
