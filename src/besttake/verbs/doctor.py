@@ -64,7 +64,6 @@ EXTRAS = (
     Extra("rlds", "demonstrations in RLDS (Open X, Bridge)", ("google_crc32c",), "google-crc32c"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
-    Extra("pdf", "figures as PDF (besttake export --pdf)", ("svglib",), "svglib"),
     Extra("rerun", "takes for the Rerun viewer (besttake export --rerun)", ("rerun",), "rerun-sdk"),
 )
 
