@@ -1,17 +1,15 @@
-"""What the numbers and pictures of robots mean, as data: one table of families, and whether two sides agree.
+"""What the numbers and pictures of robots mean, and whether demonstrations, policy and environment agree on it.
 
-Demonstrations, policy and env must mean the same by a gripper command, a state and an action; sizes that agree prove
-nothing. `FAMILIES` holds what is known of each family. What a checkpoint or a library is made of is recognised by the
-ranges of its numbers. What cannot be told is unknown: it is shown as such, and never refused.
-
-``python -m besttake.conventions`` prints the tables of docs/environments.md.
+They must mean the same by a gripper command, a state and an action; sizes that agree prove nothing. What a checkpoint
+or a library is made of is recognised by the ranges of its numbers. What cannot be told is unknown: it is shown as such,
+and never refused. docs/environments.md lists what is known of each family.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +63,6 @@ class Gripper:
 CLOSES_UP = Gripper(-1, 1, open=-1)
 OPENS_UP = Gripper(-1, 1, open=1)
 OPENNESS = Gripper(0, 1, open=1)
-CLOSEDNESS = Gripper(0, 1, open=0)
 
 COMMANDS: Mapping[str, Gripper] = {"libero": CLOSES_UP, "simpler": OPENS_UP}
 """What the option ``gripper`` of a policy turns its 0 (closed) to 1 (open) into."""
@@ -98,58 +95,13 @@ class Convention:
 UNKNOWN = Convention()
 
 
-@dataclass(frozen=True)
-class Family:
-    """A family of data sets, policies or envs, what it means by its numbers, and where that is written down."""
-
-    kind: Literal["data", "policy", "env"]
-    convention: Convention
-    source: str
-
-
-FAMILIES: Mapping[str, Family] = {
-    "testbed": Family(
-        "env", Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20), "BestTake",
-    ),
-    "LIBERO": Family(
-        "env", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention", 20),
-        "robosuite 1.4.0 (OSC_POSE), hf-libero 0.1.4",
-    ),
-    "ManiSkill Bridge": Family(
-        "env", Convention(OPENS_UP, POSE_STATE, METRIC, UPRIGHT, "640 x 480", 5),
-        "mani-skill 3.0.1, bridge_dataset_eval; with state=bridge the state is that of Bridge's data",
-    ),
-    "coke can (vla-eval)": Family(
-        "env", Convention(OPENNESS, POSE_STATE, METRIC, UPRIGHT, "640 x 512", 3), "vla-eval 0.8.0, benchmarks/simpler",
-    ),
-    "LIBERO HDF5": Family(
-        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, "upside down, turned when read", "128 x 128", 20),
-        "LIBERO, scripts/create_dataset.py",
-    ),
-    "LeRobot's LIBERO (HuggingFaceVLA/libero)": Family(
-        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 10), "its meta/info.json",
-    ),
-    "openpi's LIBERO (physical-intelligence/libero)": Family(
-        "data", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 10),
-        "openpi, examples/libero/convert_libero_data_to_lerobot.py",
-    ),
-    "LIBERO of IPEC-COMMUNITY, and RLDS after Open X's transform": Family(
-        "data", Convention(OPENNESS, LIBERO_STATE, CONTROLLER, TURNED, "256 x 256", 20),
-        "openvla, libero_dataset_transform",
-    ),
-    "Bridge": Family(
-        "data", Convention(OPENNESS, BRIDGE_STATE, METRIC, UPRIGHT, "256 x 256 or 640 x 480", 5),
-        "openvla, bridge_orig_dataset_transform; roll, pitch and yaw are against a gripper that points down",
-    ),
-    "DROID": Family("data", Convention(CLOSEDNESS, rate=15), "droid, gripper_position"),
-    "lerobot: pi0, SmolVLA, … on LIBERO": Family(
-        "policy", Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED), "recognised by the checkpoint's statistics",
-    ),
-    "lerobot: pi0, SmolVLA, … on Bridge": Family(
-        "policy", Convention(OPENNESS, BRIDGE_STATE, METRIC, UPRIGHT), "recognised by the checkpoint's statistics",
-    ),
-    "openvla:": Family("policy", Convention(OPENNESS), "openvla, prismatic/extern/hf: actions after unnormalising"),
-}  # fmt: skip
+TESTBED = Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20)
+LIBERO = Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention", 20)
+"""As robosuite 1.4.0 (OSC_POSE) and hf-libero 0.1.4 have it."""
+MANISKILL_BRIDGE = Convention(OPENS_UP, POSE_STATE, METRIC, UPRIGHT, "640 x 480", 5)
+"""As bridge_dataset_eval of mani-skill 3.0.1 has it."""
+GOOGLE_ROBOT = Convention(OPENNESS, POSE_STATE, METRIC, UPRIGHT, "640 x 512", 3)
+"""As benchmarks/simpler of vla-eval 0.8.0 has it."""
 
 
 def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
@@ -327,24 +279,3 @@ def _state_hint(mine: str, its: str) -> str:
     if (mine, its) == (EE6D_STATE, LIBERO_STATE):
         return "add ?state=ee6d&control=absolute to the env's URI"
     return "add ?state=bridge to the env's URI" if (mine, its) == (BRIDGE_STATE, POSE_STATE) else ""
-
-
-def tables() -> str:
-    """The tables of docs/environments.md, in Markdown: what each family of environments, data and policies means."""
-    kinds = (("env", "environment"), ("data", "demonstrations"), ("policy", "policy"))
-    return "\n\n".join("\n".join(_table(kind, title)) for kind, title in kinds) + "\n"
-
-
-def _table(kind: str, title: str) -> Iterator[str]:
-    yield f"| {title} | gripper | state | action | pictures | size | steps per second | source |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for name, family in FAMILIES.items():
-        if family.kind == kind:
-            one = family.convention
-            rate = "" if one.rate is None else f"{one.rate:g}"
-            cells = (name, str(one.gripper or ""), one.state, one.action, one.turn, one.size, rate, family.source)
-            yield f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

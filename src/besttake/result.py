@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.offline import Check
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
@@ -160,7 +161,7 @@ class Arms(_Model):
         return {
             name: arm
             for name, arm in self.arms.items()
-            if arm.control not in (None, "base") and (name, arm.control) != ("retrieve", "cooled")
+            if arm.control not in (None, BASE) and (name, arm.control) != (RETRIEVE, COOLED)
         }
 
 
@@ -470,7 +471,7 @@ class Result(_Model):
         return figures.relation(self, legend=True)
 
     def to_dataframe(self) -> Any:
-        """Return the main numbers of every cell as a pandas DataFrame, proportions as fractions. Needs pandas."""
+        """Return a row per cell and number as a pandas DataFrame, proportions as fractions. Needs pandas."""
         from besttake.reporting.tables import numbers
 
         return numbers(self).dataframe()

@@ -101,8 +101,7 @@ class SelfMade(Plain):
         (SpoilsMemory(), "TypeError: unsupported operand"),
         (
             YieldsWords(),
-            "TypeError: an arm yields a Sample, an Embed, a Perceive, a Foresee, a Recall or a list of these,"
-            " not 'chunk'",
+            "TypeError: an arm yields a Sample, an Embed, a Perceive, a Recall or a list of these, not 'chunk'",
         ),
         (SelfMade(), "a control other than itself"),
     ],

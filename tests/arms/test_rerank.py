@@ -13,9 +13,8 @@ from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.demos.library import Library
-from besttake.policies.base import Foresight
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Observation, PolicySpec, Start, Warm
+from besttake.types import F32, Observation, PolicySpec, Start, Warm
 
 TASKS = ("pick", "drawer")
 STARTS = 4
@@ -117,18 +116,6 @@ def candidate(draw: Draw) -> int:
     return int(draw.task.split("#")[1]) if "#" in draw.task else 0
 
 
-class Foresees(Offers):
-    """It also says what it would see after each candidate: ``pictures`` (C, H, W, 3)."""
-
-    def __init__(self, chunk: F32, moved: Sequence[float], pictures: U8) -> None:
-        super().__init__(chunk, moved)
-        self.pictures = pictures
-
-    def foresee(self, observations: Sequence[Observation], chunks: F32) -> U8:
-        moved = (chunks - self.chunk)[:, 0, 0]
-        return np.stack([self.pictures[int(np.argmin(np.abs(np.array(self.moved) - m)))] for m in moved])
-
-
 @pytest.fixture(scope="module")
 def at_a_demo(library: Library) -> tuple[Request, F32]:
     """A take that sees the first frame of a demonstration, and what was done there."""
@@ -146,23 +133,3 @@ def test_a_demonstrated_chunk_is_kept_wherever_it_stands(
     moved = [0.9, 0.6, 0.7, 0.8]
     moved[best] = 0.0
     assert np.array_equal(sampler(Offers(chunk, moved), library).sample([asked])[0], chunk[:8])
-
-
-@pytest.mark.parametrize("best", range(4))
-def test_a_policy_that_foresees_is_ranked_by_what_it_would_see(
-    library: Library, at_a_demo: tuple[Request, F32], best: int
-) -> None:
-    """Only one candidate leads to a frame of the task; its actions are the farthest from the demonstrated ones.
-
-    It is seen a little darker, so that the frame of another task would be nearer, were the whole library searched.
-    """
-    asked, chunk = at_a_demo
-    own, other = (int(np.flatnonzero(library.frame_demo == task_demos(library, t)[0])[5]) for t in ("drawer", "stack"))
-    noise = np.random.default_rng(0).integers(0, 256, (4, 48, 48, 3), dtype=np.uint8)
-    pictures = noise.copy()
-    pictures[(best + 1) % 4], pictures[best] = library.frame_image(other), 0.9 * library.frame_image(own)
-    moved = [0.0, 0.1, 0.2, 0.3]
-    moved[best] = 0.9
-    policy = Foresees(chunk, moved, pictures)
-    assert isinstance(policy, Foresight)
-    assert np.array_equal(sampler(policy, library).sample([asked])[0], (chunk + np.float32(0.9))[:8])

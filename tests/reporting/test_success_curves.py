@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from besttake.reporting.candidates import Candidate, candidates, success_curves
@@ -21,7 +20,7 @@ def start(number: int, ends: list[tuple[bool | None, int]], arm: str = "base") -
 
 
 def _candidate(arms: dict[str, tuple[Row, ...]]) -> Candidate:
-    return Candidate(cell=None, place=0, arms=arms, picked=None, kind="failed", disputed=False)  # type: ignore[arg-type]
+    return Candidate(cell=None, place=0, arms=arms, picked=None, kind="failed")  # type: ignore[arg-type]
 
 
 def test_a_curve_ends_at_pass_at_1_with_its_interval(run: Path) -> None:
@@ -33,29 +32,14 @@ def test_a_curve_ends_at_pass_at_1_with_its_interval(run: Path) -> None:
         for curve in success_curves(own):
             assert cell.arms is not None
             expected = cell.arms.arms[curve.arm].pass_1
-            assert curve.by[-1] == pytest.approx(expected.value)
             last = curve.at[max(curve.at)]
             assert (last.value, last.low, last.high) == pytest.approx((expected.value, expected.low, expected.high))
 
 
-def test_a_take_that_fails_early_stays_among_those_that_are_counted() -> None:
+def test_a_take_that_fails_early_stays_among_those_that_are_counted_and_every_start_counts_once() -> None:
     """Kaplan-Meier would take it for one that might have gone on: (1 - 1/2) * (1 - 1/1) leaves no failure at all."""
     [curve] = success_curves([start(0, [(True, 10), (False, 5)]), start(1, [(False, 5), (True, 20)])])
-    assert curve.steps == [10, 20]
-    assert curve.by == [0.25, 0.5]
+    assert [curve.at[step].value for step in (8, 10, 19, 20)] == [0.0, 0.25, 0.25, 0.5]
     assert curve.half == 20
-
-
-def test_every_start_counts_once_however_many_takes_it_has() -> None:
-    one = [start(0, [(True, 4)] * 9), start(1, [(False, 8)])]
-    [curve] = success_curves(one)
-    assert curve.by == [0.5]
-
-
-def test_the_curve_is_the_part_that_brute_force_counts() -> None:
-    rng = np.random.default_rng(3)
-    ends = [[(bool(rng.random() < 0.6), int(rng.integers(1, 40))) for _ in range(4)] for _ in range(25)]
-    [curve] = success_curves([start(i, own) for i, own in enumerate(ends)])
-    for step, part in zip(curve.steps, curve.by, strict=True):
-        counted = sum(sum(won and at <= step for won, at in own) / 4 for own in ends) / 25
-        assert part == pytest.approx(counted)
+    [curve] = success_curves([start(0, [(True, 4)] * 9), start(1, [(False, 8)])])
+    assert curve.at[8].value == 0.5

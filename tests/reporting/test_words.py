@@ -156,7 +156,6 @@ def test_answers_carry_their_numbers(name: str) -> None:
     for line in words.answers(cell, WORTH):
         own = cell.verdict.answers[line.name]
         assert estimate_points(own.gain) in line.sentence
-        assert line.value == own.gain.value
         assert words.further(own.further) in line.sentence
 
 

@@ -26,8 +26,8 @@ from besttake.reporting import tables, words
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import choice as module
-from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, Asked, check_retrieval_of
-from besttake.verbs.diagnose.choice import check_for, choose, config_of, kept
+from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, CheckSettings, check_retrieval_of
+from besttake.verbs.diagnose.choice import check_for, choose, config_of, stored_checks
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import open_envs
 from besttake.verbs.probe import probe
@@ -43,7 +43,7 @@ def library(cache: Path) -> Library:
 @pytest.fixture(scope="module")
 def check(library: Library) -> Check:
     policy = registry.policy("testbed:half")
-    return check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24))
+    return check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, CheckSettings(24))
 
 
 def planned(library: Library, policy: Any = None, **more: Any) -> Any:
@@ -80,13 +80,13 @@ def test_a_demonstration_is_never_answered_by_itself(library: Library, check: Ch
 
 def test_the_same_check_gives_the_same_numbers_again(library: Library, check: Check) -> None:
     policy = registry.policy("testbed:half")
-    assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, Asked(24)) == check
+    assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, CheckSettings(24)) == check
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[Asked]:
-    asked: list[Asked] = []
+def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[CheckSettings]:
+    asked: list[CheckSettings] = []
 
-    def answer(policy: Any, library: Any, tasks: Any, ask: Asked, on_states: Any) -> Check:
+    def answer(policy: Any, library: Any, tasks: Any, ask: CheckSettings, on_states: Any) -> Check:
         asked.append(ask)
         return check
 
@@ -131,14 +131,14 @@ def test_where_no_prior_helps_the_arms_are_left_out_unless_named(
 def test_task_groups_have_priors_of_their_own_where_the_data_allow(cache: Path) -> None:
     policy, tasks = registry.policy("testbed:half"), registry.env("testbed").spec.tasks[:2]
     few = open_or_build("testbed", options=Options(max_demos=4))
-    assert check_retrieval_of(policy, few, tasks, Asked(16, 2)).groups == {}, "4 demonstrations are too few"
+    assert check_retrieval_of(policy, few, tasks, CheckSettings(16, 2)).groups == {}, "4 demonstrations are too few"
     many = open_or_build("testbed", options=Options(max_demos=12))
-    made = check_retrieval_of(policy, many, tasks, Asked(48, 4))
+    made = check_retrieval_of(policy, many, tasks, CheckSettings(48, 4))
     assert {name: group.states for name, group in made.groups.items()} == {"pick": 24, "push": 24}
-    alone = check_retrieval_of(policy, many, tasks[:1], Asked(24, 4))
+    alone = check_retrieval_of(policy, many, tasks[:1], CheckSettings(24, 4))
     assert alone.groups == {}
     assert made.groups["pick"].added.value in [one.added.value for one in alone.tried], "the same states and samples"
-    assert check_retrieval_of(policy, many, tasks, Asked(48, 4, fixed={"prior": 0.2})).groups == {}
+    assert check_retrieval_of(policy, many, tasks, CheckSettings(48, 4, fixed={"prior": 0.2})).groups == {}
 
 
 def test_priors_by_group_become_priors_by_task(check: Check) -> None:
@@ -186,13 +186,15 @@ def test_a_policy_that_cannot_be_cooled_is_compared_at_its_own_noise_and_one_tha
     policy: Any = registry.policy("testbed:half")
     tasks, plain = registry.env("testbed:pick").spec.tasks, policy.spec
     policy.spec = replace(plain, cools=False)
-    hot = check_retrieval_of(policy, library, tasks, Asked(8, 2))
+    hot = check_retrieval_of(policy, library, tasks, CheckSettings(8, 2))
     assert (list(hot.cooled), {one.config.noise for one in hot.tried}) == ([1.0], {1.0})
     policy.spec = replace(plain, warm_start=False)
-    calm = check_retrieval_of(policy, library, tasks, Asked(8, 2))
+    calm = check_retrieval_of(policy, library, tasks, CheckSettings(8, 2))
     assert (len(calm.cooled), calm.tried, calm.chosen) == (5, (), None)
     policy.spec = replace(plain, warm_start=False, cools=False)
-    assert check_retrieval_of(policy, library, tasks, Asked(8, 2)).reason.startswith("it cannot begin from a given")
+    assert check_retrieval_of(policy, library, tasks, CheckSettings(8, 2)).reason.startswith(
+        "it cannot begin from a given"
+    )
 
 
 def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(library: Library, check: Check) -> None:
@@ -222,15 +224,15 @@ def test_a_check_is_made_once_and_kept_in_the_cache(
     first = planned(library, seed=5).check
     monkeypatch.setattr(module, "check_retrieval_of", lambda *_: pytest.fail("it was made already"))
     assert planned(library, seed=5).check == first
-    assert first in [one.check for one in kept(library)]
+    assert first in [one.check for one in stored_checks(library)]
     place = module._place(library)
     damaged = sorted(place.glob("*.json"))[0]
     text = damaged.read_text()
     damaged.write_text(text[:-40])
-    assert len(kept(library)) == len(list(place.glob("*.json"))) - 1
+    assert len(stored_checks(library)) == len(list(place.glob("*.json"))) - 1
     damaged.write_text(text)
     monkeypatch.setattr(module, "_VERSION", module._VERSION + 1)
-    assert kept(library) == [], "a check by another rule is not shown"
+    assert stored_checks(library) == [], "a check by another rule is not shown"
 
 
 def test_a_check_that_comes_with_a_library_is_not_believed(
@@ -251,7 +253,7 @@ def test_a_check_that_comes_with_a_library_is_not_believed(
         shutil.copy(file, folder / file.name)
     shutil.rmtree(tmp_path / "cache")
     assert planned(copy, seed=7).check == true
-    assert [one.check for one in kept(copy)] == [true]
+    assert [one.check for one in stored_checks(copy)] == [true]
 
 
 def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from besttake import registry
 from besttake.config import Plan
-from besttake.errors import ComponentError, MissingExtra, PlanError, RunError
+from besttake.errors import ComponentError, PlanError, RunError
 from besttake.reporting import writers
 from besttake.reporting import writers as tables
 from besttake.reporting.dataset import CAMERA, Scene, write_dataset
@@ -156,21 +156,10 @@ def test_a_data_set_is_whole_or_not_there(run: Path, tmp_path: Path) -> None:
         assert sum(1 for _ in film.decode(video=0)) == sum(ends)
 
 
-def test_figures_are_svg_and_pdf_where_svglib_is(run: Path, tmp_path: Path) -> None:
+def test_figures_are_svg(run: Path, tmp_path: Path) -> None:
     made = export(run, Wanted(figures=tmp_path / "figures"))
     assert made
     assert all(path.read_text().startswith("<svg") for path in made)
-    try:
-        import svglib  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingExtra, match=r"besttake\[pdf\]"):
-            export(run, Wanted(csv=True, figures=tmp_path / "more", pdf=True), tmp_path / "tables")
-        assert not (tmp_path / "more").exists()
-        assert not (tmp_path / "tables").exists()
-        return
-    pages = [path for path in export(run, Wanted(figures=tmp_path / "more", pdf=True)) if path.suffix == ".pdf"]
-    assert len(pages) == len(made)
-    assert all(path.read_bytes().startswith(b"%PDF-") for path in pages)
 
 
 def test_a_rerun_recording_holds_every_take(run: Path, tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from besttake.result import Cell, Dfe, Estimate
-from besttake.verbs.doctor import Check, DoctorResult, Pairing
+from besttake.verbs.doctor import DoctorResult, InstallCheck, Pairing
 from besttake.verbs.ingest import IngestResult, ingest
 from besttake.verbs.plan import plan
 from besttake.verbs.probe import ProbeResult
 from besttake.verbs.rank import RankedTake, RankResult
-from besttake.verbs.reproduce import Compared, ReproduceResult, protocol
+from besttake.verbs.reproduce import ComparedNumber, ReproduceResult, protocol
 
 
 def ranked() -> RankResult:
@@ -33,8 +33,8 @@ def ingested(folder: Path) -> IngestResult:
 
 def reproduced(folder: Path) -> ReproduceResult:
     numbers = (
-        Compared("pi0", "pass@1", 64.2, Estimate(60.5, 55.0, 66.0)),
-        Compared("pi0", "retrieve", 70.6, Estimate(reason="not measured")),
+        ComparedNumber("pi0", "pass@1", 64.2, Estimate(60.5, 55.0, 66.0)),
+        ComparedNumber("pi0", "retrieve", 70.6, Estimate(reason="not measured")),
     )
     return ReproduceResult(protocol("table1"), ingested(folder).result, numbers, ("starts is <10>, the paper's 50",))
 
@@ -55,7 +55,7 @@ RESULTS = {
     "rank": lambda _: ranked(),
     "plan": lambda _: plan(pass1=0.64),
     "doctor": lambda _: DoctorResult(
-        (Check("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
+        (InstallCheck("base", "python", True, "3.12"),), Pairing("", "p", "e", (), (), ("no camera <wrist>",), ())
     ),
     "ingest": ingested,
     "probe": lambda _: probed(),

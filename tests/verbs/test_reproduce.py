@@ -136,7 +136,7 @@ def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_
         error = 1 + change + 0.01 * abs(config.prior - 0.5)
         return Check(tried=(replace(_CHECKED, config=config, error=Estimate(error)),))
 
-    monkeypatch.setattr(reproduce, "checked", checked)
+    monkeypatch.setattr(reproduce, "load_or_check", checked)
     table = reproduce.protocol("table1")
     policies = {"pi0": "testbed:half", "pi05": "testbed:alt"}
     changes = {"demos": "testbed?demos_per_task=2", "encoder": "hog"}
@@ -144,7 +144,7 @@ def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_
     config = reproduce.choose_once(plan, 24, as_reporter(False))
     assert config == RetrievalConfig(rule="next", noise=0.5, prior=0.5, reliability=1.0)
     assert set(asked) == {("testbed:half", 24), ("testbed:alt", 24)}
-    monkeypatch.setattr(reproduce, "checked", lambda *_: Check(reason="it cannot be warm-started"))
+    monkeypatch.setattr(reproduce, "load_or_check", lambda *_: Check(reason="it cannot be warm-started"))
     with pytest.raises(PlanError, match="`choose`: testbed:half cannot be checked: it cannot be warm-started"):
         reproduce.choose_once(plan, 24, as_reporter(False))
 

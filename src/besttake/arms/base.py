@@ -105,14 +105,6 @@ class Perceive:
 
 
 @dataclass(frozen=True)
-class Foresee:
-    """A request for the image that the policy expects after ``chunk``; allowed only if ``tools.foresees``."""
-
-    observation: Observation
-    chunk: F32
-
-
-@dataclass(frozen=True)
 class Recall:
     """A request for the best `Match` among the demonstrations of the take's task, by ``config``.
 
@@ -128,7 +120,7 @@ class Recall:
     phase: bool | None = None
 
 
-Want = Sample | Embed | Perceive | Foresee | Recall
+Want = Sample | Embed | Perceive | Recall
 Acting = Generator[Want | Sequence[Want], Any, Any]
 
 
@@ -155,7 +147,7 @@ class Arm(Protocol):
     def act(self, take: Request, tools: Tools) -> Acting:
         """Decide the next chunk of a take. This is a generator, which asks for what it needs and returns the chunk.
 
-        An arm never calls the policy itself. It yields a request (`Sample`, `Embed`, `Perceive`, `Foresee` or `Recall`)
+        An arm never calls the policy itself. It yields a request (`Sample`, `Embed`, `Perceive` or `Recall`)
         and receives the answer, or yields a list of requests and receives a list of answers. This way, requests of all
         takes in progress are answered in one batch. If a request fails, its error is raised at the ``yield``; unless
         the arm handles it, only this take fails.
@@ -180,7 +172,6 @@ class Tools:
     config: RetrievalConfig
     library: Library | None = None
     candidates: int = 4
-    foresees: bool = False
     _retrievers: dict[tuple[str, RetrievalConfig], Retriever] = field(default_factory=dict)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from besttake.arms.base import Acting, ArmSpec, Embed, Foresee, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
 from besttake.core.retrieve import alike, closeness
 from besttake.types import F32
 
@@ -17,18 +17,10 @@ class Rerank:
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """Rank by the predicted image if the policy predicts one, else by the actions."""
+        """Sample all candidates, and execute the one closest to what was demonstrated."""
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
-        if tools.foresees:
-            chunks = yield samples
-            pictures = yield [Foresee(take.observation, chunk) for chunk in chunks]
-            embeddings = yield [Embed(picture) for picture in pictures]
-            index = tools.view(take).index
-            scores = np.array([index.nearest(embedding[None]).best[0] for embedding in embeddings])
-        else:
-            *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
-            scores = _closeness(take, tools, embedding, np.stack(chunks))
-        return chunks[int(np.argmax(scores))]
+        *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
+        return chunks[int(np.argmax(_closeness(take, tools, embedding, np.stack(chunks))))]
 
 
 def _closeness(take: Request, tools: Tools, embedding: F32, chunks: F32) -> F32:

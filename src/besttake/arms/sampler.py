@@ -7,18 +7,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Acting, Arm, Embed, Foresee, Perceive, Recall, Request, Sample, Tools, Want
+from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, Tools, Want
 from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
-from besttake.policies.base import Foresight, Perception, Policy
+from besttake.policies.base import Perception, Policy
 from besttake.types import F32, Array, EnvSpec, World
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -68,7 +68,7 @@ def arm_sampler(
     candidates: int = 4,
 ) -> ArmSampler:
     """Create a sampler of ``policy`` for any arm that policy, library and settings allow."""
-    tools = Tools(policy.spec, world, config, library, candidates, isinstance(policy, Foresight))
+    tools = Tools(policy.spec, world, config, library, candidates)
     return ArmSampler(policy, tools, encoder)
 
 
@@ -139,8 +139,7 @@ class ArmSampler:
         places = [(row, index) for row, own in lists.items() for index in range(len(own))]
         answers: dict[tuple[int, int], Answer] = {}
         calls: dict[type, Callable[[Any], Any]] = {
-            Sample: self._sample, Perceive: self._perceive, Foresee: self._foresee, Embed: self._embed,
-            Recall: self._recall,
+            Sample: self._sample, Perceive: self._perceive, Embed: self._embed, Recall: self._recall
         }  # fmt: skip
         for kind, call in calls.items():
             own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
@@ -163,11 +162,6 @@ class ArmSampler:
             with self._models:
                 return self.policy.perceive(observations, [w.draw for w in wants])
         return np.stack([seen.state for seen in observations])
-
-    def _foresee(self, wants: Sequence[Foresee]) -> Array:
-        chunks = np.stack([w.chunk for w in wants])
-        with self._models:
-            return cast(Foresight, self.policy).foresee([w.observation for w in wants], chunks)
 
     def _embed(self, wants: Sequence[Embed]) -> Array:
         assert self.encoder is not None, "arms that embed are only run with an encoder"
@@ -207,8 +201,7 @@ def _checked_want(wanted: Any) -> Want | list[Want]:
     for want in wants:
         if not isinstance(want, Want):
             raise TypeError(
-                "an arm yields a Sample, an Embed, a Perceive, a Foresee, a Recall or a list of these,"
-                f" not {want!r:.60}"
+                f"an arm yields a Sample, an Embed, a Perceive, a Recall or a list of these, not {want!r:.60}"
             )
     return wants
 

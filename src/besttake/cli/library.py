@@ -129,10 +129,10 @@ def show_library(
 
     from besttake.demos.library import Library
     from besttake.reporting import terminal
-    from besttake.verbs.diagnose.choice import kept
+    from besttake.verbs.diagnose.choice import stored_checks
 
     library = Library.open(directory)
-    known = {one.policy: one.check for one in kept(library)}
+    known = {one.policy: one.check for one in stored_checks(library)}
     summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
     show([*terminal.library(library), *terminal.checked(known)], summary, as_json)
     if contact_sheets is not None:

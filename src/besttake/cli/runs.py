@@ -44,7 +44,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     from besttake.verbs.runs import summarise
 
     summary = summarise(directory)
-    show(run_summary(summary), summary.to_dict(), as_json)
+    show(run_summary(summary), asdict(summary), as_json)
 
 
 def runs_merge(
@@ -195,7 +195,6 @@ def export(
     figures: Annotated[
         Path | None, _figure(metavar="DIR", help="Write every figure as SVG into this directory.")
     ] = None,
-    pdf: Annotated[bool, _figure("--pdf", help="Write the figures as PDF too.")] = False,
     films: Annotated[Path | None, _takes(metavar="DIR", help="Write each take as an MP4 into this directory.")] = None,
     lerobot: Annotated[
         Path | None, _takes(metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.")
@@ -223,13 +222,13 @@ def export(
       besttake export runs/demo --csv --latex table1 -o paper/
       besttake export runs/demo --films films/ --outcome failure --most 20
       besttake export runs/demo --lerobot datasets/mine --outcome success --arm base
-      besttake export runs/demo --figures figures/ --pdf
+      besttake export runs/demo --figures figures/
     """
     from besttake.verbs.export import Wanted
     from besttake.verbs.export import export as write
 
     wanted = Wanted(
-        csv=csv, parquet=parquet, latex=latex, figures=figures, pdf=pdf, films=films, lerobot=lerobot, rerun=rerun,
+        csv=csv, parquet=parquet, latex=latex, figures=figures, films=films, lerobot=lerobot, rerun=rerun,
         policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
         fps=fps,
     )  # fmt: skip

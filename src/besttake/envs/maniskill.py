@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from besttake.conventions import BRIDGE_STATE, FAMILIES, POSE_STATE
+from besttake.conventions import BRIDGE_STATE, MANISKILL_BRIDGE, POSE_STATE
 from besttake.envs.base import check_action, check_cameras, check_task
 from besttake.errors import ComponentError, MissingExtra, one_line
 from besttake.files import short_hash, versions
@@ -79,8 +79,7 @@ class ManiSkillEnv:
         _check_assets()
         tasks = tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names)
         settings = f"{','.join(names)} {render} {reading} {horizon}" + ("" if layout == "pose" else f" {layout}")
-        known = FAMILIES["ManiSkill Bridge"].convention
-        means = replace(known, state="" if render == "none" else _LAYOUTS[layout])
+        means = replace(MANISKILL_BRIDGE, state="" if render == "none" else _LAYOUTS[layout])
         self.spec = EnvSpec(
             f"maniskill:{','.join(names)}", tasks, range(_EPISODES), action_dim=7,
             state_dim=22 if render == "none" else 8, cameras=(_CAMERA,), score_camera=_CAMERA,

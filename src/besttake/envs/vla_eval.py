@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from besttake.conventions import FAMILIES, Convention
+from besttake.conventions import GOOGLE_ROBOT, LIBERO, Convention
 from besttake.envs.base import (
     Declared,
     check_action,
@@ -72,10 +72,10 @@ def make(
     arguments = {key: value(text) for key, text in rest.items()}
     if target == "coke-can":
         module, name, arguments = "simpler", "SimplerEnvBenchmark", coke_can(**arguments)
-        known = FAMILIES["coke can (vla-eval)"].convention
+        known = GOOGLE_ROBOT
         facts = replace(facts, starts=facts.starts or _GRID)
     if name == "LIBEROBenchmark":
-        known = replace(FAMILIES["LIBERO"].convention, size="256 x 256")
+        known = replace(LIBERO, size="256 x 256")
     if not name:
         raise ComponentError(f"{read.uri}: name a benchmark as MODULE:CLASS, e.g. libero:LIBEROBenchmark")
     benchmark = _find(module, name)

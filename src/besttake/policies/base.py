@@ -16,7 +16,7 @@ import numpy as np
 from besttake.errors import ComponentError
 from besttake.files import short_hash
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Observation, PolicySpec, Warm
+from besttake.types import F32, Observation, PolicySpec, Warm
 
 
 class Policy(Protocol):
@@ -55,15 +55,6 @@ class Perception(Protocol):
 
     def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
         """The state that it sees when it samples from each draw, float32 (B, state_dim)."""
-        ...
-
-
-@runtime_checkable
-class Foresight(Protocol):
-    """A policy that also predicts what it would see: per-step re-ranking then ranks predicted observations."""
-
-    def foresee(self, observations: Sequence[Observation], chunks: F32) -> U8:
-        """The image expected after each chunk, uint8 (B, H, W, 3), from the score camera."""
         ...
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from besttake.conventions import COMMANDS, FAMILIES, Convention, gripper_in
+from besttake.conventions import COMMANDS, OPENNESS, Convention, gripper_in
 from besttake.conventions import Gripper as GripperCommand
 from besttake.encoders.pretrained import pick_device
 from besttake.errors import ComponentError, need, one_clear_error
@@ -171,7 +171,7 @@ def convention_of(stats: Mapping[str, Any], gripper: Gripper) -> Convention:
     ends = next(((kept[low], kept[high]) for low, high in (("min", "max"), ("q01", "q99")) if low in kept), ((), ()))
     ranges = list(zip(*ends, strict=False))
     known = gripper_in(ranges, -1) if len(ranges) == _ARM_AND_GRIPPER else None
-    return Convention(FAMILIES["openvla:"].convention.gripper if known == GripperCommand(0, 1) else known)
+    return Convention(OPENNESS if known == GripperCommand(0, 1) else known)
 
 
 def _central(image: Any) -> Any:

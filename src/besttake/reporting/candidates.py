@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 import numpy as np
 
@@ -31,14 +31,14 @@ KINDS = {
     "broken": "No take was finished",
 }
 _POINTS = 16
-"""Steps at which a curve has an interval."""
+"""Steps of a curve."""
 _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "missed", "rescued", "missed")
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A start that could be shown: its takes by arm, the plain policy's first; which of those was picked, and what
-    became of it; whether the scorers would pick different takes. ``place`` is that of its cell in ``result.cells``.
+    became of it. ``place`` is that of its cell in ``result.cells``.
     """
 
     cell: Cell
@@ -46,7 +46,6 @@ class Candidate:
     arms: dict[str, tuple[Row, ...]]
     picked: int | None
     kind: str
-    disputed: bool
 
     @property
     def key(self) -> TakeKey:
@@ -113,9 +112,9 @@ def score_of(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
 
 
 def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Scores | None) -> Candidate:
-    rows, name = arms[BASE], ScoreName(cell.scorer, cell.window)
+    rows = arms[BASE]
     outcome = {row.key.seed: row.success for row in rows if row.success is not None}
-    picked = picked_seed(rows, scores, name) if rows else None
+    picked = picked_seed(rows, scores, ScoreName(cell.scorer, cell.window)) if rows else None
     if not outcome:
         kind = "broken"
     elif all(outcome.values()):
@@ -126,23 +125,17 @@ def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Sc
         kind = "unscored"
     else:
         kind = "rescued" if outcome.get(picked) else "missed"
-    every = {other for row in rows if (score := scores.get(row.key) if scores else None) for other in score.scores}
-    picks = {picked_seed(rows, scores, other) for other in every if other.window == cell.window}
-    taken = {arm: tuple(own) for arm, own in arms.items()}
-    return Candidate(cell, place, taken, picked, kind, len(picks - {None}) > 1)
+    return Candidate(cell, place, {arm: tuple(own) for arm, own in arms.items()}, picked, kind)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How soon the takes of an arm succeed: the ``steps`` at which some did, the part that had by then, and intervals.
+    """How soon the takes of an arm succeed: which part had by some steps (``at``), each with its interval.
 
-    ``by`` is that part at each of the ``steps``, ``at`` the estimate with its interval at some steps. ``half``: the
-    step by which half of all takes had succeeded; None where fewer than half did.
+    ``half``: the step by which half of all takes had succeeded; None where fewer than half did.
     """
 
     arm: str
-    steps: list[int]
-    by: list[float]
     at: dict[int, Estimate]
     half: int | None
 
@@ -154,7 +147,7 @@ def success_curves(starts: Iterable[Candidate]) -> list[Curve]:
     stays among the takes that are counted, and the curve ends at pass@1. (To treat it as censored, as a Kaplan-Meier
     curve does, would give it the chances of the takes that went on, and promise more successes than there were.)
     """
-    by_arm: dict[str, dict[str, list[float]]] = {}
+    by_arm: dict[str, list[list[float]]] = {}
     last = 0
     for start in starts:
         for arm, rows in start.arms.items():
@@ -163,36 +156,34 @@ def success_curves(starts: Iterable[Candidate]) -> list[Curve]:
                 return []
             if done:
                 times = [float(row.success_step) if row.success_step is not None else np.inf for row in done]
-                by_arm.setdefault(arm, {})[start.id] = times
+                by_arm.setdefault(arm, []).append(times)
                 last = max(last, *(row.steps for row in done))
     return [_curve(arm, times, last) for arm, times in by_arm.items()]
 
 
 def policy_curves(cell: Cell, starts: Sequence[Candidate]) -> list[tuple[str, list[Curve]]]:
-    """The curves of a policy under its name; those of each of its cells where its own would not end at its pass@1.
+    """The curves of a policy under its name; of a run until decided those of each of its cells.
 
-    That is so in a run until decided whose cells stopped at different times: pass@1 leaves out what was made after the
-    first of them stopped, because tasks with more starts than others would tilt it, and an arm that went on longer.
+    Its cells stop at different times, and pass@1 of the policy leaves out what was made after the first of them did.
     """
-    whole = success_curves(starts)
-    own = {name: arm.pass_1.n for name, arm in cell.arms.arms.items()} if cell.arms is not None else {}
-    if cell.path is None or all(own.get(one.arm, 0) == one.at[max(one.at)].n for one in whole):
-        return [(cell.policy, whole)]
+    if cell.path is None:
+        return [(cell.policy, success_curves(starts))]
     places = {start.place: f"{cell.policy}, {start.cell.group}" for start in starts}
     return [
         (name, success_curves(one for one in starts if one.place == place)) for place, name in sorted(places.items())
     ]
 
 
-def _curve(arm: str, times: Mapping[str, list[float]], last: int) -> Curve:
+def _curve(arm: str, times: Sequence[Sequence[float]], last: int) -> Curve:
     """A start counts once, with the part of its takes that had succeeded: as pass@1 does."""
-    table = np.full((len(times), max(map(len, times.values()))), np.nan)
-    for row, takes in zip(table, times.values(), strict=True):
-        row[: len(takes)] = takes
-    made = np.sum(~np.isnan(table), axis=1)
-    steps = np.unique(table[np.isfinite(table)])
-    parts = [float(np.mean(np.sum(table <= step, axis=1) / made)) for step in steps]
+
+    def parts(step: int) -> list[float]:
+        return [sum(time <= step for time in own) / len(own) for own in times]
+
     grid = sorted({round(step) for step in np.linspace(0, last, _POINTS + 1)})
-    at = {step: mean_interval(np.sum(table <= step, axis=1) / made, unit_scale()) for step in grid}
-    half = next((int(step) for step, part in zip(steps, parts, strict=True) if part >= 0.5), None)
-    return Curve(arm, [int(step) for step in steps], parts, at, half)
+    won = sorted((time, 1 / len(own)) for own in times for time in own if time < np.inf)
+    summed = accumulate(weight for _, weight in won)
+    half = next(
+        (int(step) for (step, _), part in zip(won, summed, strict=True) if part >= 0.5 * len(times) - 1e-9), None
+    )
+    return Curve(arm, {step: mean_interval(parts(step), unit_scale()) for step in grid}, half)

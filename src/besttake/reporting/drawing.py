@@ -32,7 +32,6 @@ SHAPES = ("circle", "square", "diamond", "triangle", "down", "cross")
 Point = tuple[float, float]
 WIDTH = 460.0
 _ROW = 24.0
-_GAP = 10.0
 _LEFT = 160.0
 _RIGHT = 144.0
 
@@ -234,11 +233,11 @@ class Frame:
         return shapes
 
 
-def spread(values: Sequence[float | None], *, low: float, high: float, pad: float = 0.06) -> tuple[float, float]:
+def spread(values: Sequence[float | None], *, low: float, high: float) -> tuple[float, float]:
     """A range that holds ``values`` and [low, high], with some air around the values."""
     known = [v for v in values if v is not None and math.isfinite(v)]
     bottom, top = min([low, *known]), max([high, *known])
-    air = (top - bottom) * pad
+    air = (top - bottom) * 0.06
     return (bottom - air if bottom < low else low), (top + air if top > high else high)
 
 
@@ -284,7 +283,7 @@ def datum(path: str, value: float | None) -> Mapping[str, str]:
 class DotRow:
     """One line of a dot plot: a label, a number with its interval, and where ``result.json`` has it.
 
-    A ``heading`` is a label alone; the ``best`` row stands on a ground of its own.
+    The ``best`` row stands on a ground of its own.
     """
 
     label: str
@@ -293,22 +292,15 @@ class DotRow:
     color: str = "ink"
     strong: bool = False
     hollow: bool = False
-    gap: bool = False
-    heading: bool = False
     best: bool = False
 
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers of a plot are written: beside the dot, on hover, and by how much the axis is scaled.
-
-    The whole is ``width`` wide, of which the labels have ``left``; a row is ``row`` high.
-    """
+    """How numbers of a plot are written, beside the dot and on hover; how wide its labels and how high its rows are."""
 
     text: Callable[[float | None], str]
     tip: Callable[[DotRow], str]
-    scale: float = 100.0
-    width: float = WIDTH
     left: float = _LEFT
     row: float = _ROW
 
@@ -324,24 +316,19 @@ def dots(
 ) -> Figure:
     """A dot plot between ``ends``; ``mark`` is where a dashed line stands, ``zero`` makes the one at 0 stand out."""
     top = 4.0
-    height = top + sum(style.row + (_GAP if row.gap else 0) for row in rows) + 26
-    axis = Axis(*ends, style.left, style.width - _RIGHT)
+    height = top + style.row * len(rows) + 26
+    axis = Axis(*ends, style.left, WIDTH - _RIGHT)
     bottom = height - 26
-    shapes: list[Element] = [*horizontal(axis, top, bottom, zero=zero, about=4, scale=style.scale)]
+    shapes: list[Element] = [*horizontal(axis, top, bottom, zero=zero, about=4)]
     if mark is not None:
         shapes.append(Polyline([(axis(mark), top), (axis(mark), bottom)], "muted", 1, (3, 3)))
-    y = top
-    for row in rows:
-        y += style.row + (_GAP if row.gap else 0)
+    for i, row in enumerate(rows):
+        y = top + style.row * (i + 1)
         if row.best:
-            ground = [(0.0, y - style.row), (style.width, y - style.row), (style.width, y), (0.0, y)]
+            ground = [(0.0, y - style.row), (WIDTH, y - style.row), (WIDTH, y), (0.0, y)]
             shapes.append(Area(ground, "accent", opacity=0.1))
-        shapes += _heading(row, y - style.row / 2) if row.heading else _dot(row, y - style.row / 2, axis, style)
-    return Figure(style.width, height, title, tuple(shapes))
-
-
-def _heading(row: DotRow, y: float) -> list[Element]:
-    return [Label(6, y + 4.5, shorten(row.label, 60), row.color, 12.5, "start", True)]
+        shapes += _dot(row, y - style.row / 2, axis, style)
+    return Figure(WIDTH, height, title, tuple(shapes))
 
 
 def _dot(row: DotRow, y: float, axis: Axis, style: Style) -> list[Element]:
@@ -349,18 +336,15 @@ def _dot(row: DotRow, y: float, axis: Axis, style: Style) -> list[Element]:
     label = Label(style.left - 12, y + 4.5, shorten(row.label, room), row.color, 12.5, "end", row.strong)
     value, low, high = row.estimate.value, row.estimate.low, row.estimate.high
     if value is None:
-        return [
-            label,
-            Label(style.left + 6, y + 4.5, shorten(row.estimate.reason or "not measured", 48), "muted", 11.5),
-        ]
+        reason = shorten(row.estimate.reason or "not measured", 48)
+        return [label, Label(style.left + 6, y + 4.5, reason, "muted", 11.5)]
     shapes: list[Element] = [label]
     if low is not None and high is not None:
         shapes.append(Polyline([(axis.clip(low), y), (axis.clip(high), y)], row.color, 2.2 if row.strong else 1.6))
     data = datum(f"{row.path}/value", value)
     size = 5.0 if row.strong else 4.2
     shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=style.tip(row), data=data))
-    span = interval(low, high, scale=style.scale, digits=2 if style.scale == 1 else 1)
-    right = style.width - _RIGHT
+    right = WIDTH - _RIGHT
     shapes.append(Label(right + 62, y + 4.5, style.text(value), row.color, 12.5, "end", row.strong))
-    shapes.append(Label(right + 68, y + 4.5, span, "muted", 10.5))
+    shapes.append(Label(right + 68, y + 4.5, interval(low, high, scale=100), "muted", 10.5))
     return shapes

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from besttake.arms import BASE, COOLED, RETRIEVE
-from besttake.core.stats import Estimate
 from besttake.reporting.drawing import (
     SERIES,
     WIDTH,
@@ -27,12 +26,11 @@ from besttake.reporting.drawing import (
     spread,
 )
 from besttake.reporting.numbers import bounds, estimate_percent, estimate_points, interval, percent, points
-from besttake.reporting.tables import change_names, change_starts, gain_headroom
+from besttake.reporting.tables import gain_headroom
 
 if TYPE_CHECKING:
     from besttake.reporting.candidates import Curve
     from besttake.result import Cell, CurvePoint, Relation, Result
-    from besttake.verbs.compare import Change
 
 
 def ladder(cell: Cell, path: str) -> Figure | None:
@@ -185,7 +183,7 @@ def curve(cell: Cell, path: str) -> Figure | None:
 
 def timing(policy: str, drawn: list[Curve]) -> Figure | None:
     """The curves of a policy; None where no take succeeded or nothing is known."""
-    if not any(curve.steps for curve in drawn):
+    if not any((estimate.value or 0) > 0 for curve in drawn for estimate in curve.at.values()):
         return None
     last = max(step for curve in drawn for step in curve.at)
     frame = Frame.of((WIDTH, 240 + 16 * len(drawn)), (44, 14, 14, 42 + 16 * len(drawn)), (0, last), (0, 1))
@@ -199,40 +197,6 @@ def timing(policy: str, drawn: list[Curve]) -> Figure | None:
     for i, curve in enumerate(drawn):
         shapes += _success_over_time(curve, i, frame)
     return Figure(frame.width, frame.height, f"How soon takes of {policy} succeed, by arm", tuple(shapes))
-
-
-_CHANGE_COLORS = {"better": "accent", "worse": "warn"}
-
-
-def changes(compared: Sequence[Change]) -> Figure | None:
-    """A forest of all changes: blue where the second run is better, orange where it is worse, hollow where neither."""
-    rows: list[DotRow] = []
-    tips: dict[str, Change] = {}
-    before = None
-    for i, one in enumerate(compared):
-        if one.change.value is None:
-            continue
-        heading = f"{change_names(one)}, {one.group}"
-        if heading != before:
-            rows.append(DotRow(heading, Estimate(), "", heading=True, gap=bool(rows)))
-            before = heading
-        path = f"/changes/{i}/change"
-        tips[path] = one
-        color = _CHANGE_COLORS.get(one.shown, "ink")
-        label = f"{one.arm} {one.number}"
-        rows.append(DotRow(label, one.change, path, color, strong=bool(one.shown), hollow=not one.shown))
-    if not rows:
-        return None
-    style = Style(points, lambda row: _change_tip(tips[row.path]), row=20, width=560, left=200)
-    return dots(
-        rows, "Change from the first run to the second", spread(_ends(rows), low=-0.1, high=0.1), style, zero=True
-    )
-
-
-def _change_tip(change: Change) -> str:
-    rates = f"{estimate_percent(change.before)} → {estimate_percent(change.after)}"
-    what = f"{change_names(change)}, {change.group}, {change.arm} {change.number}"
-    return f"{what}\n{rates}\n{estimate_points(change.change)}, {change_starts(change)} starts"
 
 
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
@@ -335,13 +299,8 @@ def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: b
 def _success_over_time(curve: Curve, i: int, frame: Frame) -> list[Element]:
     color = "ink" if curve.arm == BASE else f"s{i % SERIES}"
     spans = [(step, e.low, e.high) for step, e in curve.at.items() if e.low is not None and e.high is not None]
-    stairs, part = [frame.at(0, 0)], 0.0
-    for step, now in zip(curve.steps, curve.by, strict=True):
-        stairs += [frame.at(step, part), frame.at(step, now)]
-        part = now
-    end = max(curve.at)
-    stairs.append(frame.at(end, part))
-    shapes: list[Element] = [frame.band(spans, color, 0.08), Polyline(stairs, color, 1.7)]
+    line = [frame.at(step, estimate.value or 0) for step, estimate in curve.at.items()]
+    shapes: list[Element] = [frame.band(spans, color, 0.08), Polyline(line, color, 1.7)]
     for step, estimate in curve.at.items():
         if step and estimate.value is not None:
             span = interval(estimate.low, estimate.high, scale=100)

@@ -45,11 +45,6 @@ _PICTURES = (
     " of the policy as it is, and the line shows the 95 % interval. A filled dot means that the gain is shown, with all"
     " options tested at once; the recommended one stands on blue. The dashed line is the smallest gain worth acting on."
 )
-_OPEN = (
-    "Where these takes do not settle a question, the range of further starts that settles it 8 times in 10, and the"
-    " takes (and the time at this run's pace) that these are: of the plain policy alone for “More takes?”, of every arm"
-    " for the others. The same command with more `starts` goes on from the takes that are there."
-)
 _SOON = (
     "Of all takes of an arm, the part that had succeeded by each step; each start counts once, and the band is the 95 %"
     " interval. A take that ends without success stays in the count as one that never succeeds (it is not treated as if"
@@ -160,11 +155,8 @@ def _verdict(result: Result, takes: PageTakes) -> Section:
 
 
 def _why(result: Result) -> Section:
-    """The answers to the paper's questions, the options of each policy, and what is open."""
+    """The answers to the paper's questions, and the options of each policy."""
     parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
-    questions = tables.still_open(result)
-    if questions.rows:
-        parts += [title("What is open, and what it would cost to close", "open"), prose(_OPEN), questions.section()]
     if parts and result.notes:
         parts += [title("Notes on this run", "notes"), bullets(map(sentence, result.notes), "notes")]
     return Section("why", "Why, and what is open", parts, "Why", "In a minute")
@@ -355,10 +347,7 @@ def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
 def _changed(compared: CompareResult) -> list[Section]:
     """What changed from one run to the next, and what each policy needs in either."""
     changes, (first, second) = compared.changes, compared.result.plan["runs"][:2]
-    caption = "Change of success in points, second run minus first. Blue: better; orange: worse; hollow: not shown to \
-differ."
-    drawn = picture(figures.changes(changes), caption, style="options")
-    parts = [bullets(words.changed(changes)), drawn, tables.changes(changes, first, second).section(name="changed")]
+    parts = [bullets(words.changed(changes)), tables.changes(changes, first, second).section(name="changed")]
     needs = [
         (run, cell.policy, in_percent(tables.rates(cell)[0]), words.headline(cell))
         for run, cell in zip(compared.policy_runs, compared.result.policies, strict=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.arms import BASE
 from besttake.reporting.numbers import interval, number, spread
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import headline, marks, needs_text, open_questions, overview, retrieval_name
+from besttake.reporting.words import headline, marks, needs_text, overview, retrieval_name
 
 if TYPE_CHECKING:
     from besttake.core.offline import Check
@@ -43,20 +43,35 @@ def verdicts(result: Result) -> Table:
 
 
 def numbers(result: Result) -> Table:
-    """The main numbers of every cell and, with tasks ``*``, of every policy; each estimate with its interval."""
-    names = ("pass_1", "pass_n", "headroom", "gain", COOLED, RETRIEVE, "content", "combine")
-    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    rows = []
-    for cell in (*result.cells, *result.policies):
-        arms = cell.arms.arms if cell.arms else {}
-        estimates = (
-            cell.headroom and cell.headroom.pass_1, cell.headroom and cell.headroom.pass_n, *gain_headroom(cell),
-            *(arms[name].gain if name in arms else None for name in (COOLED, RETRIEVE)),
-            cell.arms and cell.arms.content, cell.arms and cell.arms.combine,
-        )  # fmt: skip
-        values = [value for e in estimates for value in ((e.value, e.low, e.high) if e else (None, None, None))]
-        rows.append((cell.policy, cell.env, cell.group, cell.starts, cell.takes, *values, needs_text(cell)))
-    return Table(overview(result), ("policy", "env", "tasks", "starts", "takes", *columns, "needs"), rows)
+    """A row per cell and number, with its interval: policies first (their group is ``*``)."""
+    table = [
+        (cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, one.value, one.low, one.high)
+        for cell in (*result.policies, *result.cells)
+        for name, one in _numbers(cell)
+    ]
+    return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table)
+
+
+def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
+    """The numbers of a cell that others plot or tabulate, by name."""
+    numbers: dict[str, Estimate | None] = {}
+    if cell.headroom is not None:
+        numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n, "headroom": cell.headroom.headroom}
+    if cell.selectors is not None:
+        for scorer, windows in cell.selectors.scored.items():
+            numbers |= {f"select gain, {scorer} {window}": one.gain for window, one in windows.items()}
+        numbers["shortest gain"] = cell.selectors.shortest.gain
+    for name, arm in cell.arms.arms.items() if cell.arms is not None else ():
+        numbers |= {
+            f"{name} success": arm.pass_1,
+            f"{name} gain": arm.gain,
+            f"{name} best take gain": arm.selected_gain,
+        }
+    if cell.arms is not None:
+        numbers |= {"content gain": cell.arms.content, "combine gain": cell.arms.combine}
+    if cell.dfe is not None:
+        numbers |= {"DFE": cell.dfe.dfe, "DFE floor": cell.dfe.floor, "DFE / floor": cell.dfe.ratio}
+    return [(name, estimate) for name, estimate in numbers.items() if estimate is not None]
 
 
 def options(cell: Cell) -> Table:
@@ -70,12 +85,6 @@ def options(cell: Cell) -> Table:
         over = (in_points(gain), worth_it) if i else ("", "")
         rows.append((name, one.takes, in_percent(success), *over, advice.get(one.name, "")))
     return Table("", ("option", "takes", "success", "gain, points", "worth it", "advice"), rows)
-
-
-def still_open(result: Result) -> Table:
-    """What is open, and what it would take to close it."""
-    rows = [(cell.policy, *line) for cell in result.policies for line in open_questions(cell, result)]
-    return Table("", ("policy", "question", "gain so far", "further starts", "takes", "time"), rows)
 
 
 def scorers(cells: list[Cell]) -> Table:

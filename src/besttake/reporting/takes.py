@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -89,7 +89,6 @@ class PageStart:
     env: str
     task: str
     start: int
-    disputed: bool
     scorer: str
     window: str
     takes: list[PageTake]
@@ -119,7 +118,6 @@ class HeatStart:
     task: str
     start: int
     kind: str
-    disputed: bool
     arms: list[HeatArm]
     film: int | None
 
@@ -146,71 +144,21 @@ class PageTakes:
     times: Mapping[str, list[tuple[str, list[Curve]]]] = field(default_factory=dict)
 
 
-class Starts:
-    """The starts of a run, each with everything that the page's player shows of it."""
-
-    def __init__(self, run: str | Path, cells: Sequence[Cell]) -> None:
-        directory = Path(run)
-        self._store = Store.open(directory)
-        self.scores, self._library = Scores.open(directory), _library(directory, self._store.manifest)
-        self.by_cell = candidates(cells, self._store.rows(), self.scores)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the run."""
-        self._store.close()
-
-    def why_none(self) -> str:
-        """Why no take was finished, where none was."""
-        reasons = Counter(row.error or "for no known reason" for row in self._store.rows() if row.status == "error")
-        failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))
-        return f"No take of this run was finished.{''.join(failed)}" if reasons else "This run has no takes yet."
-
-    def load(self, candidate: Candidate, room: float = math.inf) -> tuple[PageStart, int]:
-        """A start for the page, and how many bytes it has. Arms that do not fit into ``room`` are left out."""
-        cell, demo = candidate.cell, _DemoSheet(self._library)
-        takes: list[PageTake] = []
-        size = hidden = 0
-        for arm, rows in candidate.arms.items():
-            picked = candidate.pick_of(arm, self.scores)
-            done = [row for row in rows if row.status == "done"]
-            kept = _kept(done, picked)
-            films = [compact(take.film, take.frame_steps) for take in map(self._store.load, kept)]
-            weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(self.scores, row) for row in kept)
-            if arm != BASE and size + weight > room:
-                hidden += len(done)
-                continue
-            for row, (film, steps) in zip(kept, films, strict=True):
-                takes.append(_take(row, film, steps, cell, self.scores, demo, picked=row.key.seed == picked))
-            size, hidden = size + weight, hidden + len(done) - len(kept)
-        sheet, key = demo.film(), candidate.key
-        failed = [row for rows in candidate.arms.values() for row in rows if row.status == "error"]
-        start = PageStart(
-            candidate.kind, key.policy, cell.group, key.env, key.task, key.start, candidate.disputed, cell.scorer,
-            cell.window, takes, hidden=hidden, demo=sheet,
-            errors=[f"Take {row.key.seed} of {row.key.arm} could not be made: {row.error or ''}" for row in failed],
-        )  # fmt: skip
-        return start, size + (len(sheet.data) if sheet else 0)
-
-
 def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limits: PageLimits = REPORT) -> PageTakes:
     """The takes of a run that the page shows: the outcomes of all, the films of some within ``limits``."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
-    with Starts(run, cells) as starts:
-        every = [candidate for own in starts.by_cell.values() for candidate in own]
+    with Store.open(run) as store:
+        scores, library, rows = Scores.open(run), _library(run, store.manifest), store.rows()
+        by_cell = candidates(cells, rows, scores)
+        every = [candidate for own in by_cell.values() for candidate in own]
         if not every:
-            return PageTakes([], starts.why_none())
+            return PageTakes([], _why_none(rows))
         shown: list[PageStart] = []
         places: dict[str, int] = {}
         spent = misses = 0
-        for candidate in reversed(every) if limits.newest else choose(starts.by_cell):
-            start, size = starts.load(candidate, limits.bytes - spent)
+        for candidate in reversed(every) if limits.newest else choose(by_cell):
+            start, size = _start(candidate, store, scores, library, limits.bytes - spent)
             if spent + size > limits.bytes:
                 misses += 1
             else:
@@ -219,30 +167,68 @@ def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limit
                 spent += size
             if misses == _MISSES or len(shown) == limits.starts:
                 break
-        note = "" if shown else "No take of this run can be shown."
-        times = {
-            cell.policy: policy_curves(cell, [one for one in every if one.cell.policy == cell.policy])
-            for cell in policies
-        }
-        names = [(cell.policy, cell.group) for cell in cells]
-        return PageTakes(shown, note, _heat(starts.by_cell, names, starts.scores, places), times)
+    note = "" if shown else "No take of this run can be shown."
+    times = {
+        cell.policy: policy_curves(cell, [one for one in every if one.cell.policy == cell.policy]) for cell in policies
+    }
+    return PageTakes(
+        shown,
+        note,
+        _heat(sorted(every, key=lambda c: c.place), [(cell.policy, cell.group) for cell in cells], scores, places),
+        times,
+    )
+
+
+def _why_none(rows: Sequence[Row]) -> str:
+    """Why no take was finished."""
+    reasons = Counter(row.error or "for no known reason" for row in rows if row.status == "error")
+    failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))
+    return f"No take of this run was finished.{''.join(failed)}" if reasons else "This run has no takes yet."
+
+
+def _start(
+    candidate: Candidate, store: Store, scores: Scores | None, library: Library | None, room: float
+) -> tuple[PageStart, int]:
+    """A start for the page, and how many bytes it has. Arms that do not fit into ``room`` are left out."""
+    cell, key, demo = candidate.cell, candidate.key, _DemoSheet(library)
+    takes: list[PageTake] = []
+    size = hidden = 0
+    for arm, rows in candidate.arms.items():
+        picked = candidate.pick_of(arm, scores)
+        done = [row for row in rows if row.status == "done"]
+        kept = _kept(done, picked)
+        films = [compact(take.film, take.frame_steps) for take in map(store.load, kept)]
+        weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(scores, row) for row in kept)
+        if arm != BASE and size + weight > room:
+            hidden += len(done)
+            continue
+        for row, (film, steps) in zip(kept, films, strict=True):
+            takes.append(_take(row, film, steps, cell, scores, demo, picked=row.key.seed == picked))
+        size, hidden = size + weight, hidden + len(done) - len(kept)
+    sheet = demo.film()
+    failed = [row for rows in candidate.arms.values() for row in rows if row.status == "error"]
+    start = PageStart(
+        candidate.kind, key.policy, cell.group, key.env, key.task, key.start, cell.scorer, cell.window, takes,
+        hidden=hidden, demo=sheet,
+        errors=[f"Take {row.key.seed} of {row.key.arm} could not be made: {row.error or ''}" for row in failed],
+    )  # fmt: skip
+    return start, size + (len(sheet.data) if sheet else 0)
 
 
 def _heat(
-    by_cell: Mapping[int, Sequence[Candidate]],
+    every: Sequence[Candidate],
     cells: Sequence[tuple[str, str]],
     scores: Scores | None,
     films: Mapping[str, int],
 ) -> Heat:
     """The map of a run's starts; ``films`` has the place of a start's films in the page, by its id."""
-    every = [candidate for i in sorted(by_cell) for candidate in by_cell[i]]
     arms = list(dict.fromkeys(arm for candidate in every for arm in candidate.arms))
     wide = {
         arm: 1 + max((row.key.seed for c in every for row in c.arms.get(arm, ())), default=-1) for arm in arms
     }  # fmt: skip
     starts = [
         HeatStart(
-            c.id, c.place, c.key.task, c.key.start, c.kind, c.disputed,
+            c.id, c.place, c.key.task, c.key.start, c.kind,
             [_heat_arm(c.arms.get(a, ()), wide[a], c.pick_of(a, scores) if a in c.arms else None) for a in arms],
             films.get(c.id),
         )

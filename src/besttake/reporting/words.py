@@ -5,7 +5,7 @@ The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +15,6 @@ from besttake.core.planning import seeds_worth
 from besttake.core.stats import Estimate
 from besttake.reporting.numbers import (
     count,
-    duration,
     estimate_percent,
     estimate_plain,
     estimate_points,
@@ -67,7 +66,6 @@ class AnswerLine:
     badge: str
     sentence: str
     tone: Tone
-    value: float | None = None
 
 
 def worded(cell: Cell) -> Cell:
@@ -178,12 +176,9 @@ def answers(cell: Cell, worth: float) -> list[AnswerLine]:
     if cell.verdict is None:
         return []
     return [
-        AnswerLine(
-            name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"),
-            one.gain.value,
-        )
+        AnswerLine(name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"))
         for name, one in cell.verdict.answers.items()
-    ]  # fmt: skip
+    ]
 
 
 def _sentence(name: str, one: Answer, cell: Cell, worth: float) -> str:
@@ -305,29 +300,6 @@ def leak(cell: Cell) -> str:
     )
 
 
-def open_questions(cell: Cell, result: Result) -> list[tuple[str, ...]]:
-    """What a policy's takes leave open: the question, its gain so far, and the starts, takes and time that settle it.
-
-    Takes are those of the arms that a question needs; time is at the pace of the run's last invocation, and empty where
-    that made none.
-    """
-    if cell.verdict is None:
-        return []
-    arms = len(cell.arms.arms) if cell.arms is not None else 1
-    spent = result.cost.seconds.get("takes")
-    pace = spent / result.cost.made if spent and result.cost.made else None
-    lines: list[tuple[str, ...]] = []
-    for part, one in cell.verdict.answers.items():
-        if one.further is None:
-            continue
-        each = cell.seeds * (1 if part == "takes" else arms)
-        time = _range(one.further, each * pace, duration) if pace is not None else ""
-        so_far = estimate_points(one.gain) or one.gain.reason
-        starts, takes = _range(one.further, 1, _count), _range(one.further, each, _count)
-        lines.append((QUESTIONS[part], so_far, starts or "there are no more starts", takes, time))
-    return lines
-
-
 def further(forecast: Forecast | None) -> str:
     """``40 to 210 more starts are likely to settle it``; empty where there is no forecast."""
     if forecast is None:
@@ -342,21 +314,6 @@ def further(forecast: Forecast | None) -> str:
         more = "1 more start is" if forecast.low == 1 else f"about {forecast.low} more starts are"
         return f"{more} likely to settle it"
     return f"{forecast.low} to {forecast.high} more starts are likely to settle it"
-
-
-def _range(forecast: Forecast, each: float, say: Callable[[float], str]) -> str:
-    """``40 to 210``, ``61 or more``, ``over 230``: further starts times ``each``; empty where there are none."""
-    if forecast.most == 0:
-        return ""
-    if forecast.low is None:
-        return f"over {say(forecast.most * each)}"
-    if forecast.high is None:
-        return f"{say(forecast.low * each)} or more"
-    return f"{say(forecast.low * each)} to {say(forecast.high * each)}"
-
-
-def _count(n: float) -> str:
-    return f"{n:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def relation(measured: Relation) -> list[str]:

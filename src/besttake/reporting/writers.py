@@ -1,4 +1,4 @@
-"""Files to take along: tables (CSV, Parquet, LaTeX), films and Rerun recordings of takes, figures (SVG, PDF)."""
+"""Files to take along: tables (CSV, Parquet, LaTeX), films and Rerun recordings of takes, figures (SVG)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake.arms import BASE
-from besttake.errors import MissingExtra, need
+from besttake.errors import MissingExtra
 from besttake.files import write_bytes, write_text
 from besttake.reporting.figures import every
 from besttake.reporting.numbers import MINUS, number
@@ -47,15 +47,6 @@ def takes_table(rows: Sequence[Row], scores: Scores | None) -> Table:
         table.append((*astuple(row.key), *outcome, *known))
     columns = (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names))
     return Table("Takes", columns, table)
-
-
-def cells_table(result: Result) -> Table:
-    """A row per cell and number, with its interval: policies first (their group is ``*``)."""
-    table = []
-    for cell in (*result.policies, *result.cells):
-        for name, estimate in _numbers(cell):
-            table.append((cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, *_parts(estimate)))
-    return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table)
 
 
 def write_csv(table: Table, path: Path) -> Path:
@@ -112,28 +103,6 @@ def _answers(cell: Cell) -> list[str]:
     if cell.verdict is None:
         return ["not measured"] * 3
     return [answer.answer for answer in cell.verdict.answers.values()]
-
-
-def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
-    """The numbers of a cell that others plot or tabulate, by name."""
-    numbers: dict[str, Estimate | None] = {}
-    if cell.headroom is not None:
-        numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n, "headroom": cell.headroom.headroom}
-    if cell.selectors is not None:
-        for scorer, windows in cell.selectors.scored.items():
-            numbers |= {f"select gain, {scorer} {window}": one.gain for window, one in windows.items()}
-        numbers["shortest gain"] = cell.selectors.shortest.gain
-    for name, arm in cell.arms.arms.items() if cell.arms is not None else ():
-        numbers |= {
-            f"{name} success": arm.pass_1,
-            f"{name} gain": arm.gain,
-            f"{name} best take gain": arm.selected_gain,
-        }
-    if cell.arms is not None:
-        numbers |= {"content gain": cell.arms.content, "combine gain": cell.arms.combine}
-    if cell.dfe is not None:
-        numbers |= {"DFE": cell.dfe.dfe, "DFE floor": cell.dfe.floor, "DFE / floor": cell.dfe.ratio}
-    return [(name, estimate) for name, estimate in numbers.items() if estimate is not None]
 
 
 def _parts(estimate: Estimate) -> tuple[float | None, ...]:
@@ -256,27 +225,6 @@ def _log(rr: Any, to: Any, take: Take, fps: int) -> None:
         to.log(f"{entity}/outcome", rr.TextLog("success"))
 
 
-def write_figures(result: Result, directory: Path, *, pdf: bool = False) -> list[Path]:
-    """Every figure as SVG, with ``pdf`` also as PDF; those of a policy carry its number in the report and its name."""
-    if pdf:
-        need_pdf()
-    made = []
-    for name, figure in every(result):
-        made.append(write_text(directory / f"{name}.svg", figure.svg(), parents=True))
-        if pdf:
-            made.append(write_bytes(directory / f"{name}.pdf", _pdf(figure.svg()), parents=True))
-    return made
-
-
-def need_pdf() -> None:
-    """Raise `MissingExtra` where figures cannot be written as PDF, before anything is written."""
-    for library in ("svglib.svglib", "reportlab.graphics"):
-        need(library, "a figure as PDF", "pdf")
-
-
-def _pdf(svg: str) -> bytes:
-    from reportlab.graphics import renderPDF
-    from svglib.svglib import svg2rlg
-
-    drawing = svg2rlg(io.BytesIO(svg.encode()))
-    return bytes(renderPDF.drawToString(drawing))
+def write_figures(result: Result, directory: Path) -> list[Path]:
+    """Every figure as SVG; those of a policy carry its number in the report and its name."""
+    return [write_text(directory / f"{name}.svg", figure.svg(), parents=True) for name, figure in every(result)]

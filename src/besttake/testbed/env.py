@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from besttake.conventions import FAMILIES
+from besttake.conventions import TESTBED
 from besttake.envs.base import check_cameras, check_task
 from besttake.errors import ComponentError
 from besttake.testbed import camera as camera_code
@@ -90,7 +90,7 @@ def _spec_of(tasks: tuple[str, ...]) -> EnvSpec:
         "testbed" if len(tasks) > 1 else f"testbed:{tasks[0]}", specs, seeds.EVALUATION,
         action_dim=tasks_code.ACTION_DIM, state_dim=tasks_code.STATE_DIM, cameras=("wrist", "front"),
         score_camera="wrist", tuning=seeds.TUNING, gripper_dim=3, gripper_open=-1, eef_dims=(0, 1, 2),
-        goes_on=True, fps=tasks_code.CONTROL_HZ, convention=FAMILIES["testbed"].convention,
+        goes_on=True, fps=tasks_code.CONTROL_HZ, convention=TESTBED,
         fingerprint=fingerprint(scenes, mujoco.__version__, code=(tasks_code, camera_code)),
     )  # fmt: skip
 

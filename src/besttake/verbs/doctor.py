@@ -64,13 +64,12 @@ EXTRAS = (
     Extra("rlds", "demonstrations in RLDS (Open X, Bridge)", ("google_crc32c",), "google-crc32c"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
-    Extra("pdf", "figures as PDF (besttake export --pdf)", ("svglib",), "svglib"),
     Extra("rerun", "takes for the Rerun viewer (besttake export --rerun)", ("rerun",), "rerun-sdk"),
 )
 
 
 @dataclass(frozen=True)
-class Check:
+class InstallCheck:
     """One thing that was checked: whether it works, details, and how to fix it."""
 
     group: str
@@ -117,7 +116,7 @@ class Pairing:
 class DoctorResult(Tabular):
     """All checks, and the pairing if demonstrations, a policy or an environment were named."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[InstallCheck, ...]
     pairing: Pairing | None
 
     @property
@@ -168,20 +167,22 @@ def doctor(
     return DoctorResult(tuple(checks), None)
 
 
-def _base() -> Iterable[Check]:
+def _base() -> Iterable[InstallCheck]:
     supported = sys.version_info >= (3, 11)
-    yield Check("base", "python", supported, platform.python_version(), "" if supported else "Python 3.11 or newer")
-    yield Check("base", "besttake", True, version())
+    yield InstallCheck(
+        "base", "python", supported, platform.python_version(), "" if supported else "Python 3.11 or newer"
+    )
+    yield InstallCheck("base", "besttake", True, version())
     yield _tried("testbed", _try_testbed, "reinstall besttake")
     yield _tried("encoder pixels", _try_pixels, "reinstall besttake")
     yield _tried("video (av)", lambda: str(import_module("av").__version__), "pip install av")
 
 
-def _tried(name: str, attempt: Callable[[], str], mend: str) -> Check:
+def _tried(name: str, attempt: Callable[[], str], mend: str) -> InstallCheck:
     try:
-        return Check("base", name, True, attempt())
+        return InstallCheck("base", name, True, attempt())
     except Exception as error:
-        return Check("base", name, False, one_line(error, 200), mend)
+        return InstallCheck("base", name, False, one_line(error, 200), mend)
 
 
 def _try_testbed() -> str:
@@ -198,15 +199,15 @@ def _try_pixels() -> str:
     return "fitted to a library when one is built"
 
 
-def _extra(extra: Extra) -> Check:
+def _extra(extra: Extra) -> InstallCheck:
     missing = [module for module in extra.modules if find_spec(module) is None]
     install = f"pip install 'besttake[{extra.name}]'"
     if missing:
-        return Check("extras", extra.name, False, f"not installed ({extra.purpose})", install)
-    return Check("extras", extra.name, True, f"{version(extra.distribution, 'installed')} ({extra.purpose})")
+        return InstallCheck("extras", extra.name, False, f"not installed ({extra.purpose})", install)
+    return InstallCheck("extras", extra.name, True, f"{version(extra.distribution, 'installed')} ({extra.purpose})")
 
 
-def _graphics() -> Iterable[Check]:
+def _graphics() -> Iterable[InstallCheck]:
     for name, package in (("EGL", "libegl1"), ("OSMesa", "libosmesa6")):
         mend = f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
         yield _located("graphics", name, ctypes.util.find_library(name), mend)
@@ -218,8 +219,8 @@ def _graphics() -> Iterable[Check]:
     yield _located("graphics", "NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
 
 
-def _located(group: str, name: str, place: str | None, mend: str) -> Check:
-    return Check(group, name, True, place) if place else Check(group, name, False, "not found", mend)
+def _located(group: str, name: str, place: str | None, mend: str) -> InstallCheck:
+    return InstallCheck(group, name, True, place) if place else InstallCheck(group, name, False, "not found", mend)
 
 
 def pair(policy: str | None, env: str | None, demos: str | None = None, *, trust_remote_code: bool = False) -> Pairing:

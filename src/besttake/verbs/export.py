@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from besttake import registry
-from besttake.errors import BestTakeError, PlanError, RunError, one_line
-from besttake.measure.rescore import OTHER_TAKES, other_takes
+from besttake.errors import BestTakeError, PlanError, one_line
+from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting import writers
+from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
-from besttake.takes.take import Take
 from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.runs import Run
 
@@ -32,7 +30,6 @@ class Wanted:
         parquet: Write the same tables as Parquet.
         latex: Name of a LaTeX table of the cells, without a folder, such as ``"table1"``.
         figures: Directory for every figure of the report, as SVG.
-        pdf: Write the figures as PDF as well.
         films: Directory for an MP4 of each take. A film shows the scored frames, one every ``stride`` steps, at the
             speed of the robot.
         lerobot: Directory for the takes as a LeRobotDataset v3.0.
@@ -56,7 +53,6 @@ class Wanted:
     parquet: bool = False
     latex: str | None = None
     figures: Path | None = None
-    pdf: bool = False
     films: Path | None = None
     lerobot: Path | None = None
     rerun: Path | None = None
@@ -72,8 +68,6 @@ class Wanted:
             raise PlanError("say what to export: `csv`, `parquet`, `latex`, `figures`, `films`, `lerobot` or `rerun`")
         if self.outcome not in ("", "success", "failure"):
             raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
-        if self.pdf and self.figures is None:
-            raise PlanError("`pdf` is a format of figures: give `figures`, too")
         if self.latex and (Path(self.latex).name != self.latex or self.latex.startswith((".", "-"))):
             raise PlanError(f"`latex` {self.latex}: a name without folders, e.g. table1; `out` is the folder")
 
@@ -108,42 +102,29 @@ def export(
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
-    if wanted.pdf:
-        writers.need_pdf()
     made = _tables(opened, wanted, folder)
     if wanted.figures is not None:
-        made += writers.write_figures(opened.result, wanted.figures, pdf=wanted.pdf)
+        made += writers.write_figures(opened.result, wanted.figures)
     if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
         return made
     with Store.open(opened.path) as store:
         rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
         if not rows:
             raise PlanError(f"no finished take of {opened.path} is of that kind; `besttake runs show` lists them")
-        stride, scene = store.manifest.plan.get("stride", 1), _scene(store, rows, wanted)
-        if not isinstance(stride, int) or stride < 1:
-            raise RunError(f"{opened.path}/run.json is damaged (its plan has the stride {stride!r:.40})")
-        load = partial(_loaded, store)
+        scene = _scene(store, rows, wanted)
         if wanted.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    writers.write_film(load(row), wanted.films, scene.fps / stride)
+                    writers.write_film(store.load(row), wanted.films, scene.fps / store.manifest.plan["stride"])
                     stage.advance()
             made.append(wanted.films)
         if wanted.lerobot is not None:
             with reporter.stage("data set", len(rows), "takes") as stage:
-                made.append(write_dataset(map(load, rows), wanted.lerobot, scene, stage.advance))
+                made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
         if wanted.rerun is not None:
             with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(writers.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
+                made.append(writers.write_recording(map(store.load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
-
-
-def _loaded(store: Store, row: Row) -> Take:
-    """The take of a row, which chose it by its outcome; RunError where its file says another."""
-    take = store.load(row)
-    if (take.success, take.success_step, take.steps) != (row.success, row.success_step, row.steps):
-        raise RunError(f"{store.path}/{row.key.file} has another outcome than its row in takes.sqlite; restore the run")
-    return take
 
 
 def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
@@ -174,14 +155,11 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
 def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
     made = []
     if wanted.csv or wanted.parquet:
-        named = {"cells": writers.cells_table(run.result)}
+        named = {"cells": tables.numbers(run.result)}
         if (run.path / "takes.sqlite").is_file():
             with Store.open(run.path) as store:
                 rows = store.rows()
-            known = {row.key: row for row in rows}
-            for cell in run.result.cells:
-                if other_takes(cell, known):
-                    raise RunError(f"{run.path}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+            check_same_takes(run.path, run.result, {row.key: row for row in rows})
             named["takes"] = writers.takes_table(rows, run.scores)
         for name, table in named.items():
             made += [writers.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []

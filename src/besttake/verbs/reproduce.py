@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from besttake import registry
+from besttake.arms import BASE, RERANK, RETRIEVE
 from besttake.config import Plan, Retrieval, load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import NumericSource
@@ -35,8 +36,8 @@ from besttake.threads import one_thread
 from besttake.types import TaskSpec
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
-from besttake.verbs.diagnose.check import Asked
-from besttake.verbs.diagnose.choice import checked
+from besttake.verbs.diagnose.check import CheckSettings
+from besttake.verbs.diagnose.choice import load_or_check
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import library_for, load_policy, open_envs
 
@@ -100,7 +101,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedNumber:
     """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured.
 
     ``paper_interval`` holds the ends of the published number's interval, where the paper gives them.
@@ -119,7 +120,7 @@ class ReproduceResult(Tabular):
 
     protocol: Protocol
     result: Result
-    numbers: tuple[Compared, ...]
+    numbers: tuple[ComparedNumber, ...]
     departures: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -315,8 +316,8 @@ def _lowest(
     """The configuration with the lowest mean error over policies, which are loaded one after the other."""
 
     def error(policy: Policy, config: RetrievalConfig) -> float:
-        asked = Asked(states, seed=plan.seed, fixed=config.to_dict())
-        check = checked(policy, library, tasks, asked, reporter)
+        asked = CheckSettings(states, seed=plan.seed, fixed=config.to_dict())
+        check = load_or_check(policy, library, tasks, asked, reporter)
         value = check.tried[0].error.value if check.tried else None
         if value is None:
             raise PlanError(f"`choose`: {policy.spec.name} cannot be checked: {check.reason or 'no error is defined'}")
@@ -359,13 +360,13 @@ def library_departures(table: Protocol, result: Result) -> list[str]:
 
 
 def _is_retrieval(arm: str) -> bool:
-    return Uri.parse(arm).scheme == "retrieve"
+    return Uri.parse(arm).scheme == RETRIEVE
 
 
 def compare(
     table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str],
     over_cells: CompareResult | None = None,
-) -> list[Compared]:  # fmt: skip
+) -> list[ComparedNumber]:  # fmt: skip
     """Each number of ``table`` beside that of ``result``, for the rows whose policies were run.
 
     ``over_cells`` is the relation over the cells of the run, read on the paper's window, for a row called ``all``.
@@ -386,11 +387,11 @@ def compare(
     return compared
 
 
-def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> Compared:
+def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> ComparedNumber:
     if isinstance(number, Sequence):
         value, low, high = number
-        return Compared(row, column, value, here, (low, high))
-    return Compared(row, column, number, here)
+        return ComparedNumber(row, column, value, here, (low, high))
+    return ComparedNumber(row, column, number, here)
 
 
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
@@ -430,7 +431,7 @@ def _retrieval(cell: Any) -> Any:
 
 
 def _combine(cell: Any) -> Estimate | None:
-    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms["base"]).value
+    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms[BASE]).value
     return None if both is None or alone is None else Estimate(both - alone)
 
 
@@ -451,14 +452,14 @@ _PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
     "random": lambda cell: cell.selectors.random.success,
     "select": lambda cell: _selected(cell).success,
     "select gain": lambda cell: _selected(cell).gain,
-    "select of 2": lambda cell: _picked(cell.arms.arms["base"], 2),
+    "select of 2": lambda cell: _picked(cell.arms.arms[BASE], 2),
     "retrieve": lambda cell: _retrieval(cell).pass_1,
     "retrieve gain": lambda cell: _retrieval(cell).gain,
     "sd over seeds": lambda cell: Estimate(_retrieval(cell).gain_seed_sd),
     "retrieve + select": lambda cell: _picked(_retrieval(cell)),
     "combine": _combine,
     "retrieve pass@N": lambda cell: _retrieval(cell).pass_n,
-    "rerank": lambda cell: cell.arms.arms["rerank"].pass_1,
+    "rerank": lambda cell: cell.arms.arms[RERANK].pass_1,
 }
 _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
     "DFE": lambda cell: cell.dfe.mean_square,

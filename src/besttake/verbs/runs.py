@@ -79,14 +79,8 @@ class RunList(Tabular):
                 rate = Entry(percent(line.pass_1) or "-", "" if line.pass_1 is not None else "none", line.pass_1)
                 needs = line.needs if done else Entry(run.problem or run.state, "warn")
                 rows.append((Entry(run.path, "best"), line.policy, rate, needs, made, takes))
-        columns: Head = [
-            "run",
-            "policy",
-            *right("pass@1"),
-            "needs",
-            Column("made", extra=True),
-            *right("takes", extra=True),
-        ]
+        columns: Head = ["run", "policy", *right("pass@1"), "needs", Column("made", extra=True)]
+        columns += right("takes", extra=True)
         return Table(f"{len(self.runs)} runs", columns, rows)
 
 
@@ -139,7 +133,7 @@ _SPLIT = {"policies": "policy", "tasks": "task", "starts": "starts", "seeds": "s
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRun:
     """The joined run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
 
     path: str
@@ -148,7 +142,7 @@ class Merged:
     digest: str
 
 
-def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> Merged:
+def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> MergedRun:
     """Join ``runs``, parts of one plan, as a new run in ``out``; RunError where they do not fit together."""
     if len(runs) < 2:
         raise RunError("name at least two runs to merge")
@@ -166,7 +160,7 @@ def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> 
                 if row.status == "done" and row.key not in there:
                     joined.add(store.load(row), row.seconds)
         left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in joined.rows()})
-        return Merged(str(out), len(joined.rows()), left_out, joined.digest())
+        return MergedRun(str(out), len(joined.rows()), left_out, joined.digest())
 
 
 @contextmanager
@@ -390,10 +384,6 @@ class Summary:
     takes_digest: str
     lines: tuple[ArmProgress, ...]
     failures: tuple[tuple[str, int], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def summarise(path: str | Path) -> Summary:

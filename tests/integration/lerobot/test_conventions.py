@@ -11,7 +11,7 @@ import tiny
 import torch
 
 from besttake import registry
-from besttake.conventions import BRIDGE_STATE, CLOSES_UP, FAMILIES, METRIC, OPENS_UP, Gripper, check_compatible
+from besttake.conventions import BRIDGE_STATE, CLOSES_UP, MANISKILL_BRIDGE, METRIC, OPENS_UP, Gripper, check_compatible
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.types import EnvSpec, Observation
@@ -37,8 +37,8 @@ def bridge(tmp_path_factory):
         yield directory
 
 
-def env(name, **changes):
-    means = replace(FAMILIES[name].convention, **changes)
+def env(**changes):
+    means = replace(MANISKILL_BRIDGE, **changes)
     opens = -1 if means.gripper.open == -1 else 1
     cameras = ("agentview", "wrist")
     return EnvSpec("sim", (), range(1), 7, 8, cameras, "wrist", gripper_dim=6, gripper_open=opens, convention=means)
@@ -50,12 +50,12 @@ def test_a_checkpoint_says_what_it_was_trained_on_and_is_refused_where_that_diff
         Gripper(0, 1), BRIDGE_STATE, METRIC,
     )  # fmt: skip
     with pytest.raises(ComponentError, match=r"commands the gripper by 0 to 1.*add \?gripper=simpler"):
-        check_compatible(spec, env("ManiSkill Bridge"))
+        check_compatible(spec, env())
     turned = registry.policy(f"lerobot:{bridge}?gripper=simpler").spec
     assert turned.convention.gripper == OPENS_UP
     with pytest.raises(ComponentError, match=r"add \?state=bridge to the env's URI"):
-        check_compatible(turned, env("ManiSkill Bridge"))
-    check_compatible(turned, env("ManiSkill Bridge", state=BRIDGE_STATE))
+        check_compatible(turned, env())
+    check_compatible(turned, env(state=BRIDGE_STATE))
     assert turned.fingerprint != spec.fingerprint
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.conventions import EE6D_STATE, FAMILIES, POSE
+from besttake.conventions import EE6D_STATE, LIBERO, POSE
 from besttake.envs.base import check_action, check_cameras, check_task, named_task
 from besttake.envs.libero import harness
 from besttake.envs.libero.harness import CAMERAS, EVALUATIONS, Convention, Evaluation
@@ -31,7 +31,6 @@ from besttake.files import short_hash, versions
 from besttake.options import Reader, names
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
-LIBERO = FAMILIES["LIBERO"].convention
 SUITES = ("spatial", "object", "goal", "10", "90")
 FIXED_STARTS = 50
 TUNING_STARTS = range(1000, 1050)

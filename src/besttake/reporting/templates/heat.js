@@ -4,7 +4,7 @@
   const by = (id) => document.getElementById(id);
   const { arms, cells, starts } = JSON.parse(by("takes-data").textContent).heat;
   const inside = document.querySelectorAll(".start-data"); // parsed when asked for: a large page opens sooner
-  const [box, byPolicy, byGroup, byKind, byArm, disputed, filmed] = ["heat", "by-policy", "by-group", "by-kind", "by-arm", "disputed", "filmed"].map(by);
+  const [box, byPolicy, byGroup, byKind, byArm, filmed] = ["heat", "by-policy", "by-group", "by-kind", "by-arm", "filmed"].map(by);
   const CHUNK = 150;
   let rows = [], drawn = 0, chosen = -1;
 
@@ -30,7 +30,7 @@
       return made ? `${arms[a]} ${[...takes].filter((take) => take === "1").length} of ${made}` : "";
     });
     const [policy, group] = cells[one.cell];
-    return `${policy}, ${many ? one.task : group}, start ${one.start}, successes: ${counts.filter(Boolean).join(", ")}${one.disputed ? "; scores disagree" : ""}${playable(one) ? "" : "; no films in this page"}`;
+    return `${policy}, ${many ? one.task : group}, start ${one.start}, successes: ${counts.filter(Boolean).join(", ")}${playable(one) ? "" : "; no films in this page"}`;
   };
 
   const row = (i) => {
@@ -102,7 +102,6 @@
   });
   byArm.append(...arms.map(option));
   if (arms.length < 2) byArm.parentElement.hidden = true;
-  if (!starts.some((one) => one.disputed)) disputed.parentElement.hidden = true;
   if (starts.every(playable) || !starts.some(playable)) filmed.parentElement.hidden = true;
   for (const kind of [...byKind.options].slice(1)) kind.hidden = !starts.some((one) => one.kind === kind.value);
 
@@ -117,7 +116,7 @@
     rows = [...starts.keys()].filter((i) => {
       const one = starts[i], [policy, group] = cells[one.cell];
       return (!byPolicy.value || policy === byPolicy.value) && (!byGroup.value || group === byGroup.value)
-        && (!byKind.value || one.kind === byKind.value) && (!disputed.checked || one.disputed) && (!filmed.checked || playable(one));
+        && (!byKind.value || one.kind === byKind.value) && (!filmed.checked || playable(one));
     });
     draw();
     const first = rows.find((i) => starts[i].film !== null) ?? rows[0];
@@ -154,14 +153,14 @@
   addEventListener("beforeprint", () => more(rows.length));
   by("previous").addEventListener("click", () => step(-1, true));
   by("next").addEventListener("click", () => step(1, true));
-  for (const filter of [byPolicy, byGroup, byKind, disputed, filmed]) filter.addEventListener("change", list);
+  for (const filter of [byPolicy, byGroup, byKind, filmed]) filter.addEventListener("change", list);
   byArm.addEventListener("change", () => open(chosen));
 
   const watch = ([policy, group]) => {
     byPolicy.value = policy;
     byGroup.value = group;
     byKind.value = byArm.value = "";
-    disputed.checked = filmed.checked = false;
+    filmed.checked = false;
     list();
     by("takes").scrollIntoView();
     rowOf(chosen)?.focus({ preventScroll: true });

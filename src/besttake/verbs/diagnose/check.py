@@ -110,7 +110,7 @@ def observation_at(library: Library, demo: int, step: int, cameras: tuple[str, .
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckSettings:
     """How to check: ``states`` in all, ``draws`` at each, and settings that are ``fixed`` and not to be chosen."""
 
     states: int = 240
@@ -120,11 +120,11 @@ class Asked:
 
 
 def check_retrieval_of(
-    policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked | None = None,
+    policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings | None = None,
     on_states: Callable[[int], None] = lambda _: None,
 ) -> Check:  # fmt: skip
     """Choose the noise of ``policy`` at states of ``library``, and at that noise a retrieval configuration or none."""
-    asked = asked or Asked()
+    asked = asked or CheckSettings()
     if reason := _unchecked(policy.spec, library, tasks, asked):
         return Check(reason=reason)
     samples = _Samples(policy, library, tasks, asked, on_states)
@@ -147,7 +147,11 @@ def check_retrieval_of(
 
 
 def _groups(
-    samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[Checked], chosen: RetrievalConfig | None, asked: Asked
+    samples: _Samples,
+    tasks: Sequence[TaskSpec],
+    tried: Sequence[Checked],
+    chosen: RetrievalConfig | None,
+    asked: CheckSettings,
 ) -> dict[str, Group]:
     """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
     names = {task.name: task.group for task in tasks}
@@ -198,7 +202,7 @@ def _rounds(
         yield [replace(best, prior=prior) for prior in PRIORS]
 
 
-def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: Asked) -> str:
+def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings) -> str:
     """Why the check cannot be made; empty where it can."""
     if reason := unprobed(spec, library):
         return reason
@@ -228,7 +232,7 @@ class _Samples:
         policy: Policy,
         library: Library,
         tasks: Sequence[TaskSpec],
-        asked: Asked,
+        asked: CheckSettings,
         on_states: Callable[[int], None],
     ) -> None:
         self._policy, self._library, self._draws, self._seed = policy, library, asked.draws, asked.seed

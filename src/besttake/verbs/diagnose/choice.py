@@ -26,7 +26,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.reporting import words
 from besttake.types import EnvSpec, PolicySpec, TaskSpec
-from besttake.verbs.diagnose.check import Asked, check_retrieval_of
+from besttake.verbs.diagnose.check import CheckSettings, check_retrieval_of
 
 FOLDER = "checks"
 _VERSION = 4
@@ -83,7 +83,9 @@ def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: 
     if plan.event_angle is not None:
         fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
-    return checked(policy, library, tasks, Asked(plan.check_states, seed=plan.seed, fixed=fixed), reporter)
+    return load_or_check(
+        policy, library, tasks, CheckSettings(plan.check_states, seed=plan.seed, fixed=fixed), reporter
+    )
 
 
 def _settled(plan: Plan) -> bool:
@@ -91,7 +93,9 @@ def _settled(plan: Plan) -> bool:
     return {"rule", "noise", "prior"} <= {*plan.retrieval.given()}
 
 
-def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: Asked, reporter: Reporter) -> Check:
+def load_or_check(
+    policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings, reporter: Reporter
+) -> Check:
     """The check of ``policy``, read from the cache where it was made before, else made and kept there."""
     place = _place(library) / f"{_key(policy.spec, library, tasks, asked)}.json"
     known = _read(place)
@@ -101,7 +105,7 @@ def checked(policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: 
     with reporter.stage("check", 20 * asked.states * asked.draws, "samples") as stage:
         check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
     if not check.reason:
-        _keep(place, {**asdict(Kept(policy.spec.name, check)), "version": _VERSION})
+        _keep(place, {**asdict(StoredCheck(policy.spec.name, check)), "version": _VERSION})
     return check
 
 
@@ -121,14 +125,14 @@ def config_of(check: Check, base: RetrievalConfig, tasks: Sequence[TaskSpec]) ->
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A check as it is kept."""
+class StoredCheck:
+    """A check as it is stored in the cache, with the name of its policy."""
 
     policy: str
     check: Check
 
 
-def kept(library: Library) -> list[Kept]:
+def stored_checks(library: Library) -> list[StoredCheck]:
     """The checks of a library that were kept, by the names of their policies."""
     files = sorted(_place(library).glob("*.json"))
     return sorted((known for file in files if (known := _read(file)) is not None), key=lambda one: one.policy)
@@ -138,20 +142,20 @@ def _place(library: Library) -> Path:
     return cache_dir() / FOLDER / short_hash(library.fingerprint)
 
 
-def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: Asked) -> str:
+def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings) -> str:
     fixed = json.dumps(dict(asked.fixed), sort_keys=True)
     names = " ".join(sorted(task.name for task in tasks))
     how = f"{asked.states} {asked.draws} {asked.seed} {fixed} {names}"
     return short_hash(f"{_VERSION} {library.fingerprint} {spec.name} {spec.fingerprint} {how}")
 
 
-def _read(place: Path) -> Kept | None:
+def _read(place: Path) -> StoredCheck | None:
     """A kept check; None where there is none that can be read or it is of an older kind, which is then made again."""
     try:
         values = read_sealed_json(place)
         if values["version"] != _VERSION:
             return None
-        return Kept(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
+        return StoredCheck(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from besttake.arms import BASE, SHUFFLED
 from besttake.config import Plan
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
 from besttake.measure.looks import Unit, cell_name, looks_until
@@ -29,7 +30,7 @@ Open = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedTakes:
     """The takes that a policy was asked for, and why each of its cells was stopped, by `looks.cell_name`."""
 
     planned: list[TakeKey]
@@ -57,7 +58,7 @@ def budget_of(plan: Plan, cells: int) -> int:
     return plan.budget or PER_CELL * cells * len(plan.policy)
 
 
-def play_until_decided(course: Course, budget: int) -> Played:
+def play_until_decided(course: Course, budget: int) -> PlayedTakes:
     """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent."""
     cells = list(dict.fromkeys(course.cell_of.values()))
     rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
@@ -76,7 +77,7 @@ def play_until_decided(course: Course, budget: int) -> Played:
         given_up |= _hopeless(course, seen, needed, rounds, given_up)
         needed = {cell: arms for cell, arms in needed.items() if cell not in given_up}
         _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
-    return Played(planned, _stops(course, cells, left, rounds, given_up))
+    return PlayedTakes(planned, _stops(course, cells, left, rounds, given_up))
 
 
 def _needs(
@@ -88,7 +89,7 @@ def _needs(
     whole = next(iter(own.values()))
     if len(own) > 1:
         # `shuffled` is run only in cells that retrieve, so it says nothing about all of them.
-        run = [arm for arm in course.arms if arm != "shuffled"]
+        run = [arm for arm in course.arms if arm != SHUFFLED]
         whole = _open(replace(course, arms=run), leading(merge_cells(course.policy, seen), every, places))
     # The starts of the policy as a whole end at the first that a cell was not given, so after that nothing helps it.
     shared = frozenset[str]().union(*whole.values()) if not given_up else frozenset[str]()
@@ -130,7 +131,7 @@ def _open(course: Course, data: CellData) -> Open:
     places = course.settings.places or {}
     order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
-    if "base" not in arms:
+    if BASE not in arms:
         return {"takes": frozenset(course.arms)}
     watch = Watch.of(
         arms, order, course.settings.n, course.settings.worth, deterministic=data.deterministic,
