@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.errors import ComponentError, PlanError, one_line
 from besttake.files import read_regular
 from besttake.types import EnvSpec, TaskSpec, Window
@@ -215,7 +216,7 @@ class Plan(BaseModel):
         default=None, description="Measure picking the best of this many takes (default: all seeds)."
     )
     arms: Annotated[tuple[str, ...], BeforeValidator(split)] = Field(
-        default=("base", "cooled", "shuffled", "retrieve"),
+        default=(BASE, COOLED, SHUFFLED, RETRIEVE),
         description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
     )
     window: Window = Field(
@@ -290,7 +291,7 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 1800)."
+        description="Replace a worker that does not answer for this many seconds (default: 300, doubled each time)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",
@@ -349,7 +350,7 @@ class Plan(BaseModel):
                 registry.check_scheme("arms", uri)
         except ComponentError as error:
             raise ValueError(str(error)) from None
-        return value if "base" in value else ("base", *value)
+        return value if BASE in value else (BASE, *value)
 
     @field_serializer("scorer")
     def _one_or_several(self, value: Sequence[str]) -> str | list[str]:

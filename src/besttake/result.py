@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.offline import Check
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
@@ -160,7 +161,7 @@ class Arms(_Model):
         return {
             name: arm
             for name, arm in self.arms.items()
-            if arm.control not in (None, "base") and (name, arm.control) != ("retrieve", "cooled")
+            if arm.control not in (None, BASE) and (name, arm.control) != (RETRIEVE, COOLED)
         }
 
 

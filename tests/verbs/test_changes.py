@@ -10,7 +10,7 @@ import pytest
 
 from besttake.config import Plan
 from besttake.core.stats import Estimate
-from besttake.verbs.compare import _pairs, changes, compare, independent
+from besttake.verbs.compare import _pairs, changes_between, compare, independent
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
 
@@ -31,7 +31,8 @@ def rates(run: Path, starts: set[int]) -> dict[int, float]:
 
 
 def test_only_starts_that_both_runs_have_count(pair: tuple[Path, Path]) -> None:
-    listed, notes = changes(*pair)
+    notes: list[str] = []
+    listed = changes_between(pair, notes)
     single = next(one for one in listed if one.number == "pass@1")
     shared = {row.key.start for row in Run.open(pair[0]).takes.rows} & {
         row.key.start for row in Run.open(pair[1]).takes.rows
@@ -47,7 +48,7 @@ def test_only_starts_that_both_runs_have_count(pair: tuple[Path, Path]) -> None:
 
 
 def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(pair: tuple[Path, Path]) -> None:
-    listed, _ = changes(pair[0], pair[0])
+    listed = changes_between([pair[0], pair[0]], [])
     assert all(one.change.value == 0 and one.shown == "" for one in listed)
     document = json.loads(compare(list(pair)).to_json())
     assert document["changes"][0]["paired"] is True

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake.config import Plan
+from besttake.registry import Uri
 from besttake.result import Result
 from besttake.scorers.classifier import Model, Trained
 from besttake.verbs.diagnose import diagnosis
@@ -78,23 +77,16 @@ def test_damage_is_noticed_and_mended(run: Path) -> None:
     assert diagnose(Plan(**PLAN), run).cells == result.cells
 
 
-def test_other_versions_and_changed_files_are_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.utime(run / "result.json", (1, 1))  # as if BestTake, or a file of the plan, had been changed since
-    assert known(run) is None
-    os.utime(run / "result.json")
-    assert known(run) is not None
+def test_another_version_is_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
 
 
-def test_files_in_folders_are_noticed(tmp_path: Path) -> None:
-    inside = tmp_path / "data" / "videos" / "film.mp4"
-    inside.parent.mkdir(parents=True)
-    inside.write_bytes(b"x")
-    now = time.time()
-    assert diagnosis._changed(tmp_path / "data", now - 60)
-    assert not diagnosis._changed(tmp_path / "data", now + 60)
-    assert not diagnosis._changed(tmp_path / "none", 0)
+def test_files_of_this_disk_may_have_changed(tmp_path: Path) -> None:
+    assert diagnosis._is_local(Uri.parse(str(tmp_path)))
+    assert diagnosis._is_local(Uri.parse(f"lerobot:{tmp_path}"))
+    assert diagnosis._is_local(Uri.parse("python:mine:make"))
+    assert not diagnosis._is_local(Uri.parse("testbed:half"))
 
 
 def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, tmp_path: Path) -> None:

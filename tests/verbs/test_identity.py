@@ -11,7 +11,7 @@ import pytest
 from besttake import registry
 from besttake.config import Plan
 from besttake.errors import RunError
-from besttake.verbs.compare import changes
+from besttake.verbs.compare import changes_between
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reach"
@@ -41,7 +41,7 @@ def test_an_edited_env_does_not_go_on_with_the_takes_of_the_one_before(own: Path
     with pytest.raises(RunError, match=f"before holds another plan: its env {ENV} has changed since"):
         run(tmp_path / "before", starts=2)
     run(tmp_path / "after", starts=2)
-    assert not any(change.paired for change in changes(tmp_path / "before", tmp_path / "after")[0])
+    assert not any(change.paired for change in changes_between([tmp_path / "before", tmp_path / "after"], []))
 
 
 def test_an_edit_anywhere_in_a_package_is_noticed_whatever_its_encoding(

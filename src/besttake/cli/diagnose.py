@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from besttake.arms import BASE
 from besttake.cli.flags import (
     AllowFailed,
     Flags,
@@ -37,8 +38,6 @@ DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
 }  # fmt: skip
-_SOURCES = ("*.py", "*.j2", "*.js", "*.css")
-"""The files of this package that a report is made by."""
 
 
 @plan_flags()
@@ -68,14 +67,8 @@ def diagnose(
       starts: 60
       retrieval: {rule: frame, prior: 0.2, rerank: 10}
     """
-    run(
-        load_plan(plan, given),
-        out,
-        strict=strict,
-        allow_failed=allow_failed,
-        as_json=as_json,
-        progress=reporter(quiet or as_json, verbose),
-    )
+    progress = reporter(quiet or as_json, verbose)
+    run(load_plan(plan, given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
 
 
 @plan_flags("starts", "workers")
@@ -94,14 +87,8 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    run(
-        Plan(**DEMO, **given),
-        out,
-        strict=strict,
-        allow_failed=allow_failed,
-        as_json=as_json,
-        progress=reporter(quiet or as_json, verbose),
-    )
+    progress = reporter(quiet or as_json, verbose)
+    run(Plan(**DEMO, **given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
 
 
 @plan_flags(
@@ -109,12 +96,7 @@ def demo(
     "rule", "trust_remote_code", "seed",
     flags={"probe_states": "--states", "probe_samples": "--samples"},
 )  # fmt: skip
-def probe(
-    given: Flags,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
     """Measure how well a policy fits the demonstrations, and whether retrieval or cooling would help. Plays no takes.
 
     Samples the policy at demonstrated states and compares the samples with what the demonstrations did there.
@@ -126,7 +108,7 @@ def probe(
     from besttake.reporting import terminal
     from besttake.verbs.probe import probe as measure
 
-    result = measure(load_plan(None, {**given, "arms": "base"}), progress=reporter(quiet or as_json, verbose))
+    result = measure(load_plan(None, {**given, "arms": BASE}), progress=reporter(quiet or as_json, verbose))
     show(terminal.probe(result), result.to_json(), as_json)
 
 
@@ -239,22 +221,14 @@ def reproduce(
     check_failed(result.result, where, allowed=allow_failed)
 
 
-def run(
-    plan: Plan,
-    out: Path,
-    *,
-    strict: bool,
-    allow_failed: bool,
-    as_json: bool,
-    progress: Reporter,
-) -> None:
+def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, progress: Reporter) -> None:
     """Diagnose, write the report, and print the verdicts."""
     from besttake.reporting.terminal import diagnosis, undecided
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
     result = diagnose(plan, out, progress=progress, command=command())
-    page = _fresh_report(out) or report(out)
+    page = report(out)
     show(diagnosis(result), result.to_json(), as_json)
     progress.note(f"Report: {page}")
     check_failed(result, out, allowed=allow_failed)
@@ -279,12 +253,3 @@ def _most_failed_by(out: Path) -> str:
     for reason, count in reasons.most_common(1):
         return f", {count if len(reasons) > 1 else 'all'} of them by {reason[:200]}"
     return ""
-
-
-def _fresh_report(out: Path) -> Path | None:
-    """The report of a run if it was made of its result, as it is, by this version; None where it has to be made."""
-    page, result, package = out / "report.html", out / "result.json", Path(__file__).parents[1]
-    newest = max(file.stat().st_mtime_ns for pattern in _SOURCES for file in package.rglob(pattern))
-    if page.is_file() and page.stat().st_mtime_ns > max(newest, result.stat().st_mtime_ns):
-        return page
-    return None

@@ -44,7 +44,7 @@ def runs_show(directory: Run, as_json: Json = False) -> None:
     from besttake.verbs.runs import summarise
 
     summary = summarise(directory)
-    show(run_summary(summary), summary.to_dict(), as_json)
+    show(run_summary(summary), asdict(summary), as_json)
 
 
 def runs_merge(

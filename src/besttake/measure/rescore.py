@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from besttake.arms import BASE
 from besttake.core import headroom, select, stats
 from besttake.core.sequential import Looks, fixed_stake
 from besttake.core.stats import Estimate
 from besttake.core.verdict import estimate_again
+from besttake.errors import RunError
 from besttake.measure.cells import CellData, arm_takes, leading
 from besttake.measure.looks import Past, Unit, looks_at, looks_until
 from besttake.measure.verdict import Kind, question
-from besttake.result import Cell
+from besttake.result import Cell, Result
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import ScoreName, Scores
 from besttake.types import F64
@@ -46,6 +48,13 @@ def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
     tasks, arms = {(line.env, line.task) for line in cell.tasks}, cell.arms.arms
     own = (row for k, row in rows.items() if k.policy == cell.policy and (k.env, k.task) in tasks and k.arm in arms)
     return sum(row.status == "done" for row in own) != cell.takes
+
+
+def check_same_takes(run: Path, result: Result, rows: Mapping[TakeKey, Row]) -> None:
+    """RunError where a run went on since its result was made."""
+    for cell in result.cells:
+        if other_takes(cell, rows):
+            raise RunError(f"{run}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
 
 
 def base_takes(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
+from besttake.arms import COOLED, RETRIEVE
 from besttake.arms.base import Request, unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
@@ -113,7 +114,7 @@ def cooled(policy: Policy, noise: float) -> Augmented:
         raise ComponentError(f"noise must lie between 0 and 1, not {noise}")
     world = World(spec.name, "", spec.action_dim, spec.state_dim or 0)
     arms = arm_sampler(policy, world, RetrievalConfig(noise=noise))
-    return Augmented(arms, "cooled", f"cooled to noise x {noise:g}", f"cooled noise {noise}")
+    return Augmented(arms, COOLED, f"cooled to noise x {noise:g}", f"cooled noise {noise}")
 
 
 def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> Augmented:
@@ -132,7 +133,7 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     check_retrieval(library, world, config)
     arms = arm_sampler(policy, world, config, library, library.encoder())
     how = f"retrieving ({config.rule}, prior {config.prior:g}, noise {config.noise:g})"
-    return Augmented(arms, "retrieve", how, f"{config} {library.fingerprint}")
+    return Augmented(arms, RETRIEVE, how, f"{config} {library.fingerprint}")
 
 
 def retrieval_from(

@@ -20,6 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from besttake import files
+from besttake.arms import BASE
 from besttake.core.arithmetic import product
 from besttake.demos.library import Library, View
 from besttake.encoders.base import Encoder
@@ -169,7 +170,7 @@ def train_classifier(store: Store, out: Path, reporter: Reporter) -> TrainedScor
 
     RunError where the run has no demonstrations, or no task has enough successes and failures.
     """
-    rows = [row for row in store.rows() if row.status == "done" and row.key.arm == "base"]
+    rows = [row for row in store.rows() if row.status == "done" and row.key.arm == BASE]
     if store.manifest.library is None:
         raise RunError(f"{store.path} has no demonstrations, so its frames have no encoder; diagnose with `demos`")
     encoder = cached(Library.open(store.manifest.library).encoder())

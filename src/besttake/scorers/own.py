@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from besttake.arms import BASE
 from besttake.core.score import manifold, window_until
 from besttake.core.search import Index
 from besttake.demos.library import Library, View
@@ -45,7 +46,7 @@ class Successes:
             )
         path = Path(rest)
         with Store.open(path) as store:
-            keys = [row.key for row in store.rows() if row.status == "done" and row.key.arm == "base"]
+            keys = [row.key for row in store.rows() if row.status == "done" and row.key.arm == BASE]
             digest, library = store.digest(), store.manifest.library
         if library is None:
             raise ComponentError(f"{scorer}:{rest}: this run has no demonstrations, so its frames have no encoder")
@@ -71,7 +72,7 @@ class Successes:
         """The embeddings (F, d) of the ``last`` frames until success, or of all, of the policy's takes of a task."""
         parts = []
         with Store.open(self.path) as store:
-            rows = [r for r in store.rows() if r.status == "done" and r.success and r.key.arm == "base"]
+            rows = [r for r in store.rows() if r.status == "done" and r.success and r.key.arm == BASE]
             if policy not in {row.key.policy for row in rows}:
                 raise ComponentError(f"{self.path} has no successful base take of {policy}; run it there first")
             for row in rows:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
+from besttake.arms import BASE
 from besttake.arms.base import Arm, Request, unmet
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
@@ -66,7 +67,7 @@ def check_arm(
     held.append("repeat")
     singles = np.concatenate([chunks([take]) for take in _copies(takes)])
     check_close(batch, singles, 0.0, f"{name}: a take alone differs from the take among others")
-    others = [take for own in _copies(takes) for take in (own, replace(own, arm="base", memory=[]))]
+    others = [take for own in _copies(takes) for take in (own, replace(own, arm=BASE, memory=[]))]
     check_close(batch, chunks(others)[::2], 0.0, f"{name}: a take depends on takes of other arms")
     held.append("batch")
     if not spec.history:

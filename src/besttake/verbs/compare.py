@@ -18,7 +18,7 @@ from besttake.files import as_paths, version
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.rescore import OTHER_TAKES, base_takes, chosen_from, other_takes, units_of
+from besttake.measure.rescore import OTHER_TAKES, base_takes, check_same_takes, chosen_from, other_takes, units_of
 from besttake.registry import Uri
 from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import Figure
@@ -71,13 +71,8 @@ class CompareResult(Tabular):
             arm = cell.arms.arms.get(RETRIEVE) if cell.arms is not None else None
             numbers = (*map(in_points, tables.gain_headroom(cell)), in_percent(arm.pass_n if arm else None))
             rows.append((run, cell.policy, cell.group, cell.starts, *numbers))
-        head: Head = [
-            "run",
-            "policy",
-            "tasks",
-            *right("starts", "headroom", "gain"),
-            *right("retrieve's pass@N", extra=True),
-        ]
+        head: Head = ["run", "policy", "tasks", *right("starts", "headroom", "gain")]
+        head += right("retrieve's pass@N", extra=True)
         return Table(" ".join(words.relation(self.result.relation)[:1]), head, rows, self.result.notes)
 
 
@@ -115,7 +110,7 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
         kept, overlaps = _once(parts)
         used = {run: one for run, one in loaded.items() if not one.cells or any(part.run == run for part in kept)}
         points = [part.point for part in kept if part.point is not None]
-        gains = [point.gains for point in points]
+        gains = [gain for gain, _, _ in points]
         first = next(iter(used.values()))
         merged = Result(
             besttake=version(), created=max(result.created for result in used.values()), command=command,
@@ -125,32 +120,28 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
             relation=relation_of(gains) if gains else Relation(reason=_NO_RELATION),
             cost=_cost([result.cost for result in used.values()]), notes=[*notes, *overlaps],
         )  # fmt: skip
-        across = relation.across(gains, [p.outcomes for p in points], [p.scores for p in points], window)
+        across = relation.across(gains, [o for _, o, _ in points], [s for _, _, s in points], window)
     owners = tuple(directory.name for directory, result in used.items() for _ in result.policies)
-    changed = _changes(list(loaded), merged.notes)
+    changed = changes_between(list(loaded), merged.notes)
     return CompareResult(merged, tuple(part.run.name for part in kept), across, changed, owners)
 
 
-def _changes(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
-    """What changed between two runs that have takes; ``notes`` gets what cannot be compared."""
+def changes_between(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
+    """What changed in every cell that both runs have, if there are two; ``notes`` gets what cannot be compared."""
     if len(runs) != 2:
         return ()
     try:
-        changed, remarks = changes(*runs)
+        old, new = map(_Side.open, runs)
     except RunError as error:
         notes.append(f"what changed cannot be told: {error}")
         return ()
+    pairs, remarks = _pairs(old.result, new.result)
     notes += remarks
-    return tuple(changed)
+    return tuple(change for a, b in pairs for change in _of_cell(old, a, new, b))
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
-
-    gains: relation.CellGains
-    outcomes: F64
-    scores: F64
+_Point = tuple[relation.CellGains, F64, F64]
+"""A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +218,7 @@ def _point(
     if retrieved.takes:
         gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
         gains = replace(gains, retrieval=gained)
-    return _Point(gains, takes.outcomes, values), ""
+    return (gains, takes.outcomes, values), ""
 
 
 def _cost(costs: Sequence[Cost]) -> Cost:
@@ -273,25 +264,14 @@ class _Side:
         with Store.open(run) as store:
             rows, identity = {row.key: row for row in store.rows()}, store.manifest.identity
         made = {name.removeprefix("env "): value for name, value in identity.items() if name.startswith("env ")}
-        if not all(isinstance(value, list) and value for value in made.values()):
-            raise RunError(f"{run}/run.json does not say what its envs were; run the same diagnosis again")
         envs = {uri: (value[0], identity.get(f"code of {uri}")) for uri, value in made.items()}
         result = Result.load(run / "result.json")
-        for cell in result.cells:
-            if other_takes(cell, rows):
-                raise RunError(f"{run}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+        check_same_takes(run, result, rows)
         return cls(result, rows, envs)
 
     def outcomes(self, cell: Cell, arm: str, units: Sequence[Unit]) -> F64:
         """Success (S, N) of an arm's takes; NaN where there is none."""
         return arm_takes(cell.policy, units, arm, cell.seeds, (), self.rows, None).outcomes
-
-
-def changes(before: Path, after: Path) -> tuple[list[Change], list[str]]:
-    """What changed in every cell that both runs have, and a line for each that only one of them has."""
-    old, new = _Side.open(before), _Side.open(after)
-    pairs, notes = _pairs(old.result, new.result)
-    return [change for a, b in pairs for change in _of_cell(old, a, new, b)], notes
 
 
 def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]]:

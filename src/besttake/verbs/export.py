@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from besttake import registry
-from besttake.errors import BestTakeError, PlanError, RunError, one_line
-from besttake.measure.rescore import OTHER_TAKES, other_takes
+from besttake.errors import BestTakeError, PlanError, one_line
+from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
 from besttake.takes.key import Row
 from besttake.takes.store import Store
-from besttake.takes.take import Take
 from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.runs import Run
 
@@ -113,31 +111,20 @@ def export(
         rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
         if not rows:
             raise PlanError(f"no finished take of {opened.path} is of that kind; `besttake runs show` lists them")
-        stride, scene = store.manifest.plan.get("stride", 1), _scene(store, rows, wanted)
-        if not isinstance(stride, int) or stride < 1:
-            raise RunError(f"{opened.path}/run.json is damaged (its plan has the stride {stride!r:.40})")
-        load = partial(_loaded, store)
+        scene = _scene(store, rows, wanted)
         if wanted.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    writers.write_film(load(row), wanted.films, scene.fps / stride)
+                    writers.write_film(store.load(row), wanted.films, scene.fps / store.manifest.plan["stride"])
                     stage.advance()
             made.append(wanted.films)
         if wanted.lerobot is not None:
             with reporter.stage("data set", len(rows), "takes") as stage:
-                made.append(write_dataset(map(load, rows), wanted.lerobot, scene, stage.advance))
+                made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
         if wanted.rerun is not None:
             with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(writers.write_recording(map(load, rows), wanted.rerun, scene.fps, stage.advance))
+                made.append(writers.write_recording(map(store.load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
-
-
-def _loaded(store: Store, row: Row) -> Take:
-    """The take of a row, which chose it by its outcome; RunError where its file says another."""
-    take = store.load(row)
-    if (take.success, take.success_step, take.steps) != (row.success, row.success_step, row.steps):
-        raise RunError(f"{store.path}/{row.key.file} has another outcome than its row in takes.sqlite; restore the run")
-    return take
 
 
 def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
@@ -172,10 +159,7 @@ def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
         if (run.path / "takes.sqlite").is_file():
             with Store.open(run.path) as store:
                 rows = store.rows()
-            known = {row.key: row for row in rows}
-            for cell in run.result.cells:
-                if other_takes(cell, known):
-                    raise RunError(f"{run.path}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+            check_same_takes(run.path, run.result, {row.key: row for row in rows})
             named["takes"] = writers.takes_table(rows, run.scores)
         for name, table in named.items():
             made += [writers.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake.arms import BASE
 from besttake.config import check_worth
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
@@ -164,7 +165,7 @@ class _Group:
         units = tuple((self.env, task, i - first.setdefault(task, i)) for i, (task, _) in enumerate(ordered))
         return CellData(
             policy=self.policy, env=self.env, group=self.env, units=units,
-            arms={"base": ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
+            arms={BASE: ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
             planned=outcomes.size, errors=sum(e.success is None for own in self.starts.values() for e in own),
         )  # fmt: skip
 
@@ -187,7 +188,7 @@ def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], wort
 
 def _cell(data: CellData, worth: float) -> Cell:
     """The measured cell, less what outcomes cannot tell."""
-    outcomes = data.arms["base"].outcomes
+    outcomes = data.arms[BASE].outcomes
     seeds = int(outcomes.shape[1])
     cell = measure_cell(data, Settings(seeds, seeds, worth))
     update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "notes": []}
@@ -206,16 +207,9 @@ def _cell(data: CellData, worth: float) -> Cell:
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:
     if (directory / "run.json").exists():
         raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
-    if directory.is_file():
-        raise IngestError(f"{directory} is a file, and `out` a directory; to read several files, pass a list of them")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        result.save(directory / "result.json")
-        _write_outcomes(directory / "outcomes.csv", recordings)
-    except OSError as error:
-        raise IngestError(
-            f"{directory}: cannot be written ({error.strerror}); choose another directory with `out`"
-        ) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    result.save(directory / "result.json")
+    _write_outcomes(directory / "outcomes.csv", recordings)
 
 
 def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:

@@ -102,10 +102,9 @@ def plan(
         raise PlanError(f"`seeds` {seeds}: selection needs at least 2 takes per start")
     if best_of is not None and best_of < 2:
         raise PlanError(f"`best_of` {best_of}: selection needs at least 2 takes to keep one of")
-    if gain is not None and not 0 < gain <= 100:
-        raise PlanError(f"`gain` {gain:g}: points above 0")
-    if gain is not None and gain < 1:
-        raise PlanError(f"`gain` {gain:g} is in points, and at least 1: did you mean {100 * gain:g}?")
+    if gain is not None and not 1 <= gain <= 100:
+        hint = f"; did you mean {100 * gain:g}?" if 0 < gain < 1 else ""
+        raise PlanError(f"`gain` {gain:g}: percentage points, from 1 to 100{hint}")
     if budget is not None and budget < 1:
         raise PlanError(f"`budget` {budget}: at least one take")
     goal = _Goal(worth / 100, seeds, best_of, None if gain is None else gain / 100, budget)
@@ -176,14 +175,9 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
-        available=_available(cell),
+        available=None if cell.spare is None else cell.starts + cell.spare,
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
-
-
-def _available(cell: Cell) -> int | None:
-    """How many starts there are, those of the pilot included; None where that is not known."""
-    return None if cell.spare is None else cell.starts + cell.spare
 
 
 def _plan(goal: _Goal, known: _Known) -> PlanResult:

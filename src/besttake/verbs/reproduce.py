@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from besttake import registry
+from besttake.arms import BASE, RERANK, RETRIEVE
 from besttake.config import Plan, Retrieval, load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import NumericSource
@@ -359,7 +360,7 @@ def library_departures(table: Protocol, result: Result) -> list[str]:
 
 
 def _is_retrieval(arm: str) -> bool:
-    return Uri.parse(arm).scheme == "retrieve"
+    return Uri.parse(arm).scheme == RETRIEVE
 
 
 def compare(
@@ -430,7 +431,7 @@ def _retrieval(cell: Any) -> Any:
 
 
 def _combine(cell: Any) -> Estimate | None:
-    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms["base"]).value
+    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms[BASE]).value
     return None if both is None or alone is None else Estimate(both - alone)
 
 
@@ -451,14 +452,14 @@ _PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
     "random": lambda cell: cell.selectors.random.success,
     "select": lambda cell: _selected(cell).success,
     "select gain": lambda cell: _selected(cell).gain,
-    "select of 2": lambda cell: _picked(cell.arms.arms["base"], 2),
+    "select of 2": lambda cell: _picked(cell.arms.arms[BASE], 2),
     "retrieve": lambda cell: _retrieval(cell).pass_1,
     "retrieve gain": lambda cell: _retrieval(cell).gain,
     "sd over seeds": lambda cell: Estimate(_retrieval(cell).gain_seed_sd),
     "retrieve + select": lambda cell: _picked(_retrieval(cell)),
     "combine": _combine,
     "retrieve pass@N": lambda cell: _retrieval(cell).pass_n,
-    "rerank": lambda cell: cell.arms.arms["rerank"].pass_1,
+    "rerank": lambda cell: cell.arms.arms[RERANK].pass_1,
 }
 _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
     "DFE": lambda cell: cell.dfe.mean_square,

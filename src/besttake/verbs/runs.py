@@ -79,14 +79,8 @@ class RunList(Tabular):
                 rate = Entry(percent(line.pass_1) or "-", "" if line.pass_1 is not None else "none", line.pass_1)
                 needs = line.needs if done else Entry(run.problem or run.state, "warn")
                 rows.append((Entry(run.path, "best"), line.policy, rate, needs, made, takes))
-        columns: Head = [
-            "run",
-            "policy",
-            *right("pass@1"),
-            "needs",
-            Column("made", extra=True),
-            *right("takes", extra=True),
-        ]
+        columns: Head = ["run", "policy", *right("pass@1"), "needs", Column("made", extra=True)]
+        columns += right("takes", extra=True)
         return Table(f"{len(self.runs)} runs", columns, rows)
 
 
@@ -390,10 +384,6 @@ class Summary:
     takes_digest: str
     lines: tuple[ArmProgress, ...]
     failures: tuple[tuple[str, int], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def summarise(path: str | Path) -> Summary:

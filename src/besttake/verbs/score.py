@@ -14,7 +14,7 @@ from besttake.encoders.cache import cached
 from besttake.errors import PlanError, RunError
 from besttake.files import write_text
 from besttake.measure.looks import Unit, random_order
-from besttake.measure.rescore import OTHER_TAKES, ScorerComparison, compare_scorers, other_takes
+from besttake.measure.rescore import ScorerComparison, check_same_takes, compare_scorers
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.table import Table, Tabular
 from besttake.reporting.writers import table_latex, write_csv
@@ -128,9 +128,7 @@ def score(
         with Store.open(directory) as store:
             manifest, rows = store.manifest, {row.key: row for row in store.rows()}
             trained = None if train is None else train_classifier(store, Path(train), reporter)
-        for cell in result.cells:
-            if other_takes(cell, rows):
-                raise RunError(f"{directory}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+        check_same_takes(directory, result, rows)
         check_not_trained_on(specs.values(), {(key.env, key.task, key.start) for key in rows})
         lost: dict[str, str] = {}
         if made:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import besttake
 from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
 from besttake.errors import BestTakeError, RunError
@@ -90,7 +88,7 @@ def diagnose(
         with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
             drop_failed_takes(store, session.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
-            with session.reporter.whole(_most_takes(setup, store)) as session.whole:
+            with session.reporter.run(_most_takes(setup, store)) as session.progress:
                 recorded = record(setup, loaded, store, workers, session)
                 with session.timed("statistics"):
                     each = partial(_measure_cells, workers=workers, reporter=session.reporter)
@@ -113,8 +111,8 @@ def diagnose(
 def finished_result(plan: Plan, out: str | Path) -> Result | None:
     """Return the result of the run ``out`` if it answers ``plan`` as it is; None if something has to be done.
 
-    Something has to be done if a take or a scorer failed, a file is damaged, a file or folder that the plan names (or
-    BestTake itself) was changed after the result, and for code of the user's own (``python:``, ``gym:MODULE:ID``).
+    Something has to be done if a take or a scorer failed, a file is damaged, BestTake is of another version, or the
+    plan names what may have changed since: code (``python:``, ``gym:MODULE:ID``), files and folders of this machine.
     """
     directory = Path(out)
     try:
@@ -122,14 +120,10 @@ def finished_result(plan: Plan, out: str | Path) -> Result | None:
         made = (result.besttake, result.versions, _without_speed(result.plan))
         if made != (version(), versions(), _without_speed(plan.model_dump(mode="json"))):
             return None
-        single = [uri for uri in (plan.demos, plan.encoder) if isinstance(uri, str)]
+        single = [uri for uri in (plan.demos, plan.encoder) if uri is not None]
         uris = [Uri.parse(text) for text in (*plan.policy, *plan.env, *plan.arms, *plan.scorer, *single)]
-        written = (directory / "result.json").stat().st_mtime
-        own_code = any(uri.scheme == "python" or (uri.scheme == "gym" and ":" in uri.rest) for uri in uris)
-        if own_code or any(_changed(path, written) for path in _paths(uris)):
-            return None
-        return result if _is_whole(directory, plan, result) else None
-    except (BestTakeError, OSError, RuntimeError, ValueError):
+        return None if any(map(_is_local, uris)) or not _is_whole(directory, plan, result) else result
+    except (BestTakeError, OSError, ValueError):
         return None
 
 
@@ -137,19 +131,11 @@ def _without_speed(plan: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plan.items() if name not in _SPEED}
 
 
-def _paths(uris: Sequence[Uri]) -> Iterator[Path]:
-    """Yield BestTake's own code and everything on the disk that a URI names."""
-    yield Path(besttake.__file__).parent
-    for uri in uris:
-        yield from (Path(text).expanduser() for text in (f"{uri.scheme}:{uri.rest}", uri.rest, *uri.options.values()))
-
-
-def _changed(path: Path, since: float) -> bool:
-    """Whether a file, or any file of a folder, is newer than ``since``."""
-    if not path.is_dir():
-        return path.is_file() and path.stat().st_mtime > since
-    inside = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
-    return any(file.lstat().st_mtime > since for file in inside if file.suffix != ".pyc")
+def _is_local(uri: Uri) -> bool:
+    """Whether a URI names code, a file or a folder of this machine."""
+    paths = (uri.scheme, uri.rest, *uri.options.values())  # a plain path is all scheme
+    code = uri.scheme == "python" or (uri.scheme == "gym" and ":" in uri.rest)
+    return code or any(Path(text).expanduser().exists() for text in paths if text)
 
 
 def _is_whole(directory: Path, plan: Plan, result: Result) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from besttake.arms import BASE, SHUFFLED
 from besttake.config import Plan
 from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
 from besttake.measure.looks import Unit, cell_name, looks_until
@@ -88,7 +89,7 @@ def _needs(
     whole = next(iter(own.values()))
     if len(own) > 1:
         # `shuffled` is run only in cells that retrieve, so it says nothing about all of them.
-        run = [arm for arm in course.arms if arm != "shuffled"]
+        run = [arm for arm in course.arms if arm != SHUFFLED]
         whole = _open(replace(course, arms=run), leading(merge_cells(course.policy, seen), every, places))
     # The starts of the policy as a whole end at the first that a cell was not given, so after that nothing helps it.
     shared = frozenset[str]().union(*whole.values()) if not given_up else frozenset[str]()
@@ -130,7 +131,7 @@ def _open(course: Course, data: CellData) -> Open:
     places = course.settings.places or {}
     order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
-    if "base" not in arms:
+    if BASE not in arms:
         return {"takes": frozenset(course.arms)}
     watch = Watch.of(
         arms, order, course.settings.n, course.settings.worth, deterministic=data.deterministic,
