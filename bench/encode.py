@@ -11,7 +11,6 @@ machine two wait for each other, the loop's more often, and the ratio then measu
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -65,7 +64,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name, default in (("frames", 8), ("batch", 8), ("rounds", 3), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     import torch
 
@@ -84,24 +82,10 @@ def main() -> None:
         times |= in_turn({"second pass": lambda: again.encode(images)}, args.rounds)
         if again.encoded:
             raise SystemExit(f"the second pass encoded {again.encoded} frames")
-    result = {
-        name: {"frames_per_second": round(own.rate(args.frames), 2), "x": times_faster(times["loop"], own)}
-        for name, own in times.items()
-    }
-    if args.json:
-        told = {
-            "bench": "encode",
-            "machine": before,
-            "frames": args.frames,
-            "rounds": args.rounds,
-            "threads": args.threads,
-        }
-        print(json.dumps({**told, "difference": far, **result}))
-        return
     print(f"{before}; {args.frames} frames, {args.rounds} rounds, {args.threads} threads")
-    for name, row in result.items():
-        wall, cpu = row["x"]
-        print(f"{name:12s} {row['frames_per_second']:10.2f} frames/s   x {wall:.2f} wall, x {cpu:.2f} cpu")
+    for name, own in times.items():
+        wall, cpu = times_faster(times["loop"], own)
+        print(f"{name:12s} {own.rate(args.frames):10.2f} frames/s   x {wall:.2f} wall, x {cpu:.2f} cpu")
     print(f"largest difference between loop and batched: {far:.1e}")
 
 

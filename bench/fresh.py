@@ -42,7 +42,7 @@ def train(directory: Path) -> None:
     for recipe in sorted(RECIPES.glob("*.yaml")):
         out = directory / "policies" / f"{recipe.stem}.safetensors"
         if not out.is_file():
-            command = ["-m", "besttake.testbed.train", "--recipe", str(recipe), "-o", str(out)]
+            command = ["-m", "bench.zoo.recipes", str(recipe), "-o", str(out)]
             subprocess.run([sys.executable, *command], check=True)
 
 

@@ -11,7 +11,6 @@ some steps. BestTake's first take of a start resets, the others restore, as the 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +84,6 @@ def main() -> None:
     parser.add_argument("--task", type=int, default=0)
     parser.add_argument("--steps", type=int, default=50, help="steps per take (a multiple of 50 is fair to both)")
     parser.add_argument("--takes", type=int, default=3, help="takes of the start, alternating between the two")
-    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
 
     env = registry.env(f"libero:{asked.suite}?task={asked.task}&convention=vla-eval")
@@ -101,7 +99,7 @@ def main() -> None:
     benchmark.reset({**task, "episode_idx": 0})
 
     actions = np.random.default_rng(0).uniform(-0.3, 0.3, (asked.steps, 7)).astype(np.float32)
-    rows = []
+    print(f"{name}: {asked.takes} takes of {asked.steps} steps each, scoring every {STRIDE} steps")
     for replan in TARGETS:
         mine, other, snapshot, pictures = Clock(), Clock(), None, set()
         for _ in range(asked.takes):
@@ -113,32 +111,15 @@ def main() -> None:
             "the same take ends in different pictures: one of the two spoils the other's graphics"
         )
         horizon = env.spec.tasks[0].horizon
-        rows.append(
-            {
-                "replan": replan,
-                "besttake_steps_per_s": round(mine.rate(), 2),
-                "vla_eval_steps_per_s": round(other.rate(), 2),
-                "steps_ratio": round(mine.rate() / other.rate(), 2),
-                "cpu_ratio": round(float(np.mean(other.cpu) / np.mean(mine.cpu)), 2),
-                "besttake_takes_per_hour": round(mine.takes_an_hour(horizon), 1),
-                "vla_eval_takes_per_hour": round(other.takes_an_hour(horizon), 1),
-                "takes_ratio": round(mine.takes_an_hour(horizon) / other.takes_an_hour(horizon), 2),
-                "target_ratio": TARGETS[replan],
-            }
+        cpu, hours = np.mean(other.cpu) / np.mean(mine.cpu), [each.takes_an_hour(horizon) for each in (mine, other)]
+        print(
+            f"replan {replan:3d}: steps/s {mine.rate():.2f} against {other.rate():.2f}"
+            f" = {mine.rate() / other.rate():.2f}x (CPU time {cpu:.2f}x); takes/hour {hours[0]:.1f} against"
+            f" {hours[1]:.1f} = {hours[0] / hours[1]:.2f}x (asked: {TARGETS[replan]}x)",
+            flush=True,
         )
     env.close()
     benchmark.cleanup()
-    if asked.json:
-        print(json.dumps(rows))
-        return
-    print(f"{name}: {asked.takes} takes of {asked.steps} steps each, scoring every {STRIDE} steps")
-    for row in rows:
-        print(
-            f"replan {row['replan']:3d}: steps/s {row['besttake_steps_per_s']} against {row['vla_eval_steps_per_s']} "
-            f"= {row['steps_ratio']}x (CPU time {row['cpu_ratio']}x); takes/hour "
-            f"{row['besttake_takes_per_hour']} against "
-            f"{row['vla_eval_takes_per_hour']} = {row['takes_ratio']}x (asked: {row['target_ratio']}x)"
-        )
 
 
 if __name__ == "__main__":

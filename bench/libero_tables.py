@@ -6,22 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.zoo.tables import plain, points
 from besttake.reporting.words import needs_text
-from besttake.result import Cell, Estimate, Result
+from besttake.result import Cell, Result
 
 Column = tuple[str, Callable[[Cell], str]]
-
-
-def points(value: Estimate) -> str:
-    if value.value is None or value.low is None or value.high is None:
-        return "–"
-    return f"{100 * value.value:+.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
-
-
-def plain(value: Estimate) -> str:
-    if value.value is None or value.low is None or value.high is None:
-        return "–"
-    return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
 def gain(scorer: str, window: str) -> Callable[[Cell], str]:

@@ -8,7 +8,6 @@ nothing, against one. On virtual machines whose cores are two threads of one, th
 
 from __future__ import annotations
 
-import argparse
 import resource
 import tempfile
 import time
@@ -30,7 +29,7 @@ from besttake.threads import one_thread
 from besttake.types import Start
 
 POLICY, ENV = "testbed:mid", "testbed"
-_BATCH = 64
+_BATCH, _ROUNDS = 64, 2
 
 
 def keys(starts: int, seeds: int) -> list[TakeKey]:
@@ -107,22 +106,12 @@ def stepping(steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--starts", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args([])
-    work = keys(options.starts, 3)
+    work = keys(12, 3)
     with one_thread():
-        plain, one, two, lone, pair = (
-            max(rates)
-            for rates in zip(
-                *[
-                    (plain_loop(work[::12]), engine(work, 1), engine(work, 2), alone(1), alone(2))
-                    for _ in range(options.rounds)
-                ],
-                strict=True,
-            )
-        )
+        rounds = [
+            (plain_loop(work[::12]), engine(work, 1), engine(work, 2), alone(1), alone(2)) for _ in range(_ROUNDS)
+        ]
+    plain, one, two, lone, pair = map(max, zip(*rounds, strict=True))
     print(f"plain loop  {plain:6.1f} takes/s")
     print(f"1 worker    {one:6.1f} takes/s   {one / plain:4.1f}x the loop")
     print(f"2 workers   {two:6.1f} takes/s   {two / plain:4.1f}x the loop, {two / one:4.2f}x one worker")

@@ -7,10 +7,9 @@ from pathlib import Path
 import bench.zoo
 from bench.zoo import tables, verdicts
 from bench.zoo.cells import cells
-from bench.zoo.checks import check_all, picks
+from bench.zoo.checks import check_all, fit_all, picks
 from bench.zoo.chosen import played
 from bench.zoo.forecasts import forecasts
-from bench.zoo.foretell import fit_all, foretell_all
 from bench.zoo.roll import PLAN, deficits, roll, train, uri_of
 from bench.zoo.takes import Policy, load
 
@@ -32,7 +31,7 @@ def study(directory: Path) -> None:
     zoo = rolled(directory)
     populations = [cell for policy in zoo for cell in cells(policy, CONFIG)]
     uris = {policy.name: uri_of(directory, policy.name) for policy in zoo}
-    foretold, chosen, fits = foretell_all(directory, uris), check_all(directory, uris), fit_all(directory, uris)
+    chosen, fits = check_all(directory, uris), fit_all(directory, uris)
     zoo = [replace(policy, dfe_over_floor=fits[policy.name]) for policy in zoo]
     simulated = verdicts.simulate(directory, zoo, CONFIG)
     parts = [
@@ -41,11 +40,10 @@ def study(directory: Path) -> None:
         tables.arms(zoo),
         tables.beyond_cooling(zoo),
         tables.best_options(zoo),
-        tables.correlations(zoo, foretold),
+        tables.correlations(zoo),
         tables.answers(populations, CONFIG),
         verdicts.errors(simulated.counts),
         verdicts.takes_needed(simulated.takes),
-        tables.held_out(zoo, foretold),
         picks(zoo, chosen, lambda name, arm: played(directory, uris[name], PLAN, arm)),
         forecasts(directory, populations),
     ]

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+import besttake
 from bench.zoo.tables import content, difference, points, table
 from bench.zoo.takes import COOLED, F64, RETRIEVE, TASKS, Policy
 from besttake import registry
+from besttake.config import Plan
 from besttake.core.offline import complexity
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
@@ -38,6 +40,20 @@ def check_all(directory: Path, uris: Mapping[str, str]) -> dict[str, Chosen]:
             check = check_retrieval_of(registry.policy(uri), library, tasks)
             chosen = config_of(check, RetrievalConfig(), tasks).to_dict() if check.helps else None
             known[name] = {"chosen": chosen, "noise": check.noise}
+            kept.write_text(json.dumps(known, indent=1))
+    return known
+
+
+def fit_all(directory: Path, uris: Mapping[str, str]) -> dict[str, float]:
+    """DFE over floor by policy, probed as `besttake probe` does now. Kept in ``directory/fits.json``."""
+    kept = directory / "fits.json"
+    known: dict[str, float] = json.loads(kept.read_text()) if kept.is_file() else {}
+    for name, uri in uris.items():
+        if name not in known:
+            cells = besttake.probe(Plan(policy=uri, env="testbed", demos="testbed", check_states=0))
+            fit = next(cell.dfe for cell in cells if cell.group == "*" or len(cells) == 1)
+            assert fit is not None
+            known[name] = fit.ratio.value or np.nan
             kept.write_text(json.dumps(known, indent=1))
     return known
 
@@ -112,7 +128,7 @@ def picks(zoo: Sequence[Policy], chosen: Mapping[str, Chosen], play: Play) -> st
             ]
         )  # fmt: skip
     header = ["policy", "chosen", "its content", "best measured content", "within 2 points", "gain of what was chosen"]
-    title = f"9. What the check chooses before a take is spent: within two points of the best for {near} of {len(zoo)}"
+    title = f"8. What the check chooses before a take is spent: within two points of the best for {near} of {len(zoo)}"
     text = table(title, [*header, "gain of the cooling chosen", "best one-take option measured"], rows)
     below = f"{100 * np.mean(loss):.1f} points below the best option measured, on average"
     return f"{text}\n\nThe better one of the two arms that were chosen is {below}."

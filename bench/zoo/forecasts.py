@@ -44,18 +44,13 @@ def forecasts(directory: Path, populations: Sequence[Cell]) -> str:
             share = f"{100 * inside / len(own):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
             lines.append([str(pilot), part, str(len(own)), share, *map(str, counts), f"{100 * never / len(own):.0f} %"])
     return table(
-        f"10. Forecasts from a pilot whose question is open: is the real number, up to {MOST} starts, in the range?",
+        f"9. Forecasts from a pilot whose question is open: is the real number, up to {MOST} starts, in the range?",
         [
-            "starts",
-            "question",
-            "forecasts",
-            "in the range",
-            "sooner",
-            "later",
+            "starts", "question", "forecasts", "in the range", "sooner", "later",
             f"forecasts without an end within {MOST}",
         ],
         lines,
-    )
+    )  # fmt: skip
 
 
 def _pilots(cell: Cell, seed: int) -> list[tuple[int, str, str, bool]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import besttake
+from bench.zoo.recipes import read_recipe
 from besttake.config import load_plan
 from besttake.testbed import policy
-from besttake.testbed.train import read_recipe
 
 ROOT = Path(__file__).parent.parent.parent
 RECIPES = ROOT / "recipes" / "zoo"
@@ -35,13 +34,13 @@ def uri_of(directory: Path, name: str) -> str:
     return f"testbed:{name}" if name in SHIPPED else f"flow:{directory / 'policies' / name}.safetensors"
 
 
-def train(directory: Path, names: Iterable[str] = ()) -> None:
-    """The weights of every recipe, or of those ``names``, each in a process of its own."""
-    for name in names or deficits():
+def train(directory: Path) -> None:
+    """The weights of every recipe, each in a process of its own."""
+    for name in deficits():
         out = directory / "policies" / f"{name}.safetensors"
         if name in SHIPPED or out.is_file():
             continue
-        command = ["-m", "besttake.testbed.train", "--recipe", str(RECIPES / f"{name}.yaml"), "-o", str(out)]
+        command = ["-m", "bench.zoo.recipes", str(RECIPES / f"{name}.yaml"), "-o", str(out)]
         subprocess.run([sys.executable, *command], check=True)
 
 

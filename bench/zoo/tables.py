@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from bench.zoo.cells import Cell
-from bench.zoo.foretell import Foretold
 from bench.zoo.takes import COOLED, F64, PAPERS, RETRIEVE, SCORE, SHORTEST, TASKS, WORTH, Policy
 from besttake.core import stats
 from besttake.core.planning import BOTH
@@ -122,8 +119,8 @@ def best_options(zoo: Sequence[Policy]) -> str:
     )
 
 
-def correlations(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Foretold]]) -> str:
-    """Gain against headroom over cells; content against DFE/floor and against what held-out demonstrations say."""
+def correlations(zoo: Sequence[Policy]) -> str:
+    """Gain against headroom over cells; content against DFE/floor."""
     rows = []
     for score in (SCORE, PAPERS):
         each = [CellGains(p.name, t, p.headroom()[i], p.gain(score)[i]) for p in zoo for i, t in enumerate(TASKS)]
@@ -133,31 +130,11 @@ def correlations(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Fore
     over = [CellGains(p.name, "*", p.headroom().ravel(), p.gain(SCORE).ravel()) for p in zoo]
     rows.append([f"gain (coverage) and headroom, {len(over)} policies", plain(pearson(over)), "–"])
     for config in RETRIEVE:
-        y = np.array([content(p, config).mean() for p in zoo])
-        said = [foretold[config][p.name] for p in zoo]
-        for name, x in (
-            ("DFE/floor", [p.dfe_over_floor for p in zoo]),
-            ("error of cooled - error of retrieve, held out", [f.better for f in said]),
-            ("cosine, held out", [f.cosine for f in said]),
-        ):
-            pairs = [CellGains(p.name, "*", [a], [b]) for p, a, b in zip(zoo, x, y, strict=True)]
-            rows.append([f"content ({config}) and {name}", plain(pearson(pairs)), plain(spearman(pairs))])
+        pairs = [CellGains(p.name, "*", [p.dfe_over_floor], [content(p, config).mean()]) for p in zoo]
+        rows.append([f"content ({config}) and DFE/floor", plain(pearson(pairs)), plain(spearman(pairs))])
     return table(
         f"4. What goes with what, over {len(zoo)} policies unless cells are named", ["", "r", "Spearman"], rows
     )
-
-
-def held_out(zoo: Sequence[Policy], foretold: Mapping[str, Mapping[str, Foretold]]) -> str:
-    """Errors at held-out demonstration states beside the content that was measured."""
-    rows = []
-    for p in zoo:
-        row = [p.name]
-        for config in RETRIEVE:
-            f, c = foretold[config][p.name], content(p, config).mean()
-            row.append(f"{f.base:.2f}, {f.cooled:.3f}, {f.retrieve:.3f}; {f.cosine:+.2f}; {100 * c:+.1f}")
-        rows.append(row)
-    title = "8. Held-out demonstrations: error of base, cooled and retrieve-started sample; cosine; measured content"
-    return table(title, ["policy", *RETRIEVE], rows)
 
 
 def beyond_cooling(zoo: Sequence[Policy]) -> str:

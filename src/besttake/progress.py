@@ -1,7 +1,7 @@
 """Progress for people: a bar with time left on a terminal, a plain line now and then when piped, nothing when quiet.
 
-A diagnosis shows one bar for all of its takes (`Reporter.whole`), with the stage that is going on, the success of
-single takes so far, and the time that is left for takes and checks. Other work shows its own bar (`Reporter.stage`).
+A diagnosis shows one bar for all of its takes (`Reporter.run`), with the stage that is going on, the success of single
+takes so far, and the time that is left. Other work shows its own bar (`Reporter.stage`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.segment import Segment
 from rich.text import Text
 
@@ -42,49 +41,32 @@ class SafeConsole(Console):
 
 
 class Stage:
-    """One stretch of work that counts its steps; ``show`` gets the number done and that of all (0: unknown)."""
+    """One stretch of work: ``done`` of ``total`` steps (0: not known yet), and how fast it goes.
 
-    def __init__(self, show: Callable[[int, int], None] = lambda done, total: None, total: int = 0) -> None:
-        self.done, self.total, self._show = 0, total, show
+    Work that says with its first count how much there is (`reach`) has set up by then, so its time counts from there.
+    """
+
+    def __init__(self, name: str = "", unit: str = "", total: int = 0, clock: Clock = time.monotonic) -> None:
+        self.name, self.unit, self.done, self.total = name, unit, 0, total
+        self.draw: Callable[[], None] = lambda: None
+        self._clock, self.began = clock, clock()
+        self._counted_from = self.began, 0
 
     def advance(self, count: int = 1) -> None:
-        """Note that ``count`` more are done."""
+        """Note that ``count`` more steps are done."""
         self.reach(self.done + count, self.total)
 
     def reach(self, done: int, total: int) -> None:
-        """Note that ``done`` of ``total`` are done, as far as one knows now."""
-        self.done, self.total = done, total
-        self._show(done, total)
-
-
-@dataclass
-class Pace:
-    """How fast one stretch of work goes, over all of it so far.
-
-    Work that does not know beforehand how much it is (``total`` 0) says so with its first count, when all is set up:
-    a model is loaded, a data set is open. Its time counts from then on.
-    """
-
-    name: str
-    unit: str = ""
-    clock: Clock = time.monotonic
-    done: int = 0
-    total: int = 0
-
-    def __post_init__(self) -> None:
-        self.began = self.clock()
-        self._counted_from = self.began, 0
-
-    def count(self, done: int, total: int) -> None:
-        """Note that ``done`` of ``total`` steps are done."""
+        """Note that ``done`` of ``total`` steps are done, as far as one knows now."""
         if not self.done and not self.total:
-            self._counted_from = self.clock(), done
+            self._counted_from = self._clock(), done
         self.done, self.total = done, total
+        self.draw()
 
     def rate(self) -> float | None:
         """Steps a second; None while that cannot be told yet."""
         began, before = self._counted_from
-        took, steps = self.clock() - began, self.done - before
+        took, steps = self._clock() - began, self.done - before
         return steps / took if took >= _SURE and _enough(steps, self.total) else None
 
     def left(self) -> float | None:
@@ -92,16 +74,18 @@ class Pace:
         rate = self.rate()
         return (self.total - self.done) / rate if rate and self.total else None
 
+    def counted(self) -> str:
+        """``library 120/400 frames``."""
+        return f"{self.name} {self.done}{f'/{self.total}' if self.total else ''} {self.unit}".rstrip()
+
     def text(self) -> str:
         """``library 120/400 frames, 12.1/s, 23 s left``."""
-        counted = f"{self.done}/{self.total}" if self.total else str(self.done)
         rate = self.rate()
-        parts = [f"{self.name} {counted} {self.unit}".rstrip(), f"{rate:.1f}/s" if rate else "", duration(self.left())]
-        return ", ".join(filter(None, parts))
+        return ", ".join(filter(None, (self.counted(), f"{rate:.1f}/s" if rate else "", duration(self.left()))))
 
 
 @dataclass
-class Whole:
+class RunProgress:
     """A run with all of its stages: the takes that each policy has at most to make, and those done.
 
     ``singles`` are the outcomes of single takes of the ``policy`` that is playing.
@@ -109,13 +93,12 @@ class Whole:
 
     planned: dict[str, int]
     clock: Clock = time.monotonic
-    stage: Pace | None = None
+    draw: Callable[[], None] = lambda: None
+    stage: Stage | None = None
     done: int = 0
     policy: str = ""
     singles: list[bool] = field(default_factory=list)
-    _known: set[str] = field(default_factory=set)
-    _playing: float = 0.0
-    _others: dict[str, list[float]] = field(default_factory=dict)
+    _played: float = 0.0
     _plays: bool = False
 
     @property
@@ -123,24 +106,19 @@ class Whole:
         """All takes that are to be made, as far as one knows now."""
         return sum(self.planned.values())
 
-    def expect(self, policy: str, takes: int) -> None:
-        """Note how many takes a policy really has to make."""
-        self.planned[policy] = takes
-        self._known.add(policy)
+    @contextmanager
+    def during(self, stage: Stage, plays: bool) -> Iterator[Stage]:
+        """``stage`` goes on within; ``plays`` says that it makes takes."""
+        self.stage, self._plays, stage.draw = stage, plays, self.draw
+        self.draw()
+        try:
+            yield stage
+        finally:
+            self._played += self._playing()
+            self.stage, self._plays = None, False
 
-    def begin(self, stage: Pace, plays: bool) -> None:
-        """``stage`` begins; ``plays`` says that it makes takes."""
-        self.stage, self._plays = stage, plays
-
-    def end(self) -> None:
-        """The stage is over."""
-        assert self.stage is not None
-        took = self.clock() - self.stage.began
-        if self._plays:
-            self._playing += took
-        else:
-            self._others.setdefault(self.stage.name, []).append(took)
-        self.stage, self._plays = None, False
+    def _playing(self) -> float:
+        return self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0
 
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
         """Count a take; single takes of the arm base estimate pass@1 of their policy."""
@@ -151,28 +129,25 @@ class Whole:
             self.singles.append(success)
 
     def left(self) -> float | None:
-        """Seconds for the takes to come, and for what every policy is asked besides; None while nobody can tell."""
-        running = self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0
-        played = self._playing + running
+        """Seconds for the takes to come; None while nobody can tell."""
         if self.done >= self.total:
             return self.stage.left() if self.stage is not None else None
+        played = self._played + self._playing()
         if played < _SURE or not _enough(self.done, self.total):
             return None
-        each = [sum(took) / len(took) * max(0, len(self.planned) - len(took)) for took in self._others.values()]
-        return (self.total - self.done) * played / self.done + sum(each)
+        return (self.total - self.done) * played / self.done
 
     def doing(self) -> str:
         """The stage that is going on: ``takes testbed:half``, ``scores 12/90 takes``; empty between two."""
         stage = self.stage
-        return "" if stage is None else stage.name if self._plays else stage.text().partition(", ")[0]
+        return "" if stage is None else stage.name if self._plays else stage.counted()
 
     def text(self) -> str:
-        """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
-        own, shown = self.doing(), self._plays and self.singles
+        """``takes testbed:half, 120/2880 takes, pass@1 so far 41 %, 2 min left``."""
+        shown = self._plays and self.singles
         single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
-        sure = self.planned.keys() <= self._known  # until then, the check of a policy may leave arms out
-        counted = f"{self.done}{'/' if sure else ' of at most '}{self.total} takes" if self.total else ""
-        return ", ".join(filter(None, (own, counted, single, duration(self.left()))))
+        counted = f"{self.done}/{self.total} takes" if self.total else ""
+        return ", ".join(filter(None, (self.doing(), counted, single, duration(self.left()))))
 
 
 def _enough(done: int, total: int) -> bool:
@@ -195,8 +170,7 @@ class Reporter:
     def __init__(self, shown: bool = True) -> None:
         self.console = SafeConsole(stderr=True)
         self.shown = shown
-        self._whole: Whole | None = None
-        self._draw: Callable[[], None] = lambda: None
+        self._run: RunProgress | None = None
 
     def note(self, text: str) -> None:
         """A line worth reading unless one wants quiet."""
@@ -204,70 +178,47 @@ class Reporter:
             self.console.print(text, style="dim", soft_wrap=not self.console.is_terminal)
 
     @contextmanager
-    def whole(self, planned: Mapping[str, int]) -> Iterator[Whole]:
+    def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:
         """Show all stages within as those of one run, whose policies have ``planned`` takes to make."""
-        self._whole = whole = Whole(dict(planned))
+        self._run = run = RunProgress(dict(planned))
         try:
-            with self._shown(whole.text, lambda: (whole.done, whole.total)) as self._draw:
-                yield whole
+            with self._shown(run):
+                yield run
         finally:
-            self._whole, self._draw = None, lambda: None
+            self._run = None
 
     @contextmanager
     def stage(self, name: str, total: int, unit: str = "", *, plays: bool = False) -> Iterator[Stage]:
-        """Show a stretch of ``total`` steps; nothing where there are none. -1: the work itself will say (`reach`).
+        """Show a stretch of ``total`` steps; nothing where there are none. -1: the work itself says (`Stage.reach`).
 
-        Within `whole`, it is a stage of the run; ``plays`` says that its steps are the run's takes.
+        Within `run`, it is a stage of the run; ``plays`` says that its steps are the run's takes.
         """
-        if total == 0 or (not self.shown and self._whole is None):
-            yield Stage()
-            return
-        pace = Pace(name, unit, total=max(total, 0))
-        if self._whole is not None:
-            self._whole.begin(pace, plays)
-            self._draw()
-            try:
-                yield Stage(partial(_counted, pace, self._draw), pace.total)
-            finally:
-                self._whole.end()
+        stage = Stage(name, unit, max(total, 0))
+        if total == 0:
+            yield stage
+        elif self._run is not None:
+            with self._run.during(stage, plays):
+                yield stage
         else:
-            with self._shown(pace.text, lambda: (pace.done, pace.total)) as draw:
-                yield Stage(partial(_counted, pace, draw), pace.total)
+            with self._shown(stage):
+                yield stage
 
     @contextmanager
-    def _shown(self, text: Callable[[], str], counts: Callable[[], tuple[int, int]]) -> Iterator[Callable[[], None]]:
-        """Yield what to call when something has changed: it moves a bar, or prints a line now and then."""
-        if not self.shown:
-            yield lambda: None
-        elif self.console.is_terminal:
-            columns = BarColumn(20), _Text(text), TextColumn("")
-            with Progress(*columns, console=self.console, transient=True) as bar:
-                yield _Bar(bar, bar.add_task("", total=None), counts).draw
+    def _shown(self, progress: Stage | RunProgress) -> Iterator[None]:
+        """Move a bar whenever ``progress`` draws, or print a line now and then where there is no terminal."""
+        if self.shown and self.console.is_terminal:
+            with Progress(BarColumn(20), _Text(progress.text), console=self.console, transient=True) as bar:
+                task = bar.add_task("", total=None)
+                progress.draw = lambda: bar.update(task, completed=progress.done, total=progress.total or None)
+                yield
         else:
-            yield _Lines(text).show
-
-
-def _counted(pace: Pace, draw: Callable[[], None], done: int, total: int) -> None:
-    pace.count(done, total)
-    draw()
+            progress.draw = _Lines(progress.text).show if self.shown else lambda: None
+            yield
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
     """The reporter itself, or one that shows progress (True) or nothing (False)."""
     return progress if isinstance(progress, Reporter) else Reporter(progress)
-
-
-@dataclass(frozen=True)
-class _Bar:
-    """A bar that is as long as the counts say."""
-
-    progress: Progress
-    task: TaskID
-    counts: Callable[[], tuple[int, int]]
-
-    def draw(self) -> None:
-        done, total = self.counts()
-        self.progress.update(self.task, completed=done, total=total or None)
 
 
 class _Lines:

@@ -88,7 +88,7 @@ def diagnose(
         with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
             drop_failed_takes(store, session.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
-            with session.reporter.whole(_most_takes(setup, store)) as session.whole:
+            with session.reporter.run(_most_takes(setup, store)) as session.progress:
                 recorded = record(setup, loaded, store, workers, session)
                 with session.timed("statistics"):
                     each = partial(_measure_cells, workers=workers, reporter=session.reporter)

@@ -19,7 +19,7 @@ from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of,
 from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
-from besttake.progress import Reporter, Whole
+from besttake.progress import Reporter, RunProgress
 from besttake.scorers.scoring import score_takes
 from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
@@ -55,7 +55,7 @@ class Session:
     """
 
     reporter: Reporter
-    whole: Whole = field(default_factory=lambda: Whole({}))
+    progress: RunProgress = field(default_factory=lambda: RunProgress({}))
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     checks: dict[str, Check] = field(default_factory=dict)
@@ -76,12 +76,12 @@ class Session:
 
     def beat(self) -> Beat:
         """What is going on, for those who watch."""
-        return Beat(self.whole.doing(), self.whole.done, self.whole.total, self.whole.left())
+        return Beat(self.progress.doing(), self.progress.done, self.progress.total, self.progress.left())
 
     def count_take(self, row: Row) -> None:
         """Count a take that was stored."""
         self.made += 1
-        self.whole.saw(row.key.policy, row.key.arm, row.success)
+        self.progress.saw(row.key.policy, row.key.arm, row.success)
 
     def note(self, text: str) -> None:
         """Say something now, and keep it for the result."""
@@ -112,17 +112,17 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
         with Playing(blocks, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
                 keys = [key for block in blocks for key in block.take_keys()]
-                session.whole.expect(uri, len({*keys} - {row.key for row in store.rows()}))
+                session.progress.planned[uri] = len({*keys} - {row.key for row in store.rows()})
                 with session.timed("takes"):
                     play(keys)
             else:
                 course = _course(blocks, policy.spec, own, settings, play, scoring)
-                made = session.whole.done
+                made = session.progress.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
                 share = _budget_share((budget - len(planned)) // left, course, store)
                 keys, stopped = play_until_decided(course, share)
                 stops |= stopped
-                session.whole.expect(uri, session.whole.done - made)
+                session.progress.planned[uri] = session.progress.done - made
         planned += keys
         with session.timed("probe"):
             probes[uri] = _probe(policy, setup, session)

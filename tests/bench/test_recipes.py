@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.zoo.recipes import FlowRecipe, read_recipe, train_recipe, view_of, windows
 
 from besttake import registry
 from besttake.errors import PlanError
@@ -11,7 +12,6 @@ from besttake.testbed import demonstrations, fitting, network, seeds, train
 from besttake.testbed.network import Weights
 from besttake.testbed.policy import WEIGHTS
 from besttake.testbed.tasks import TASKS, World
-from besttake.testbed.train import FlowRecipe, read_recipe, view_of, windows
 from besttake.testing import check_policy
 from besttake.types import Observation
 
@@ -107,8 +107,7 @@ def test_the_command_writes_a_policy_that_keeps_the_contract(tmp_path, monkeypat
         return layers, 1.0
 
     monkeypatch.setattr(fitting, "fit", unfitted)
-    monkeypatch.setattr(train, "need", lambda *_, **__: None)
-    path = train.train_recipe(small(width=32, replan=4), tmp_path / "trial.safetensors")
+    path = train_recipe(small(width=32, replan=4), tmp_path / "trial.safetensors")
     policy = registry.policy(f"flow:{path}")
     assert policy.spec.replan == 4
     check_policy(policy)
@@ -117,7 +116,7 @@ def test_the_command_writes_a_policy_that_keeps_the_contract(tmp_path, monkeypat
 def test_a_recipe_trains_with_torch_and_twice_to_the_same_policy(tmp_path):
     pytest.importorskip("torch")
     recipe = small(width=32, steps=20)
-    first, second = (train.train_recipe(recipe, tmp_path / f"{i}.safetensors") for i in range(2))
+    first, second = (train_recipe(recipe, tmp_path / f"{i}.safetensors") for i in range(2))
     policies = [registry.policy(f"flow:{path}") for path in (first, second)]
     assert policies[0].spec.fingerprint == policies[1].spec.fingerprint
     assert policies[0].spec.horizon == 10
