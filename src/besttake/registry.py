@@ -400,7 +400,5 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
-    except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ComponentError(f"{text}: cannot import {what} ({error})") from error
     except Exception as error:  # the module is the user's own, and can fail in any way
         raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error

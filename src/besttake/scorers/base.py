@@ -58,12 +58,9 @@ class ScorerSpec:
 
     def __post_init__(self) -> None:
         """Raise ComponentError for an invalid name or ``reads``."""
-        if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
-            raise ComponentError(f"scorer {self.name!r:.100}: a name is needed, without a slash")
-        if not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
-            raise ComponentError(
-                f"scorer {self.name!r:.100}: a name is one line of at most {_LONGEST_NAME} printable characters"
-            )
+        if not self.name.strip() or "/" in self.name or not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
+            fits = f"1 to {_LONGEST_NAME} printable characters, none of them a slash"
+            raise ComponentError(f"scorer {self.name!r:.100}: a name has {fits}")
         if self.name in CONTROLS:
             raise ComponentError(f"scorer {self.name}: this is the name of a control; give it another")
         if isinstance(self.reads, str):
